@@ -11,6 +11,7 @@ import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
+from typing import Any
 
 import msgspec
 
@@ -18,7 +19,7 @@ from profd.daemon.analyze.conditions import can_tell, covers_of, within
 from profd.daemon.analyze.profile import parts_while
 from profd.daemon.analyze.selection import Condition
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
-from profd.daemon.render.htmlpage import Columns
+from profd.daemon.render.htmlpage import distances
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Rest, StackMinuteRow, count_stack_minutes, stack_minutes
 from profd.daemon.store.rows import IntervalRow
@@ -30,27 +31,13 @@ TIME_UNIT_NS = 100 * MICROSECOND_NS
 MINUTE_MS = 60_000
 
 
-class PartColumns(Columns, frozen=True):
-    """The part of each entry for which some conditions held; see ``ThreadBuckets``."""
+Columns = dict[str, Any]
+"""What a thread did, by name: entry ``i`` was seen ``samples[i]`` times in stack ``stacks[i]`` (ids of the run file).
 
-    samples: list[int]
-    times_100us: list[int]
-
-
-class ThreadBuckets(Columns, frozen=True):
-    """What a thread did, as columns: entry ``i`` was seen ``samples[i]`` times in stack ``stacks[i]``.
-
-    ``times_100us[i]`` is for how long, in units of 100 µs. ``steps[i]`` is the distance of its bucket to that of entry
-    ``i - 1`` (of the first one: to bucket 0), ``spans[i]`` how many buckets it lasted. Stacks are ids of the run file.
-    ``parts`` are those of ``TimeBuckets.parts``.
-    """
-
-    steps: list[int]
-    spans: list[int]
-    stacks: list[int]
-    samples: list[int]
-    times_100us: list[int]
-    parts: list[PartColumns]
+``times_100us[i]`` is for how long, in units of 100 µs. ``steps[i]`` is the distance of its bucket to that of entry
+``i - 1`` (of the first one: to bucket 0), ``spans[i]`` how many buckets it lasted. ``parts`` are the samples and times
+for which the conditions of ``TimeBuckets.parts`` held.
+"""
 
 
 # Entries are lists, as a long run has hundreds of thousands: the last bucket that any interval reaches, then samples
@@ -105,7 +92,7 @@ class BucketBuilder:
             self._threads[row.thread][bucket, row.stack] = [last, *sums_of(row)]
         self._count = sum(map(len, self._threads.values()))
 
-    def columns(self) -> dict[int, ThreadBuckets]:
+    def columns(self) -> dict[int, Columns]:
         return {thread: _columns(entries) for thread, entries in self._threads.items()}
 
     def _entry(self, entries: _Entries, key: tuple[int, int]) -> _Entry:
@@ -136,21 +123,21 @@ def _rounded(stacks: Sequence[int], times_ns: Sequence[int]) -> list[int]:
     return found
 
 
-def _columns(entries: _Entries) -> ThreadBuckets:
+def _columns(entries: _Entries) -> Columns:
     # What was read one by one may lie before the sums; in a bucket the order is that of time.
     keys = sorted(entries, key=lambda key: key[0])
     buckets, stacks = (list(column) for column in zip(*keys, strict=True))
     lasts, *sums = zip(*map(entries.__getitem__, keys), strict=True)
     samples = [list(column) for column in sums[::2]]
     times = [_rounded(stacks, column) for column in sums[1::2]]
-    return ThreadBuckets(
-        steps=[bucket - before for bucket, before in zip(buckets, [0, *buckets], strict=False)],
-        spans=[last - bucket + 1 for last, bucket in zip(lasts, buckets, strict=True)],
-        stacks=stacks,
-        samples=samples[0],
-        times_100us=times[0],
-        parts=[PartColumns(*part) for part in zip(samples[1:], times[1:], strict=True)],
-    )
+    whole, *parts = ({"samples": each, "times_100us": spent} for each, spent in zip(samples, times, strict=True))
+    return {
+        "steps": distances(buckets),
+        "spans": [last - bucket + 1 for last, bucket in zip(lasts, buckets, strict=True)],
+        "stacks": stacks,
+        **whole,
+        "parts": parts,
+    }
 
 
 ENTRY_LIMIT = 400_000
@@ -174,7 +161,7 @@ class TimeBuckets(msgspec.Struct, frozen=True):
 
     width_ms: int
     parts: list[Part]
-    threads: dict[int, ThreadBuckets]
+    threads: dict[int, Columns]
 
 
 def take_buckets(reader: RunReader, entry_limit: int = ENTRY_LIMIT, one_by_one: int = READ_ONE_BY_ONE) -> TimeBuckets:

@@ -9,6 +9,7 @@ Values are in the unit of the diff: seconds a step, or shares of the time.
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 
@@ -17,13 +18,12 @@ from profd.daemon.analyze.coverage import take_coverage
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.compare.diff import Change, Diff, Side
-from profd.daemon.compare.readings import Reading
+from profd.daemon.compare.diff import Diff, Side
 from profd.daemon.naming import script
 from profd.daemon.paths import write_whole
 from profd.daemon.render.difftext import machine_note, verdict
 from profd.daemon.render.htmlpage import render_page
-from profd.daemon.render.payload import FileEntry, FunctionColumns, FunctionIndex
+from profd.daemon.render.payload import FunctionIndex
 from profd.daemon.render.plaintext import visible
 from profd.daemon.store.reader import RunReader
 
@@ -31,20 +31,6 @@ Readers = tuple[RunReader, RunReader]
 Selections = tuple[Selection, Selection]
 LEAST_SHARE = 0.0003
 """Nodes with less of either run's time are counted with their caller: nobody sees them."""
-
-
-class DiffTree(msgspec.Struct, frozen=True):
-    """Nodes as columns, callers first; ``up`` is how far back the caller lies, 0 at the root.
-
-    ``function`` indexes the functions, -1 at the root. ``base`` and ``new`` are the values of a node and all below.
-    """
-
-    files: list[FileEntry]
-    functions: FunctionColumns
-    up: list[int]
-    function: list[int]
-    base: list[float]
-    new: list[float]
 
 
 class _Node:
@@ -56,7 +42,11 @@ class _Node:
         self.children: dict[int, _Node] = {}
 
 
-def take_diff_tree(readers: Readers, selections: Selections, diff: Diff) -> DiffTree:
+def take_diff_tree(readers: Readers, selections: Selections, diff: Diff) -> dict[str, Any]:
+    """Return nodes as columns, callers first: the values of a node and all below in both runs, and its function.
+
+    That is -1 at the root; ``up`` is how far back the caller lies, 0 at the root.
+    """
     functions = FunctionIndex(lambda frame: frame.module_path)
     root = _Node(-1)
     sides = (diff.base, diff.new)
@@ -71,19 +61,19 @@ def take_diff_tree(readers: Readers, selections: Selections, diff: Diff) -> Diff
                 function = functions.of(frame)
                 node = node.children.setdefault(function, _Node(function))
                 node.values[place] += value
-    tree = DiffTree(functions.files, functions.functions, [], [], [], [])
+    up, key, base, new = list[int](), list[int](), list[float](), list[float]()
     least = [LEAST_SHARE * value for value in root.values]
     waiting = [(root, 0)]
     while waiting:
         node, caller = waiting.pop()
-        place = len(tree.up)
-        tree.up.append(place - caller)
-        tree.function.append(node.function)
-        tree.base.append(float(f"{node.values[0]:.5g}"))
-        tree.new.append(float(f"{node.values[1]:.5g}"))
+        place = len(up)
+        up.append(place - caller)
+        key.append(node.function)
+        base.append(float(f"{node.values[0]:.5g}"))
+        new.append(float(f"{node.values[1]:.5g}"))
         kept = [child for child in node.children.values() if any(map(float.__gt__, child.values, least))]
         waiting += [(child, place) for child in kept]
-    return tree
+    return {**functions.columns(), "up": up, "key": key, "base": base, "new": new}
 
 
 def compared(reader: RunReader, selection: Selection, side: Side) -> Selection:
@@ -103,16 +93,6 @@ VIEWS = (
     ("gpus", "GPUs"),
     ("runs", "The two runs"),
 )
-
-
-class DiffPayload(msgspec.Struct, frozen=True):
-    """The content of the page; ``unit`` and the changes are those of the diff, their text made visible."""
-
-    unit: str
-    least: float
-    changes: dict[str, list[Change]]
-    readings: dict[str, list[Reading]]
-    tree: DiffTree
 
 
 def write_diff_report(path: Path, readers: Readers, selections: Selections, diff: Diff) -> None:
@@ -136,13 +116,14 @@ def render_diff_report(readers: Readers, selections: Selections, diff: Diff) -> 
         name: [msgspec.structs.replace(one, name=visible(one.name)) for one in getattr(diff, name)]
         for name in ("operators", "memory", "gpus")
     }
+    tree = take_diff_tree(readers, selections, diff)
     what = (
         "Seconds a step" if diff.unit == "s/step" else "Shares of the time, as the steps of one of the runs are unknown"
     )
     return render_page(
         "diff.html.j2",
         SCRIPTS,
-        DiffPayload(diff.unit, diff.least, changes, readings, take_diff_tree(readers, selections, diff)),
+        {"unit": diff.unit, "least": diff.least, "changes": changes, "readings": readings, "tree": tree},
         names=[side.run for side in (diff.base, diff.new)],
         verdict=verdict(diff),
         step=_step(diff),

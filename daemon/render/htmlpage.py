@@ -3,14 +3,14 @@
 All text of a run may be hostile. Templates escape all of it, the data travel as base64, the scripts make text nodes of
 it, and the policy of the page lets nothing run or load but the one script and the one style sheet put in here.
 
-Bytes: the length of the head in four, the head (JSON), the columns. In the head each column is the name of the typed
-array of JavaScript that it is, where it begins behind the head, and its length. All of it is deflated, then base64.
+Bytes: the length of the head in four, the head (JSON), the columns. A list that begins with an integer is a column: in
+the head stand the name of the typed array of JavaScript that it is, where it begins behind the head, and its length.
+All of it is deflated, then base64.
 """
 
 from __future__ import annotations
 
 import base64
-import functools
 import hashlib
 import struct
 import sys
@@ -31,35 +31,32 @@ _ALIGNED = 8
 _LEVEL = 4  # of random numbers level 6 makes a file 0.2 % smaller in four times the time
 
 
-class Columns(msgspec.Struct, frozen=True):
-    """A struct whose fields of type ``list[int]`` are packed as columns."""
-
-
 _TYPECODES = {"Uint8Array": "B", "Uint16Array": "H", "Uint32Array": "I", "Int32Array": "i", "Float64Array": "d"}
 
 
-def pack(data: msgspec.Struct) -> str:
-    """Return data as base64: small, and no byte of it can be taken for markup."""
+def pack(data: object) -> str:
+    """Return data as base64: small, and no byte of it can be taken for markup.
+
+    Columns are looked for in dictionaries and lists; what else JSON knows may stand there too, structs as well.
+    """
     columns = bytearray()
     head = msgspec.json.encode(_without_columns(data, columns))
     packed = b"".join([_LENGTH.pack(len(head)), _padded(head, _LENGTH.size), columns])
     return base64.b64encode(zlib.compress(packed, _LEVEL)).decode("ascii")
 
 
-def _without_columns(value: Any, columns: bytearray) -> Any:  # noqa: ANN401  whatever a struct holds
+def _without_columns(value: Any, columns: bytearray) -> Any:  # noqa: ANN401  whatever JSON holds
     """Return a value with its columns moved to the end of ``columns``."""
-    if isinstance(value, msgspec.Struct):
-        moved = _column_fields(type(value))
-        fields = ((name, getattr(value, name)) for name in value.__struct_fields__)
-        return {
-            name: _moved(each, columns) if name in moved else _without_columns(each, columns) for name, each in fields
-        }
+    if isinstance(value, dict):
+        return {name: _without_columns(each, columns) for name, each in value.items()}
+    if isinstance(value, list) and value and type(value[0]) is int:
+        return _moved(value, columns)
     return [_without_columns(each, columns) for each in value] if isinstance(value, list) else value
 
 
 def _moved(numbers: Sequence[int], columns: bytearray) -> dict[str, str | int]:
     """Move a column into the narrowest typed array that holds it."""
-    least, most = min(numbers, default=0), max(numbers, default=0)
+    least, most = min(numbers), max(numbers)
     if least < 0:
         kind = "Int32Array" if least >= -(1 << 31) and most < 1 << 31 else "Float64Array"
     else:
@@ -72,11 +69,9 @@ def _moved(numbers: Sequence[int], columns: bytearray) -> dict[str, str | int]:
     return place
 
 
-@functools.cache
-def _column_fields(kind: type[msgspec.Struct]) -> frozenset[str]:
-    if not issubclass(kind, Columns):
-        return frozenset()
-    return frozenset(field.name for field in msgspec.structs.fields(kind) if field.type == list[int])
+def distances(values: Sequence[int]) -> list[int]:
+    """Return the distance of each value to the one before, of the first to 0."""
+    return [value - before for value, before in zip(values, [0, *values], strict=False)]
 
 
 def _padded(part: bytes, before: int = 0) -> bytes:
@@ -87,7 +82,7 @@ def _padded(part: bytes, before: int = 0) -> bytes:
 PAGE = Path(__file__).with_name("page")
 
 
-def render_page(template: str, scripts: Sequence[str], data: msgspec.Struct, **words: object) -> str:
+def render_page(template: str, scripts: Sequence[str], data: object, **words: object) -> str:
     """Return a page of the folder ``page`` as HTML.
 
     ``scripts`` are in the order of their use: each may name what stands in one before it. ``words`` are the names of

@@ -1,24 +1,23 @@
 """What a report's page carries: all that it needs to count a selection, as columns of numbers and text.
 
-Ids of the run file become indices into columns, and text is made visible once, here. The page's scripts decode it.
+Ids of the run file become indices into columns, and text is made visible once, here. The page's scripts decode it:
+names are as they use them (``run.js``), times are ms from the run's start.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-
-import msgspec
+from typing import Any
 
 from profd.daemon.analyze.coverage import take_lives
 from profd.daemon.analyze.memory import Growth
 from profd.daemon.analyze.operators import issuing_lines
-from profd.daemon.analyze.phases import PHASES, Phase, PhaseIndex
+from profd.daemon.analyze.phases import PHASES, PhaseIndex
 from profd.daemon.clock import MILLISECOND_NS
-from profd.daemon.render.buckets import ThreadBuckets, take_buckets
-from profd.daemon.render.htmlpage import Columns
+from profd.daemon.render.buckets import Columns, take_buckets
 from profd.daemon.render.operators import issuer_of
 from profd.daemon.render.plaintext import visible
-from profd.daemon.render.seriespayload import GpuEntry, ProcessEntry, gpu_entries, process_entries
+from profd.daemon.render.seriespayload import gpu_entries, process_entries
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import OperatorTotals
 from profd.daemon.store.rows import FrameRow, StackRow, WindowRow
@@ -31,103 +30,16 @@ OPERATOR_LIMIT = 600
 """Of a window by input shape, those that take the most time."""
 
 
-class FileEntry(msgspec.Struct, frozen=True):
-    """A source file: its full path, and the path from its outermost package down."""
-
-    path: str
-    module: str
-    library: bool
-
-
-class FunctionColumns(Columns, frozen=True):
-    """Functions; ``file`` indexes the files."""
-
-    name: list[str]
-    file: list[int]
-
-
-class FrameColumns(Columns, frozen=True):
-    """Functions at lines; ``function`` indexes the functions."""
-
-    function: list[int]
-    line: list[int]
-    source: list[str | None]
-
-
-class StackColumns(Columns, frozen=True):
-    """The prefix tree of stacks, callers first; ``up`` is how far back the calling stack lies, 0 at a root."""
-
-    up: list[int]
-    frame: list[int]
-    phase: list[int]
-
-
-class ThreadEntry(msgspec.Struct, frozen=True):
-    """A thread and its samples; ``buckets.stacks`` index the stacks."""
-
-    process: int
-    name: str
-    main: bool
-    buckets: ThreadBuckets
-
-
-class EventEntry(msgspec.Struct, frozen=True):
-    """An event, in ms from the run's start."""
-
-    at_ms: int
-    kind: str
-    process: int | None
-    text: str
-
-
-class WindowEntry(msgspec.Struct, frozen=True):
-    """A torch.profiler window, in ms from the run's start; ``left_out`` operators are not carried.
-
-    ``operators`` are columns by name: the fields of ``records.OperatorTotals``, and as ``issuer`` the line of the
-    user's code that an operator was issued from, empty where samples name none.
-    """
-
-    process: int
-    source: str
-    start_ms: int
-    end_ms: int
-    steps: int
-    device: str
-    operators: dict[str, list[bool | int | str]]
-    left_out: int
-
-
-class Payload(msgspec.Struct, frozen=True):
-    """The content of a page. Bucket 0 starts at ``started_ms`` (of the epoch), buckets are ``bucket_ms`` long.
-
-    ``known_to_ms`` is when the newest recording ends, from the run's start. A GPU is idle where it is utilized below
-    ``gpu_idle_below``. ``parts`` names the conditions of ``ThreadEntry.buckets.parts``.
-    """
-
-    started_ms: int
-    duration_ms: int
-    known_to_ms: int
-    bucket_ms: int
-    phases: list[Phase]
-    files: list[FileEntry]
-    functions: FunctionColumns
-    frames: FrameColumns
-    stacks: StackColumns
-    threads: list[ThreadEntry]
-    processes: list[ProcessEntry]
-    gpus: list[GpuEntry]
-    gpu_idle_below: float
-    parts: list[tuple[str, ...]]
-    windows: list[WindowEntry]
-    events: list[EventEntry]
-
-
 class FunctionIndex:
-    """Functions and their files, each once; two frames are of one function if its name and ``path_of`` are the same."""
+    """Functions and their files, each once; two frames are of one function if its name and ``path_of`` are the same.
+
+    Files have their full path and ``module``, the path from the outermost package down.
+    """
 
     def __init__(self, path_of: Callable[[FrameRow], str]) -> None:
-        self.files: list[FileEntry] = []
-        self.functions = FunctionColumns([], [])
+        self.files: list[dict[str, str | bool]] = []
+        self.names: list[str] = []
+        self.file_of: list[int] = []
         self._path_of = path_of
         self._file_index: dict[str, int] = {}
         self._index: dict[tuple[str, str], int] = {}
@@ -138,17 +50,24 @@ class FunctionIndex:
         if key not in self._index:
             if path not in self._file_index:
                 self._file_index[path] = len(self.files)
-                self.files.append(FileEntry(visible(frame.file), visible(frame.module_path), frame.is_library))
-            self._index[key] = len(self.functions.name)
-            self.functions.name.append(visible(frame.function))
-            self.functions.file.append(self._file_index[path])
+                module = visible(frame.module_path)
+                self.files.append({"path": visible(frame.file), "module": module, "library": frame.is_library})
+            self._index[key] = len(self.names)
+            self.names.append(visible(frame.function))
+            self.file_of.append(self._file_index[path])
         return self._index[key]
 
+    def columns(self) -> dict[str, object]:
+        return {"files": self.files, "functionName": self.names, "functionFile": self.file_of}
 
-def take_payload(reader: RunReader, phases: PhaseIndex, memory: Iterable[Growth]) -> Payload:
+
+def take_payload(reader: RunReader, phases: PhaseIndex, memory: Iterable[Growth]) -> dict[str, Any]:
     """Take what the page shows; times are exact to a time bucket, counts are exact.
 
-    ``memory`` is how the memory of the processes grows.
+    Bucket 0 starts at ``startedMs`` (of the epoch), buckets are ``bucketMs`` long. ``knownToMs`` is when the newest
+    recording ends. A GPU is idle where it is utilized below ``gpuIdleBelow``. Stacks are a prefix tree, callers first;
+    ``stackUp`` is how far back the calling stack lies, 0 at a root. ``parts`` names the conditions of the parts of a
+    thread's buckets. ``memory`` is how the memory of the processes grows.
     """
     buckets = take_buckets(reader)
     stacks = _used_stacks(reader, buckets.threads.values())
@@ -166,59 +85,50 @@ def take_payload(reader: RunReader, phases: PhaseIndex, memory: Iterable[Growth]
         process = reader.processes[row.process]
         return (process.role != "main", process.rank or 0, process.id, not row.is_main, thread)
 
-    return Payload(
-        started_ms=info.started_ns // MILLISECOND_NS,
-        duration_ms=max((info.end_ns - info.started_ns) // MILLISECOND_NS, 1),
-        known_to_ms=(lives.known_to_ns - info.started_ns) // MILLISECOND_NS,
-        bucket_ms=buckets.width_ms,
-        phases=list(PHASES),
-        frames=FrameColumns(
-            function=[functions.of(frame) for frame in frames],
-            line=[frame.line for frame in frames],
-            source=[None if frame.source is None else visible(frame.source) for frame in frames],
-        ),
-        files=functions.files,
-        functions=functions.functions,
-        stacks=StackColumns(
-            up=[at - stack_index[row.parent] if row.parent else 0 for at, row in enumerate(stacks)],
-            frame=[frame_index[row.frame] for row in stacks],
-            phase=[numbers[phases.of_stack(row.id)] for row in stacks],
-        ),
-        threads=[
-            ThreadEntry(
-                process=processes[reader.threads[thread].process],
-                name=visible(reader.threads[thread].name),
-                main=reader.threads[thread].is_main,
-                buckets=msgspec.structs.replace(of_thread, stacks=[stack_index[stack] for stack in of_thread.stacks]),
-            )
-            for thread in sorted(buckets.threads, key=thread_order)
-            for of_thread in [buckets.threads[thread]]
-        ],
-        processes=process_entries(reader, processes, lives, memory),
-        gpus=gpu_entries(reader),
-        gpu_idle_below=IDLE_BELOW,
-        parts=buckets.parts,
-        windows=[
+    def thread_entry(thread: int) -> dict[str, object]:
+        row, columns = reader.threads[thread], buckets.threads[thread]
+        entry = {"process": processes[row.process], "name": visible(row.name), "main": row.is_main}
+        return {**entry, **columns, "stacks": [stack_index[stack] for stack in columns["stacks"]]}
+
+    return {
+        "startedMs": info.started_ns // MILLISECOND_NS,
+        "durationMs": max((info.end_ns - info.started_ns) // MILLISECOND_NS, 1),
+        "knownToMs": (lives.known_to_ns - info.started_ns) // MILLISECOND_NS,
+        "bucketMs": buckets.width_ms,
+        "phases": PHASES,
+        "frameFunction": [functions.of(frame) for frame in frames],
+        "frameLine": [frame.line for frame in frames],
+        "frameSource": [None if frame.source is None else visible(frame.source) for frame in frames],
+        **functions.columns(),
+        "stackUp": [at - stack_index[row.parent] if row.parent else 0 for at, row in enumerate(stacks)],
+        "stackFrame": [frame_index[row.frame] for row in stacks],
+        "stackPhase": [numbers[phases.of_stack(row.id)] for row in stacks],
+        "threads": list(map(thread_entry, sorted(buckets.threads, key=thread_order))),
+        "processes": process_entries(reader, processes, lives, memory),
+        "gpus": gpu_entries(reader),
+        "gpuIdleBelow": IDLE_BELOW,
+        "parts": [" ".join(names) for names in buckets.parts],
+        "windows": [
             _window(reader, row, processes)
             for row in [row for row in reader.windows() if not row.error][-WINDOW_LIMIT:]
         ],
-        events=[
-            EventEntry(
-                at_ms=(row.at_ns - info.started_ns) // MILLISECOND_NS,
-                kind=visible(row.kind),
-                process=None if row.process is None else processes.get(row.process),
-                text=visible(row.text),
-            )
+        "events": [
+            {
+                "at_ms": (row.at_ns - info.started_ns) // MILLISECOND_NS,
+                "kind": visible(row.kind),
+                "process": None if row.process is None else processes.get(row.process),
+                "text": visible(row.text),
+            }
             for row in reader.events()
         ],
-    )
+    }
 
 
-def _used_stacks(reader: RunReader, threads: Iterable[ThreadBuckets]) -> list[StackRow]:
+def _used_stacks(reader: RunReader, threads: Iterable[Columns]) -> list[StackRow]:
     """Return the stacks that have samples and those they were called from, callers first."""
     used: set[int] = set()
     for thread in threads:
-        for stack in set(thread.stacks):
+        for stack in set(thread["stacks"]):
             while stack and stack not in used:
                 used.add(stack)
                 stack = reader.stacks[stack].parent
@@ -226,7 +136,11 @@ def _used_stacks(reader: RunReader, threads: Iterable[ThreadBuckets]) -> list[St
     return [reader.stacks[stack] for stack in sorted(used)]
 
 
-def _window(reader: RunReader, row: WindowRow, processes: Mapping[int, int]) -> WindowEntry:
+def _window(reader: RunReader, row: WindowRow, processes: Mapping[int, int]) -> dict[str, object]:
+    """Return a torch.profiler window; its operators are columns by name, ``left_out`` of them are not carried.
+
+    ``issuer`` is the line of the user's code that an operator was issued from, empty where samples name none.
+    """
     operators, issuers = reader.operators(row.id), issuing_lines(reader, row)
     kept = sorted(operators, key=lambda one: -(one.self_cpu_ns + one.self_cuda_ns))[:OPERATOR_LIMIT]
     columns = {name: [getattr(one, name) for one in kept] for name in OperatorTotals.__struct_fields__}
@@ -235,13 +149,13 @@ def _window(reader: RunReader, row: WindowRow, processes: Mapping[int, int]) -> 
     columns["issuer"] = [issuer_of(one, issuers) for one in kept]
     busy_ns, idle_ns = row.device_busy_ns or 0, row.device_idle_ns
     is_known = row.device_busy_ns is not None and idle_ns is not None and busy_ns + idle_ns > 0
-    return WindowEntry(
-        process=processes[row.process],
-        source=visible(row.source),
-        start_ms=(row.start_ns - reader.info.started_ns) // MILLISECOND_NS,
-        end_ms=-(-(row.end_ns - reader.info.started_ns) // MILLISECOND_NS),
-        steps=len(reader.window_steps(row.id)),
-        device=f"device busy {percent(busy_ns / (busy_ns + (idle_ns or 0)))}" if is_known else "",
-        operators=columns,
-        left_out=len(operators) - len(kept),
-    )
+    return {
+        "process": processes[row.process],
+        "source": visible(row.source),
+        "start_ms": (row.start_ns - reader.info.started_ns) // MILLISECOND_NS,
+        "end_ms": -(-(row.end_ns - reader.info.started_ns) // MILLISECOND_NS),
+        "steps": len(reader.window_steps(row.id)),
+        "device": f"device busy {percent(busy_ns / (busy_ns + (idle_ns or 0)))}" if is_known else "",
+        "operators": columns,
+        "left_out": len(operators) - len(kept),
+    }

@@ -179,7 +179,7 @@ def render_report(reader: RunReader) -> str:
     try:
         summary = summarize(reader)
         payload = take_payload(reader, PhaseIndex(reader), summary.memory)
-        words = take_words(reader, summary, payload.bucket_ms)
+        words = take_words(reader, summary, payload["bucketMs"])
         curve, ranks = (CURVE_WIDTH, CURVE_HEIGHT), rank_tables(summary)
         return render_page("report.html.j2", SCRIPTS, payload, words=words, views=VIEWS, curve=curve, ranks=ranks)
     finally:

@@ -8,15 +8,14 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable
 from itertools import pairwise
-
-import msgspec
+from typing import Any
 
 from profd.daemon.analyze.coverage import Lives
 from profd.daemon.analyze.memory import GPU_SERIES, Growth
 from profd.daemon.analyze.series import take_course
 from profd.daemon.analyze.steps import COUNT_SERIES
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
-from profd.daemon.render.htmlpage import Columns
+from profd.daemon.render.htmlpage import distances
 from profd.daemon.render.plaintext import process_title, visible
 from profd.daemon.render.sections import growth_words
 from profd.daemon.store.merge import hosts_of, nodes_of
@@ -43,133 +42,78 @@ _DIGITS = {
 _MOST = 1e15
 
 
-class Series(Columns, frozen=True):
-    """A series of numbers, each with the time over which it holds; what lies between these times is unknown.
+Series = dict[str, Any]
+"""A series of numbers, each with the time over which it holds; what lies between these times is unknown.
 
-    ``steps_ms`` are the distances of their ends in ms (of the first: to the run's start). A value holds since the end
-    of the one before, but for ``gaps_ms`` after it; ``gap_steps`` are the places of the values before which a gap lies,
-    each as its distance to the one before. A number is ``values[i]`` divided by ten to the power of ``digits``.
-    """
-
-    steps_ms: list[int]
-    values: list[int]
-    digits: int
-    gap_steps: list[int]
-    gaps_ms: list[int]
-
-
-class CoverColumns(Columns, frozen=True):
-    """What recordings cover of a process: how much in all by a few times, and evenly between two of them.
-
-    Both are columns of distances in ms: of the times (of the first: to the run's start), and of what is covered.
-    """
-
-    steps_ms: list[int]
-    covered_ms: list[int]
-
-
-class MemoryEntry(msgspec.Struct, frozen=True):
-    """A kind of memory of a process over time; ``growth`` is what is known of how it goes on, in words."""
-
-    title: str
-    bytes: Series
-    growth: str
-
-
-class ProcessEntry(msgspec.Struct, frozen=True):
-    """A process; ``parent`` indexes the processes, times are ms from the run's start.
-
-    ``steps_per_s`` is empty where no loop counter was read.
-    """
-
-    title: str
-    role: str
-    rank: int | None
-    pid: int
-    parent: int | None
-    command: str
-    seen_ms: int
-    ended_ms: int | None
-    exit_code: int | None
-    exit_signal: int | None
-    cover: CoverColumns
-    cpu_cores: Series
-    rss_bytes: Series
-    steps_per_s: Series
-    memory: list[MemoryEntry]
-
-
-class GpuEntry(msgspec.Struct, frozen=True):
-    """A GPU; utilization is 0 to 1, memory what is used by all processes."""
-
-    title: str
-    utilization: Series
-    memory_bytes: Series
+``steps_ms`` are the distances of their ends in ms (of the first: to the run's start). A value holds since the end of
+the one before, but for ``gaps_ms`` after it; ``gap_steps`` are the places of the values before which a gap lies, each
+as its distance to the one before. A number is ``values[i]`` divided by ten to the power of ``digits``.
+"""
 
 
 def process_entries(
     reader: RunReader, index: dict[int, int], lives: Lives, memory: Iterable[Growth]
-) -> list[ProcessEntry]:
-    """Return the processes with their series; ``index`` has the place of each, ``memory`` how theirs grows."""
+) -> list[dict[str, Any]]:
+    """Return the processes with their series; ``index`` has the place of each, ``memory`` how theirs grows.
+
+    The steps are empty where no loop counter was read.
+    """
     started_ns = reader.info.started_ns
     charted = set(list(index)[:CHARTED_PROCESSES])
     hosts = hosts_of(reader) if nodes_of(reader) else {}
-    growths: defaultdict[int, list[MemoryEntry]] = defaultdict(list)
+    growths: defaultdict[int, list[dict[str, object]]] = defaultdict(list)
     for one in memory:
         if one.series != "pss_bytes" and one.process in charted:  # PSS is part of RSS, and read seldom
             title = "RSS" if one.device is None else f"on GPU {visible(one.device).removeprefix('gpu')}"
             series = _series(reader, reader.find_series(one.series, one.process, one.device))
-            growths[one.process].append(MemoryEntry(title, series, growth_words(one)))
+            growths[one.process].append({"title": title, "bytes": series, "growth": growth_words(one)})
 
     def charted_series(name: str, process: int) -> Series:
         return _series(reader, reader.find_series(name, process) if process in charted else None)
 
     return [
-        ProcessEntry(
-            title=process_title(row, hosts.get(row.id)),
-            role=row.role,
-            rank=row.rank,
-            pid=row.pid,
-            parent=index.get(row.parent) if row.parent is not None else None,
-            command=visible(" ".join(row.command)),
-            seen_ms=(row.seen_ns - started_ns) // MILLISECOND_NS,
-            ended_ms=None if row.ended_ns is None else (row.ended_ns - started_ns) // MILLISECOND_NS,
-            exit_code=row.exit_code,
-            exit_signal=row.exit_signal,
-            cover=_cover(lives.covers[row.id], started_ns),
-            cpu_cores=charted_series("cpu_cores", row.id),
-            rss_bytes=charted_series("rss_bytes", row.id),
-            steps_per_s=_steps_per_s(reader, row.id),
-            memory=growths[row.id],
-        )
+        {
+            "title": process_title(row, hosts.get(row.id)),
+            "role": row.role,
+            "rank": row.rank,
+            "pid": row.pid,
+            "parent": index.get(row.parent) if row.parent is not None else None,
+            "command": visible(" ".join(row.command)),
+            "seen_ms": (row.seen_ns - started_ns) // MILLISECOND_NS,
+            "ended_ms": None if row.ended_ns is None else (row.ended_ns - started_ns) // MILLISECOND_NS,
+            "exit_code": row.exit_code,
+            "exit_signal": row.exit_signal,
+            "cover": _cover(lives.covers[row.id], started_ns),
+            "cpu_cores": charted_series("cpu_cores", row.id),
+            "rss_bytes": charted_series("rss_bytes", row.id),
+            "steps_per_s": _steps_per_s(reader, row.id),
+            "memory": growths[row.id],
+        }
         for row in reader.processes.values()
     ]
 
 
-def gpu_entries(reader: RunReader) -> list[GpuEntry]:
+def gpu_entries(reader: RunReader) -> list[dict[str, Any]]:
     devices = sorted({row.device for row in reader.series.values() if row.name == UTILIZATION and row.device})
     return [
-        GpuEntry(
-            title=f"GPU {visible(device).removeprefix('gpu')}",
-            utilization=_series(reader, reader.find_series(UTILIZATION, device=device)),
-            memory_bytes=_series(reader, reader.find_series("gpu_memory_used_bytes", device=device)),
-        )
+        {
+            "title": f"GPU {visible(device).removeprefix('gpu')}",
+            "utilization": _series(reader, reader.find_series(UTILIZATION, device=device)),
+            "memory_bytes": _series(reader, reader.find_series("gpu_memory_used_bytes", device=device)),
+        }
         for device in devices
     ]
 
 
-def _cover(cover: IntervalSet, started_ns: int) -> CoverColumns:
+def _cover(cover: IntervalSet, started_ns: int) -> dict[str, list[int]]:
+    """Return how much recordings cover of a process by a few times, and evenly between two of them; as distances."""
     edges = cover.edges()
     together = -(-len(edges) // POINT_LIMIT)
     if together > 1:
         edges = [*edges[:-1:together], edges[-1]]
     times_ms = [(at_ns - started_ns) // MILLISECOND_NS for at_ns, _ in edges]
-    return CoverColumns(_distances(times_ms), _distances([covered_ns // MILLISECOND_NS for _, covered_ns in edges]))
-
-
-def _distances(values: list[int]) -> list[int]:
-    """Return the distance of each value to the one before, of the first to 0."""
-    return [value - before for value, before in zip(values, [0, *values], strict=False)]
+    covered_ms = [covered_ns // MILLISECOND_NS for _, covered_ns in edges]
+    return {"steps_ms": distances(times_ms), "covered_ms": distances(covered_ms)}
 
 
 def _series(reader: RunReader, found: SeriesRow | None) -> Series:
@@ -206,11 +150,11 @@ def _columns(reader: RunReader, steps: list[Step], digits: int) -> Series:
     gaps_ms = [begin_ms - end_ms for begin_ms, end_ms in zip(begins_ms, [0, *ends_ms], strict=False)]
     places = [place for place, gap_ms in enumerate(gaps_ms) if gap_ms]
     scale = 10.0**digits
-    return Series(
-        steps_ms=_distances(ends_ms),
+    return {
+        "steps_ms": distances(ends_ms),
         # No reading can be beyond the bounds; only a damaged file has such values.
-        values=[round(value) if -_MOST < value < _MOST else 0 for value in (step.value * scale for step in steps)],
-        digits=digits,
-        gap_steps=_distances(places),
-        gaps_ms=[gaps_ms[place] for place in places],
-    )
+        "values": [round(value) if -_MOST < value < _MOST else 0 for value in (step.value * scale for step in steps)],
+        "digits": digits,
+        "gap_steps": distances(places),
+        "gaps_ms": [gaps_ms[place] for place in places],
+    }

@@ -6,20 +6,20 @@ import base64
 import struct
 import zlib
 from array import array
-from typing import Any, TypeVar
+from types import SimpleNamespace
+from typing import Any
 
 import msgspec
 
-Data = TypeVar("Data", bound=msgspec.Struct)
 TYPECODES = {"Uint8Array": "B", "Uint16Array": "H", "Uint32Array": "I", "Int32Array": "i", "Float64Array": "d"}
 
 
-def unpack(packed: str, kind: type[Data]) -> Data:
-    """Return the data that were packed."""
+def unpack(packed: str) -> Any:  # noqa: ANN401  whatever JSON holds
+    """Return the data that were packed, with their names as attributes."""
     inflated = zlib.decompress(base64.b64decode(packed))
     (length,) = struct.unpack_from("<I", inflated)
     columns = inflated[-(-(4 + length) // 8) * 8 :]
-    return msgspec.convert(_with_columns(msgspec.json.decode(inflated[4 : 4 + length]), columns), kind)
+    return _with_columns(msgspec.json.decode(inflated[4 : 4 + length]), columns)
 
 
 def _with_columns(value: Any, columns: bytes) -> Any:  # noqa: ANN401  whatever JSON holds
@@ -28,5 +28,5 @@ def _with_columns(value: Any, columns: bytes) -> Any:  # noqa: ANN401  whatever 
         values.frombytes(columns[value["at"] : value["at"] + value["count"] * values.itemsize])
         return [int(each) for each in values]
     if isinstance(value, dict):
-        return {name: _with_columns(each, columns) for name, each in value.items()}
+        return SimpleNamespace(**{name: _with_columns(each, columns) for name, each in value.items()})
     return [_with_columns(each, columns) for each in value] if isinstance(value, list) else value

@@ -10,9 +10,7 @@ const FULL_AT = 0.25; // of the base's whole: a change as large as this has the 
 class DiffTree extends CallTree {
   constructor({ tree, unit, least }) {
     super();
-    Object.assign(this, { unit, least, key: tree.function, base: tree.base, new: tree.new, total: tree.new });
-    Object.assign(this, { files: tree.files, functionName: tree.functions.name, functionFile: tree.functions.file });
-    this.parent = Int32Array.from(tree.up, (up, at) => (up ? at - up : -1));
+    Object.assign(this, { ...tree, unit, least, total: tree.new, parent: parentsOf(tree.up) });
     this.linkChildren();
     this.whole = this.base[0] || this.new[0]; // that changes are parts of
   }

@@ -125,6 +125,11 @@ class AddressedPage {
   }
 }
 
+/** Return where the parent of each node lies, by how far back that is; -1 at a root. */
+function parentsOf(up) {
+  return Int32Array.from(up, (back, at) => (back ? at - back : -1));
+}
+
 const NUMBERS = { Uint8Array, Uint16Array, Uint32Array, Int32Array, Float64Array };
 
 /**

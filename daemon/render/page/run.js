@@ -2,22 +2,10 @@
 
 class Run {
   constructor(extract) {
-    this.startedMs = extract.started_ms;
-    this.durationMs = extract.duration_ms;
-    this.knownToMs = extract.known_to_ms;
-    this.bucketMs = extract.bucket_ms;
-    this.bucketCount = Math.ceil(extract.duration_ms / extract.bucket_ms);
-    this.phases = extract.phases;
-    this.files = extract.files;
-    this.functionName = extract.functions.name;
-    this.functionFile = extract.functions.file;
-    this.frameFunction = extract.frames.function;
-    this.frameLine = extract.frames.line;
-    this.frameSource = extract.frames.source;
-    this.stackParent = Int32Array.from(extract.stacks.up, (up, at) => (up ? at - up : -1));
-    this.stackFrame = extract.stacks.frame;
+    Object.assign(this, extract);
+    this.bucketCount = Math.ceil(this.durationMs / this.bucketMs);
+    this.stackParent = parentsOf(extract.stackUp);
     this.stackCount = this.stackFrame.length;
-    this.stackPhase = extract.stacks.phase;
     this.processes = extract.processes.map((entry) => ({
       ...entry,
       cpu: decodeSeries(entry.cpu_cores),
@@ -26,16 +14,12 @@ class Run {
       memory: entry.memory.map((kind) => ({ ...kind, ...decodeSeries(kind.bytes) })),
       cover: { atMs: runningSums(entry.cover.steps_ms), coveredMs: runningSums(entry.cover.covered_ms) },
     }));
-    this.threads = extract.threads.map((entry) => ({ ...entry, ...decodeBuckets(entry.buckets) }));
+    this.threads = extract.threads.map((entry) => ({ ...entry, ...decodeBuckets(entry) }));
     this.gpus = extract.gpus.map((entry) => ({
       title: entry.title,
       gpu: decodeSeries(entry.utilization),
       gpuMemory: decodeSeries(entry.memory_bytes),
     }));
-    this.gpuIdleBelow = extract.gpu_idle_below;
-    this.parts = extract.parts.map((names) => names.join(" "));
-    this.windows = extract.windows;
-    this.events = extract.events;
   }
 
   /** Return how long a process lived in a range for each millisecond of it that was recorded there. */

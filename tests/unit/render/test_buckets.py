@@ -27,7 +27,7 @@ def counted(buckets: TimeBuckets, from_bucket: int, to_bucket: int) -> tuple[dic
     samples: dict[int, int] = {}
     time_ns: dict[int, int] = {}
     for thread in buckets.threads.values():
-        columns = zip(thread.steps, thread.stacks, thread.samples, thread.times_100us, strict=True)
+        columns = zip(thread["steps"], thread["stacks"], thread["samples"], thread["times_100us"], strict=True)
         bucket = 0
         for step, stack, count, time in columns:
             bucket += step
@@ -58,7 +58,7 @@ def test_every_range_of_buckets_counts_what_the_run_file_counts(reader: RunReade
 def test_an_entry_spans_the_buckets_that_its_stack_lasted_for(reader: RunReader) -> None:
     main = next(thread.id for thread in reader.main_threads())
     buckets = take_buckets(reader).threads[main]
-    assert buckets.spans[: len(synthetic.STEP)] == [length_ms // 10 for _, length_ms in synthetic.STEP]
+    assert buckets["spans"][: len(synthetic.STEP)] == [length_ms // 10 for _, length_ms in synthetic.STEP]
 
 
 def test_times_of_a_stack_add_up_though_each_is_less_than_a_unit() -> None:
@@ -66,4 +66,4 @@ def test_times_of_a_stack_add_up_though_each_is_less_than_a_unit() -> None:
     for bucket in range(1000):
         start_ns = bucket * laid.width_ms * MILLISECOND_NS
         laid.add(IntervalRow(start_ns=start_ns, thread=1, duration_ns=TIME_UNIT_NS * 4 // 10, stack=1, samples=0), [])
-    assert sum(laid.columns()[1].times_100us) == 400
+    assert sum(laid.columns()[1]["times_100us"]) == 400

@@ -31,10 +31,9 @@ def entries(buckets: TimeBuckets) -> list[tuple[int, ...]]:
     found = []
     for number, thread in buckets.threads.items():
         bucket = 0
-        parts = [zip(part.samples, part.times_100us, strict=True) for part in thread.parts]
-        columns = zip(
-            thread.steps, thread.spans, thread.stacks, thread.samples, thread.times_100us, *parts, strict=True
-        )
+        parts = [zip(part["samples"], part["times_100us"], strict=True) for part in thread["parts"]]
+        names = ("steps", "spans", "stacks", "samples", "times_100us")
+        columns = zip(*(thread[name] for name in names), *parts, strict=True)
         for step, span, stack, samples, time, *inside in columns:
             bucket += step
             assert step >= 0
@@ -53,6 +52,6 @@ def test_buckets_laid_from_sums_hold_what_those_laid_one_by_one_hold(reader: Run
 def test_buckets_laid_from_sums_widen_where_there_are_too_many(reader: RunReader) -> None:
     buckets = take_buckets(reader, LIMIT // 2, one_by_one=0)
     assert buckets.width_ms == 300_000
-    assert sum(len(thread.steps) for thread in buckets.threads.values()) <= LIMIT // 2
+    assert sum(len(thread["steps"]) for thread in buckets.threads.values()) <= LIMIT // 2
     minutes = take_buckets(reader, LIMIT, one_by_one=0)
     assert sum(entry[4] for entry in entries(buckets)) == sum(entry[4] for entry in entries(minutes))

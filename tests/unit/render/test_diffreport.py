@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import hostiletexts
@@ -15,19 +16,19 @@ from profd.cli.main import run_command_line
 from profd.daemon.analyze.selection import MAIN_THREADS
 from profd.daemon.compare.diff import Diff, take_diff
 from profd.daemon.errors import ExitCode
-from profd.daemon.render.diffreport import DiffPayload, render_diff_report
+from profd.daemon.render.diffreport import render_diff_report
 from profd.daemon.store.reader import RunReader
 
 SELECTIONS = (MAIN_THREADS, MAIN_THREADS)
 
 
-def rendered(base: Path, new: Path) -> tuple[str, DiffPayload, Diff]:
+def rendered(base: Path, new: Path) -> tuple[str, Any, Diff]:
     with RunReader(base) as first, RunReader(new) as second:
         diff = take_diff(first, second)
         page = render_diff_report((first, second), SELECTIONS, diff)
     found = re.search(r'id="run">([^<]*)<', page)
     assert found
-    return page, unpack(found[1], DiffPayload), diff
+    return page, unpack(found[1]), diff
 
 
 @pytest.fixture
@@ -54,8 +55,8 @@ def test_the_slower_function_has_the_difference(runs: tuple[Path, Path]) -> None
     tree = extract.tree
     slow = [
         node
-        for node, function in enumerate(tree.function)
-        if function >= 0 and tree.functions.name[function] == BACKWARD[-1].function
+        for node, function in enumerate(tree.key)
+        if function >= 0 and tree.functionName[function] == BACKWARD[-1].function
     ]
     assert len(slow) == 1
     assert tree.new[slow[0]] - tree.base[slow[0]] == pytest.approx(diff.leaves[0].difference, rel=0.02)
@@ -74,7 +75,7 @@ def test_hostile_text_is_escaped(tmp_path: Path) -> None:
     assert page.count("<script") == 2
     assert not set(page) & set("\u202e\u2066\u2028\x1b\x00")
     assert "\\u202egnol" in page
-    names = "".join([*extract.tree.functions.name, *(file.path for file in extract.tree.files)])
+    names = "".join([*extract.tree.functionName, *(file.path for file in extract.tree.files)])
     assert hostiletexts.MARKUP in names
     assert not set(names) & set("\u202e\u2066\u2028\x1b\x00")
 

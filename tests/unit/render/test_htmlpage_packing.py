@@ -7,29 +7,22 @@ import json
 import zlib
 from typing import Any
 
-import msgspec
 import pytest
 from support.pages import unpack
 
-from profd.daemon.render.htmlpage import Columns, pack
+from profd.daemon.render.htmlpage import pack
+
+PAGE: dict[str, object] = {
+    "title": "</script>",
+    "pairs": [
+        {"first": [1, 2, 255], "second": [-1, 70_000], "names": ["a"]},
+        {"first": [], "second": [1 << 40], "names": []},
+    ],
+    "shares": [0.5, 8],
+}
 
 
-class Pair(Columns, frozen=True):
-    first: list[int]
-    second: list[int]
-    names: list[str]
-
-
-class Page(msgspec.Struct, frozen=True):
-    title: str
-    pairs: list[Pair]
-    plain: list[int]
-
-
-PAGE = Page("</script>", [Pair([1, 2, 255], [-1, 70_000], ["a"]), Pair([], [1 << 40], [])], [7, 8])
-
-
-def inflated(page: Page) -> tuple[dict[str, Any], int]:
+def inflated(page: dict[str, object]) -> tuple[dict[str, Any], int]:
     """Return the head of packed data, and where its columns begin."""
     raw = zlib.decompress(base64.b64decode(pack(page)))
     length = int.from_bytes(raw[:4], "little")
@@ -37,7 +30,8 @@ def inflated(page: Page) -> tuple[dict[str, Any], int]:
 
 
 def test_what_was_packed_is_unpacked() -> None:
-    assert unpack(pack(PAGE), Page) == PAGE
+    found = unpack(pack(PAGE))
+    assert {**vars(found), "pairs": list(map(vars, found.pairs))} == PAGE
 
 
 def test_no_byte_of_it_can_be_markup() -> None:
@@ -47,7 +41,6 @@ def test_no_byte_of_it_can_be_markup() -> None:
 @pytest.mark.parametrize(
     ("numbers", "kind"),
     [
-        ([], "Uint8Array"),
         ([0, 255], "Uint8Array"),
         ([256], "Uint16Array"),
         ([65_535, 0], "Uint16Array"),
@@ -59,20 +52,20 @@ def test_no_byte_of_it_can_be_markup() -> None:
     ids=str,
 )
 def test_a_column_is_as_narrow_as_its_numbers(numbers: list[int], kind: str) -> None:
-    page = Page("", [Pair(numbers, [], [])], [])
+    page: dict[str, object] = {"column": numbers}
     head, _ = inflated(page)
-    assert head["pairs"][0]["first"]["numbers"] == kind
-    assert unpack(pack(page), Page) == page
+    assert head["column"]["numbers"] == kind
+    assert unpack(pack(page)).column == numbers
 
 
 def test_columns_begin_where_a_typed_array_may_begin() -> None:
     for title in ("", "a", "ab", "abc", "abcd", "abcde", "abcdef", "abcdefg"):
-        head, behind = inflated(msgspec.structs.replace(PAGE, title=title))
+        head, behind = inflated({**PAGE, "title": title})
         assert behind % 8 == 0
-        assert {pair[name]["at"] % 8 for pair in head["pairs"] for name in ("first", "second")} == {0}
+        assert {pair[name]["at"] % 8 for pair in head["pairs"] for name in ("first", "second") if pair[name]} == {0}
 
 
 def test_only_columns_leave_the_head() -> None:
     head, _ = inflated(PAGE)
-    assert head["plain"] == [7, 8]
-    assert head["pairs"][0]["names"] == ["a"]
+    assert head["shares"] == [0.5, 8]
+    assert [(pair["first"] == [], pair["names"]) for pair in head["pairs"]] == [(False, ["a"]), (True, [])]

@@ -22,7 +22,6 @@ from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.errors import ExitCode, OutputUnwritable
 from profd.daemon.render.buckets import TIME_UNIT_NS
-from profd.daemon.render.payload import Payload
 from profd.daemon.render.report import Verdict, ending, render_report, take_verdict, take_words, write_report
 from profd.daemon.render.summary import summarize
 from profd.daemon.store.reader import RunReader
@@ -34,22 +33,20 @@ def reader(tmp_path: Path) -> Iterator[RunReader]:
         yield reader
 
 
-def embedded(page: str) -> Payload:
+def embedded(page: str) -> Any:  # noqa: ANN401
     """Return what a page carries."""
     found = re.search(r'id="run">([^<]*)<', page)
     assert found
-    return unpack(found[1], Payload)
+    return unpack(found[1])
 
 
 def test_page_carries_every_sample_of_its_run(reader: RunReader) -> None:
     payload = embedded(render_report(reader))
     main = [thread for thread in payload.threads if thread.main and payload.processes[thread.process].role == "main"]
     everything = take_profile(reader, Selection())
-    assert (
-        sum(sum(thread.buckets.samples) for thread in main) == take_profile(reader, MAIN_THREADS).total_samples == 2_000
-    )
-    assert sum(sum(thread.buckets.samples) for thread in payload.threads) == everything.total_samples
-    assert sum(sum(thread.buckets.times_100us) for thread in payload.threads) == everything.total_ns / TIME_UNIT_NS
+    assert sum(sum(thread.samples) for thread in main) == take_profile(reader, MAIN_THREADS).total_samples == 2_000
+    assert sum(sum(thread.samples) for thread in payload.threads) == everything.total_samples
+    assert sum(sum(thread.times_100us) for thread in payload.threads) == everything.total_ns / TIME_UNIT_NS
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -67,7 +64,7 @@ def test_stacks_have_the_frames_of_the_run(reader: RunReader) -> None:
     carried: Counter[tuple[tuple[str, str, int], ...]] = Counter()
     payload = embedded(render_report(reader))
     for thread in payload.threads:
-        for stack, samples in zip(thread.buckets.stacks, thread.buckets.samples, strict=True):
+        for stack, samples in zip(thread.stacks, thread.samples, strict=True):
             carried[path_of(payload, stack)] += samples
     expected = {
         tuple((frame.function, frame.file, frame.line) for frame in reader.frames_of(stack)): samples
@@ -76,21 +73,24 @@ def test_stacks_have_the_frames_of_the_run(reader: RunReader) -> None:
     assert carried == expected
 
 
-def path_of(payload: Payload, stack: int) -> tuple[tuple[str, str, int], ...]:
+def path_of(
+    payload: Any,  # noqa: ANN401
+    stack: int,
+) -> tuple[tuple[str, str, int], ...]:
     """Return the frames of a carried stack from the root to the leaf, as (function, file, line)."""
-    frame, up = payload.stacks.frame[stack], payload.stacks.up[stack]
-    function = payload.frames.function[frame]
-    file = payload.files[payload.functions.file[function]].path
-    place = (payload.functions.name[function], file, payload.frames.line[frame])
+    frame, up = payload.stackFrame[stack], payload.stackUp[stack]
+    function = payload.frameFunction[frame]
+    file = payload.files[payload.functionFile[function]].path
+    place = (payload.functionName[function], file, payload.frameLine[frame])
     return (*(path_of(payload, stack - up) if up else ()), place)
 
 
 def test_stacks_have_their_phases(reader: RunReader) -> None:
     payload = embedded(render_report(reader))
-    main = payload.threads[0].buckets
+    main = payload.threads[0]
     carried: Counter[str] = Counter()
     for stack, samples in zip(main.stacks, main.samples, strict=True):
-        carried[payload.phases[payload.stacks.phase[stack]].name] += samples
+        carried[payload.phases[payload.stackPhase[stack]].name] += samples
     assert {name: samples / 2_000 for name, samples in carried.items()} == synthetic.PHASE_SHARES
 
 
@@ -137,7 +137,7 @@ def test_live_run_is_reported_with_what_came_since_it_was_opened(tmp_path: Path)
         run.advance()
         write_report(reader, tmp_path / "report.html")
     main = embedded((tmp_path / "report.html").read_text()).threads[0]
-    assert sum(main.buckets.samples) == synthetic.RATE_HZ
+    assert sum(main.samples) == synthetic.RATE_HZ
 
 
 def test_live_run_is_reported_as_of_one_moment(tmp_path: Path) -> None:
@@ -148,7 +148,7 @@ def test_live_run_is_reported_as_of_one_moment(tmp_path: Path) -> None:
             page = render_report(reader)
     assert "still running" in page
     main = embedded(page).threads[0]
-    assert sum(main.buckets.samples) == 3 * synthetic.RATE_HZ
+    assert sum(main.samples) == 3 * synthetic.RATE_HZ
 
 
 def test_command_writes_beside_the_user_and_prints_where(

@@ -25,10 +25,10 @@ def counted(second: int, steps: int) -> PointsTaken:
 
 def held(series: Series) -> list[tuple[int, int, float]]:
     """Return (from, to, value) of a series as the page reads it, in ms."""
-    ends_ms = list(itertools.accumulate(series.steps_ms))
-    gaps_ms = dict(zip(itertools.accumulate(series.gap_steps), series.gaps_ms, strict=True))
+    ends_ms = list(itertools.accumulate(series["steps_ms"]))
+    gaps_ms = dict(zip(itertools.accumulate(series["gap_steps"]), series["gaps_ms"], strict=True))
     begins_ms = [end_ms + gaps_ms.get(place, 0) for place, end_ms in enumerate([0, *ends_ms[:-1]])]
-    values = (value / 10**series.digits for value in series.values)
+    values = (value / 10 ** series["digits"] for value in series["values"])
     return list(zip(begins_ms, ends_ms, values, strict=True)) if ends_ms else []
 
 
@@ -36,7 +36,7 @@ def paces(path: Path, *readings: tuple[int, int]) -> list[tuple[int, int, float]
     """Return (from, to, steps a second) of a run's chart, in ms, of readings of (second, steps)."""
     synthetic.write_run(path, workers=0, also=[counted(*reading) for reading in readings])
     with RunReader(path) as reader:
-        return held(take_payload(reader, PhaseIndex(reader), ()).processes[0].steps_per_s)
+        return held(take_payload(reader, PhaseIndex(reader), ())["processes"][0]["steps_per_s"])
 
 
 def test_the_pace_of_the_steps_begins_with_the_first_reading(tmp_path: Path) -> None:
@@ -58,8 +58,8 @@ def test_a_series_has_the_times_over_which_it_holds_and_gaps_between(tmp_path: P
     ]
     synthetic.write_run(tmp_path / "run.profd", also=also)
     with RunReader(tmp_path / "run.profd") as reader:
-        gpu = take_payload(reader, PhaseIndex(reader), ()).gpus[0]
-    assert held(gpu.utilization) == [(500, 1_000, 0.5), (1_000, 1_500, 0.5), (1_500, 2_000, 0.5), (6_500, 8_000, 0.5)]
+        gpu = take_payload(reader, PhaseIndex(reader), ())["gpus"][0]["utilization"]
+    assert held(gpu) == [(500, 1_000, 0.5), (1_000, 1_500, 0.5), (1_500, 2_000, 0.5), (6_500, 8_000, 0.5)]
 
 
 def test_a_series_that_is_thinned_is_known_for_as_long_with_the_same_mean(
@@ -70,7 +70,7 @@ def test_a_series_that_is_thinned_is_known_for_as_long_with_the_same_mean(
     with RunReader(tmp_path / "run.profd") as reader:
         for limit in (1_200, 7):
             monkeypatch.setattr(seriespayload, "POINT_LIMIT", limit)
-            found = held(take_payload(reader, PhaseIndex(reader), ()).processes[0].rss_bytes)
+            found = held(take_payload(reader, PhaseIndex(reader), ())["processes"][0]["rss_bytes"])
             assert len(found) <= limit
             known_ms = sum(to_ms - from_ms for from_ms, to_ms, _ in found)
             means.append((known_ms, sum(value * (to_ms - from_ms) for from_ms, to_ms, value in found) / known_ms))

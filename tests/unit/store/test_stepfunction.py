@@ -248,18 +248,20 @@ def test_the_report_and_the_data_set_know_it_for_as_long(reader: RunReader, name
     assert sum(row["known_ns"] * row["mean"] for row in found) == pytest.approx(expected.integral)
     assert (min(row["least"] for row in found), max(row["most"] for row in found)) == (expected.least, expected.most)
     if name == UTILIZATION:
-        known_ms, area = held(take_payload(reader, PhaseIndex(reader), ()).gpus[0].utilization)
+        known_ms, area = held(take_payload(reader, PhaseIndex(reader), ())["gpus"][0]["utilization"])
         assert known_ms == pytest.approx(expected.known_ns / MILLISECOND_NS, rel=1e-3)
         assert area / known_ms == pytest.approx(expected.mean, rel=1e-3)
 
 
 def held(series: Series) -> tuple[int, float]:
     """Return for how many ms the page knows a series, and its integral."""
-    lengths_ms = list(series.steps_ms)
-    for place, gap_ms in zip(itertools.accumulate(series.gap_steps), series.gaps_ms, strict=True):
+    lengths_ms = list(series["steps_ms"])
+    for place, gap_ms in zip(itertools.accumulate(series["gap_steps"]), series["gaps_ms"], strict=True):
         lengths_ms[place] -= gap_ms
-    scale = 10**series.digits
-    return sum(lengths_ms), sum(each * length for each, length in zip(series.values, lengths_ms, strict=True)) / scale
+    scale = 10 ** series["digits"]
+    return sum(lengths_ms), sum(
+        each * length for each, length in zip(series["values"], lengths_ms, strict=True)
+    ) / scale
 
 
 _ranges = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=12).map(sorted)
