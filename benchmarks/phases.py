@@ -28,10 +28,11 @@ from environment import Environment, make_environment
 from measurements import write_section
 
 from profd.daemon.analyze.phases import OTHER, PHASES
-from profd.daemon.analyze.steps import COUNT_SERIES, Steps
+from profd.daemon.analyze.steps import Steps
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.summary import summarize
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import STEP_COUNT
 
 HERE = Path(__file__).parent
 STARTUP = "startup, import"
@@ -155,7 +156,7 @@ def read_run(run_file: Path) -> Told:
     with RunReader(run_file) as reader:
         summary = summarize(reader)
         counts = [
-            point.at_ns for row in reader.series.values() if row.name == COUNT_SERIES for point in reader.points(row.id)
+            point.at_ns for row in reader.series.values() if row.name == STEP_COUNT for point in reader.points(row.id)
         ]
         counted_ns = (min(counts), max(counts)) if len(counts) > 1 else None
     spent_s = {name: share * summary.duration_s for name, share in summary.phases.items()}

@@ -13,9 +13,10 @@ from typing import NamedTuple
 
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS
-from profd.daemon.analyze.steps import COUNT_SERIES, COUNTER_EVENT, ERROR_SERIES, Steps, take_steps
+from profd.daemon.analyze.steps import Steps, take_steps
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import STEP_COUNT, STEP_ERROR, STEP_SOURCE
 from profd.daemon.store.rows import PointRow
 
 NEAR = 1
@@ -95,7 +96,7 @@ def judge(run_file: Path, diary: Diary) -> Told | None:
     """Compare a run with the diary of its program; None: no steps were told."""
     with RunReader(run_file) as reader:
         steps = take_steps(reader, MAIN_THREADS, PhaseIndex(reader))
-        counts, errors = points(reader, COUNT_SERIES), points(reader, ERROR_SERIES)
+        counts, errors = points(reader, STEP_COUNT), points(reader, STEP_ERROR)
         source = _source(reader, steps)
         run_ns = reader.info.started_ns, reader.info.end_ns
     if steps.per_s is None and not counts:
@@ -177,7 +178,7 @@ def _range(counts: Sequence[PointRow], run_ns: tuple[int, int]) -> tuple[int, in
 
 def _source(reader: RunReader, steps: Steps) -> str:
     """Return what was counted, without its place; of several that which was named last."""
-    named = [event.text for event in reader.events() if event.kind == COUNTER_EVENT]
+    named = [event.text for event in reader.events() if event.kind == STEP_SOURCE]
     text = named[-1] if named else steps.source or "counts"
     return text.partition(" (")[0]
 

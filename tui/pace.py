@@ -11,9 +11,10 @@ from msgspec.structs import replace
 
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.steps import COUNT_SERIES, take_steps
+from profd.daemon.analyze.steps import take_steps
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import STEP_COUNT
 from profd.daemon.store.rollups import Grid
 from profd.daemon.store.rows import PointRow
 from profd.tui.bins import Ruler
@@ -49,9 +50,7 @@ class Pace:
 
     def catch_up(self) -> None:
         if self._series is None:
-            self._series = min(
-                (row.id for row in self._reader.series.values() if row.name == COUNT_SERIES), default=None
-            )
+            self._series = min((row.id for row in self._reader.series.values() if row.name == STEP_COUNT), default=None)
         if self._series is not None:
             last = self._counts[-1] if self._counts else self._reader.last_point(self._series)
             after_ns = self._counts[-1].at_ns + 1 if self._counts else last.at_ns - _RECENT_NS if last else None
@@ -79,7 +78,7 @@ class Pace:
 
     def of_process(self, process: int, within: Range) -> float | None:
         """Return the steps a second of a process in a range; None where nobody counts them."""
-        series = self._reader.find_series(COUNT_SERIES, process)
+        series = self._reader.find_series(STEP_COUNT, process)
         return self._rate(series.id, within) if series is not None else None
 
     def _latest(self) -> Steps:

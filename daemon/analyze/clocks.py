@@ -22,9 +22,9 @@ from typing import NamedTuple
 from profd.daemon.analyze.collectives import DepartureIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import points_of
-from profd.daemon.analyze.steps import COUNT_SERIES
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import STEP_COUNT
 from profd.daemon.store.rows import PointRow, ThreadRow
 
 FEWEST_MATCHED = 20
@@ -184,7 +184,7 @@ def take_counts(reader: RunReader, threads: Sequence[ThreadRow]) -> list[PointRo
     most: list[PointRow] = []
     for thread in threads:
         found: list[PointRow] = []
-        for point in points_of(reader, COUNT_SERIES, thread.process, Selection()):
+        for point in points_of(reader, STEP_COUNT, thread.process, Selection()):
             if not found or point.value > found[-1].value:
                 found.append(point)
         most = max(most, found, key=len)

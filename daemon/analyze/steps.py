@@ -32,16 +32,8 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import points_of
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import STEP_COUNT, STEP_ERROR, STEP_SOURCE
 from profd.daemon.store.rows import IntervalRow, PointRow, ProcessRow
-
-LEAST_VISITS = 20
-LEAST_OF_USUAL = 0.72  # of visits by chance the soonest quarter comes within 0.57 of the median
-# By this share of a step the distance of two visits may differ from a whole number of steps; most must not.
-WHOLE_SLACK = 0.3
-LEAST_WHOLE = 0.75
-MOST_ADDED = 0.5
-PAUSE_CHANCE = 0.05  # that this many visits in a row are missed once in a run
-_REFINEMENTS = 4
 
 
 class Seen(NamedTuple):
@@ -85,36 +77,32 @@ def count_cycles(intervals: Iterable[Seen]) -> Cycles | None:
             starts.append(seen.start_ns - aside_ns)
         has_left = has_left or (bool(starts) and not seen.is_inside)
         was_inside = seen.is_inside
-    if len(starts) < LEAST_VISITS or not has_left:
+    if len(starts) < 20 or not has_left:
         return None
     lengths = [after - before for before, after in itertools.pairwise(starts)]
     # Where steps are shorter than the distance of samples, what is seen in one says nothing of the next, and visits
-    # come by chance: many follow on the one before much sooner than usual. Later ones may have missed one.
+    # come by chance: many follow on the one before much sooner than usual, the soonest quarter within 0.57 of the
+    # median. Later ones may have missed one.
     soonest, step_ns, _ = statistics.quantiles(lengths, n=4)
-    if soonest < LEAST_OF_USUAL * step_ns:
+    if soonest < 0.72 * step_ns:
         return None
-    for _ in range(_REFINEMENTS):
+    for _ in range(4):
         steps = [max(round(length / step_ns), 1) for length in lengths]
         missed = sum(number > 1 for number in steps) / len(steps)
-        most = 1 + math.floor(math.log(PAUSE_CHANCE / len(steps)) / math.log(missed)) if 0 < missed < 1 else 1
-        # What is more than can have been missed in a row is a pause, and no step at first.
+        # What is more than are missed in a row once in twenty runs is a pause, and no step at first.
+        most = 1 + math.floor(math.log(0.05 / len(steps)) / math.log(missed)) if 0 < missed < 1 else 1
         steps = [number if number <= most else 0 for number in steps]
         step_ns = sum(length for length, number in zip(lengths, steps, strict=True) if number) / max(sum(steps), 1)
-    odd = sum(abs(length / step_ns - number) > WHOLE_SLACK for length, number in zip(lengths, steps, strict=True))
+    # Three of four distances have to be a whole number of steps, give or take 0.3 of one.
+    odd = sum(abs(length / step_ns - number) > 0.3 for length, number in zip(lengths, steps, strict=True))
     # What comes after a pause is one step on.
     made = [max(number, 1) for number in steps]
     added = sum(made) - len(made)
-    if odd > (1 - LEAST_WHOLE) * len(lengths) or added > MOST_ADDED * len(made):
+    if odd > len(lengths) / 4 or added > len(made) / 2:
         return None
     # Visits before the first and after the last may have been missed too.
     return Cycles(1 + sum(made), 1 + added + math.sqrt(odd) + 0.1 * odd, last_ns - first_ns)
 
-
-COUNT_SERIES = "step_count"
-ERROR_SERIES = "step_count_error"
-COUNTER_EVENT = "counter"
-# Visited once a step, each of them; the optimizer is not, where gradients are set to zero ahead of the forward pass.
-ONCE_A_STEP = ((BACKWARD,), (FORWARD, LOSS), (DATA_WAIT, DATA_LOAD))
 
 _EARLY_NS = 5 * SECOND_NS
 # Counts of a process that lives are no further apart, pauses included: what is left ahead of the end was not read.
@@ -123,8 +111,6 @@ _UNREAD_NS = 5 * SECOND_NS
 _FASTER = 1.5
 # What is not counted goes on at the pace of what is, by so much at most more or less.
 _UNEVEN = 0.25
-_CHUNK_NS = 600 * SECOND_NS
-_MOST_CHUNKS = 5000
 
 
 class Steps(msgspec.Struct, frozen=True):
@@ -158,10 +144,10 @@ def take_steps(reader: RunReader, selection: Selection, phases: PhaseIndex) -> S
 
 
 def _counted(reader: RunReader, process: ProcessRow, selection: Selection, phases: PhaseIndex) -> Steps | None:
-    counts = points_of(reader, COUNT_SERIES, process.id, selection)
+    counts = points_of(reader, STEP_COUNT, process.id, selection)
     if len(counts) < 2 or counts[-1].at_ns == counts[0].at_ns:
         return None
-    errors = points_of(reader, ERROR_SERIES, process.id, selection)
+    errors = points_of(reader, STEP_ERROR, process.id, selection)
     first, last = counts[0], counts[-1]
     took_s = (last.at_ns - first.at_ns) / SECOND_NS
     made = last.value - first.value
@@ -185,7 +171,7 @@ def _counted(reader: RunReader, process: ProcessRow, selection: Selection, phase
     # counters say how many steps are done: those of a loop over a range, and those that go up at a step's end.
     begun = 0.5 if process.exit_code == 0 and selection.to_ns is None else 0.0
     # What was counted is named a little before it is first read.
-    named = [event for event in reader.events() if event.kind == COUNTER_EVENT and event.process == process.id]
+    named = [event for event in reader.events() if event.kind == STEP_SOURCE and event.process == process.id]
     current = [event for event in named if event.at_ns <= last.at_ns][-1:] or named[:1]
     return Steps(
         per_s=made / took_s,
@@ -226,48 +212,37 @@ def _after(counts: Sequence[PointRow], end_ns: int, *, goes_on: bool) -> float:
 
 def _by_cycles(reader: RunReader, process: ProcessRow, selection: Selection, phases: PhaseIndex) -> Steps | None:
     found = []
-    for visited in ONCE_A_STEP:
+    # Each is visited once a step; the optimizer is not, where gradients are set to zero ahead of the forward pass.
+    for visited in ((BACKWARD,), (FORWARD, LOSS), (DATA_WAIT, DATA_LOAD)):
         cycles = count_cycles(
             Seen(row.start_ns, phase in visited or phase == COMPILE, phase in WITHOUT_STEP)
             for row in _intervals(reader, process, selection)
             if (phase := phases.of_stack(row.stack))
         )
-        if cycles is None:
-            continue
-        took_s = cycles.took_ns / SECOND_NS
-        steps = Steps(
-            per_s=(cycles.count - 1) / took_s,
-            count=round(cycles.count),
-            source=f"cycles of {' and '.join(visited)}",
-            per_s_error=(1 + cycles.error) / took_s,
-            count_error=math.ceil(cycles.error),
-        )
-        found.append(steps)
+        if cycles is not None:
+            took_s, source = cycles.took_ns / SECOND_NS, f"cycles of {' and '.join(visited)}"
+            per_s, per_s_error = (cycles.count - 1) / took_s, (1 + cycles.error) / took_s
+            found.append(Steps(per_s, round(cycles.count), source, per_s_error, math.ceil(cycles.error)))
     return min(found, key=lambda steps: steps.per_s_error or 0, default=None)
 
 
 def _intervals(reader: RunReader, process: ProcessRow, selection: Selection) -> Iterator[IntervalRow]:
     """Yield the intervals of a process's main thread in order of time; a part at a time, as a run may have millions."""
-    thread = next((row.id for row in reader.threads.values() if row.process == process.id and row.is_main), None)
+    threads = [row.id for row in reader.threads.values() if row.process == process.id and row.is_main][:1]
     from_ns, to_ns = selection.bounds(reader.info)
-    chunk_ns = max(_CHUNK_NS, (to_ns - from_ns) // _MOST_CHUNKS)
-    if thread is None:
-        return
-    for start_ns in range(from_ns, to_ns, chunk_ns):
-        yield from reader.intervals(start_ns, min(start_ns + chunk_ns, to_ns), [thread])
-
-
-_LOOKED_AT_NS = 60 * SECOND_NS
+    part_ns = max(600 * SECOND_NS, (to_ns - from_ns) // 5000)
+    for start_ns in range(from_ns, to_ns, part_ns) if threads else ():
+        yield from reader.intervals(start_ns, min(start_ns + part_ns, to_ns), threads)
 
 
 def training_range(reader: RunReader, whole: Selection, phases: PhaseIndex) -> tuple[int, int] | None:
     """Return when the first step in a selection's range of time begins and the last one ends; None without a step."""
     from_ns, to_ns = whole.bounds(reader.info)
     threads = frozenset(row.id for row in reader.main_threads() if whole.takes_process(reader.processes[row.process]))
-    starts = range(from_ns, to_ns, _LOOKED_AT_NS)
+    starts = range(from_ns, to_ns, 60 * SECOND_NS)
 
     def steps(start_ns: int) -> Iterator[IntervalRow]:
-        rows = reader.intervals(start_ns, min(start_ns + _LOOKED_AT_NS, to_ns), threads)
+        rows = reader.intervals(start_ns, min(start_ns + starts.step, to_ns), threads)
         return (row for row in rows if phases.of_stack(row.stack) in STEP)
 
     first = next((row for start_ns in starts for row in steps(start_ns)), None)

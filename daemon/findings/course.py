@@ -15,11 +15,11 @@ from profd.daemon.analyze.functions import phase_shares
 from profd.daemon.analyze.phases import OTHER
 from profd.daemon.analyze.selection import Selection, cut
 from profd.daemon.analyze.series import points_of
-from profd.daemon.analyze.steps import COUNT_SERIES
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext, Share
 from profd.daemon.findings.finding import INFO, WARNING, Finding, Measure, at, place
+from profd.daemon.store.records import STEP_COUNT
 from profd.daemon.store.rows import PointRow
 from profd.daemon.units import duration, percent
 
@@ -123,7 +123,7 @@ def slow_down(context: FindingContext) -> Finding | None:
         gain=gain,
         selection=msgspec.structs.replace(_third(context, 2), phase=phase),
         line=line,
-        series=(COUNT_SERIES,),
+        series=(STEP_COUNT,),
     )
 
 
@@ -134,7 +134,7 @@ def _course(context: FindingContext) -> _Course | None:
     least_span_s = _LEAST_SPAN * (context.to_ns - context.from_ns) / SECOND_NS
     for row in context.trainers:
         points: list[PointRow] = []  # those that are far enough apart
-        for point in points_of(context.reader, COUNT_SERIES, row.id, context.selection):
+        for point in points_of(context.reader, STEP_COUNT, row.id, context.selection):
             if not points or point.at_ns - points[-1].at_ns >= _PACE_NS:
                 points.append(point)
         first, second, last = (_paces(points, *third) for third in cut(context.from_ns, context.to_ns, 3))

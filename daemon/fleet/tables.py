@@ -20,13 +20,14 @@ from profd.daemon.analyze.phases import PhaseIndex, own_frame
 from profd.daemon.analyze.profile import process_weights
 from profd.daemon.analyze.selection import MAIN_THREADS, Condition, Selection
 from profd.daemon.analyze.series import SeriesCourse, take_course
-from profd.daemon.analyze.steps import COUNT_SERIES, take_steps, training_range
+from profd.daemon.analyze.steps import take_steps, training_range
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.compare.blocks import BLOCKS
 from profd.daemon.exports.tables import Value
 from profd.daemon.findings.catalog import findings_in
 from profd.daemon.findings.finding import Line
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import STEP_COUNT
 from profd.daemon.store.rollups import stack_minutes
 from profd.daemon.store.rows import FrameRow, ProcessRow
 from profd.daemon.store.stepfunction import MINUTE_NS
@@ -95,7 +96,7 @@ StepCount = tuple[int, int, float]
 
 def _by_counter(reader: RunReader, process: ProcessRow) -> Iterator[StepCount]:
     """Yield the steps of each minute between the first and the last count; between two counts at an even pace."""
-    series = reader.find_series(COUNT_SERIES, process.id)
+    series = reader.find_series(STEP_COUNT, process.id)
     points = reader.points(series.id) if series else []
     if len(points) < 2:
         return

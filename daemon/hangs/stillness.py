@@ -14,7 +14,8 @@ from typing import NamedTuple
 
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.hangs.look import Look
-from profd.daemon.store.records import Frame, Identity, PointsTaken, RecordingTaken
+from profd.daemon.store.records import STEP_COUNT, Frame, Identity, PointsTaken, RecordingTaken
+from profd.daemon.store.stepfunction import THREAD_CPU, UTILIZATION
 from profd.daemon.units import percent
 
 # Heartbeats and timers go on in a run that hangs: so much CPU time is none.
@@ -23,9 +24,6 @@ QUIET_CORES_OF_A_PROCESS = 0.005
 _SPARE_CORE_S = 0.05
 _BUSY_CORE_S, _BUSY_WITHIN_S = 0.5, 60.0
 _HISTORY = 1200
-# As they stand in the names of series.
-_CPU, _STEPS, _GPU = "cpu_cores", "step_count", "gpu_utilization_share"
-_GPU_MOVES = 0.02
 
 
 class Stillness:
@@ -44,16 +42,16 @@ class Stillness:
     def take(self, record: PointsTaken) -> None:
         cores, processes = 0.0, 0
         for point in record.points:
-            if point.name == _CPU and point.os_tid is None:
+            if point.name == THREAD_CPU and point.os_tid is None:
                 cores, processes = cores + point.value, processes + 1
-            elif point.name == _STEPS:
+            elif point.name == STEP_COUNT:
                 before = self._steps.get(point.identity)
                 if before is not None and point.value > before[1]:
                     self.step_s = (record.at_ns - before[0]) / SECOND_NS / (point.value - before[1])
                     self.step_ns, self.last_step = record.at_ns, int(point.value)
                 if before is None or point.value > before[1]:
                     self._steps[point.identity] = (record.at_ns, point.value)
-            elif point.name == _GPU and point.device is not None:
+            elif point.name == UTILIZATION and point.device is not None:
                 self._gpus.setdefault(point.device, deque(maxlen=_HISTORY)).append((record.at_ns, point.value))
         if processes:
             self._readings.append((record.at_ns, cores, processes))
@@ -102,7 +100,7 @@ class Stillness:
 
     def gpu_moves_since(self, at_ns: int) -> bool:
         """Say whether a GPU's use went up and down: at 0 % or 100 % throughout it may hang with the rest."""
-        return any(max(values) - min(values) > _GPU_MOVES for values in self._gpu_since(at_ns).values() if values)
+        return any(max(values) - min(values) > 0.02 for values in self._gpu_since(at_ns).values() if values)
 
     def gpu_facts(self, at_ns: int) -> list[str]:
         gpus = sorted(self._gpu_since(at_ns).items())

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator
 
 from profd.daemon.analyze.coverage import COST_SERIES, sampled_life
 from profd.daemon.analyze.phases import PHASES, PhaseIndex
-from profd.daemon.analyze.steps import COUNT_SERIES
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.finding import SEVERITIES
 from profd.daemon.metrics import catalog
@@ -19,6 +18,7 @@ from profd.daemon.metrics.catalog import Metric, Sample
 from profd.daemon.metrics.look import Look, rank_of
 from profd.daemon.metrics.trends import Trends
 from profd.daemon.store.findings import rules_found
+from profd.daemon.store.records import STEP_COUNT
 from profd.daemon.store.rollups import ALL_TOGETHER, Span, minute_times, span_totals
 from profd.daemon.store.rows import PointRow, RecordedTotal, RecordingRow
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, MINUTE_NS, UTILIZATION
@@ -28,7 +28,7 @@ HOST_USED, HOST_TOTAL = "host_memory_used_bytes", "host_memory_total_bytes"
 CGROUP_USED, CGROUP_LIMIT = "cgroup_memory_working_set_bytes", "cgroup_memory_limit_bytes"
 RSS, OWN_RSS = "rss_bytes", "profd_rss_bytes"
 SERIES = (
-    *(COUNT_SERIES, UTILIZATION, MEMORY_OF_PROCESS, GPU_USED, GPU_TOTAL),
+    *(STEP_COUNT, UTILIZATION, MEMORY_OF_PROCESS, GPU_USED, GPU_TOTAL),
     *(RSS, HOST_USED, HOST_TOTAL, CGROUP_USED, CGROUP_LIMIT, COST_SERIES, OWN_RSS),
 )
 """What is read of all series."""
@@ -128,7 +128,7 @@ class StepCounts:
 
     def take(self, look: Look) -> Iterator[Sample]:
         ranks = {process.id: rank_of(process) for process in look.trainers()}
-        for series in look.of_name(COUNT_SERIES):
+        for series in look.of_name(STEP_COUNT):
             if series.process in ranks and series.id in look.newest:
                 self._catch_up(look, ranks[series.process], series.id)
         for rank, (_, counts) in self._counts.items():

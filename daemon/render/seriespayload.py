@@ -13,13 +13,13 @@ from typing import Any
 from profd.daemon.analyze.coverage import Lives
 from profd.daemon.analyze.memory import GPU_SERIES, Growth
 from profd.daemon.analyze.series import take_course
-from profd.daemon.analyze.steps import COUNT_SERIES
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.render.htmlpage import distances
 from profd.daemon.render.plaintext import process_title, visible
 from profd.daemon.render.sections import growth_words
 from profd.daemon.store.merge import hosts_of, nodes_of
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import STEP_COUNT
 from profd.daemon.store.rows import SeriesRow
 from profd.daemon.store.stepfunction import UTILIZATION, IntervalSet, Step, StepFunction
 
@@ -36,7 +36,7 @@ _DIGITS = {
     UTILIZATION: 3,
     "gpu_memory_used_bytes": -5,
     GPU_SERIES: -5,
-    COUNT_SERIES: 4,
+    STEP_COUNT: 4,
 }
 """Decimal places that are worth their bytes."""
 _MOST = 1e15
@@ -123,13 +123,13 @@ def _series(reader: RunReader, found: SeriesRow | None) -> Series:
 
 def _steps_per_s(reader: RunReader, process: int) -> Series:
     """Return the rate of steps between each two readings of the loop counter; none where it starts again."""
-    found = reader.find_series(COUNT_SERIES, process)
+    found = reader.find_series(STEP_COUNT, process)
     steps = []
     for before, after in pairwise(reader.points(found.id) if found else []):
         if after.at_ns > before.at_ns and after.value >= before.value:
             rate = (after.value - before.value) * SECOND_NS / (after.at_ns - before.at_ns)
             steps.append(Step(before.at_ns, after.at_ns, rate))
-    return _columns(reader, steps, _DIGITS[COUNT_SERIES])
+    return _columns(reader, steps, _DIGITS[STEP_COUNT])
 
 
 def _columns(reader: RunReader, steps: list[Step], digits: int) -> Series:

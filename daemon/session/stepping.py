@@ -13,9 +13,6 @@ from profd.daemon.store.records import EventHappened, Identity, Record
 from profd.daemon.tree import roles
 from profd.daemon.tree.tree import Member
 
-CLOSING_TIMEOUT_S = 2.0
-IDLE_S = 0.2
-
 
 class Stepping:
     """The readers of steps; ``put`` takes their records, in the thread that reads."""
@@ -53,7 +50,7 @@ class Stepping:
         """Take the last reading of each process that lives, and read no more. Blocks for as long as that takes."""
         self._closing.set()
         if self._thread.ident is not None:
-            self._thread.join(CLOSING_TIMEOUT_S)
+            self._thread.join(2.0)
 
     def _run(self) -> None:
         due_s: dict[Identity, float] = {}
@@ -67,18 +64,14 @@ class Stepping:
                 return
             due_s = {identity: due_s.get(identity, 0.0) for identity in readers}
             identity = min(due_s, key=due_s.__getitem__, default=None)
-            wait_s = IDLE_S if identity is None else due_s[identity] - time.monotonic()
-            if identity is None or wait_s > 0:
-                self._closing.wait(min(wait_s, IDLE_S))
+            if identity is None or (wait_s := due_s[identity] - time.monotonic()) > 0:
+                self._closing.wait(0.2 if identity is None else min(wait_s, 0.2))
                 continue
-            try:
-                pause_s = readers[identity].poll()
+            try:  # many ranks are read in turn: together they take no more than one does
+                due_s[identity] = readers[identity].poll() * len(readers) + time.monotonic()
             except Exception as error:  # noqa: BLE001  the recording goes on without steps
                 traceback.print_exception(error)
                 text = f"steps are not followed: {error!r}"
                 self._put(EventHappened(self._clock.now_ns(), "error", text, identity))
                 with self._lock:
                     self._readers.pop(identity, None)
-                continue
-            # Many ranks are read in turn: together they take no more than one does.
-            due_s[identity] = time.monotonic() + pause_s * len(readers)

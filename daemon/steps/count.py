@@ -10,31 +10,15 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Callable
-from typing import NamedTuple
 
 from profd.daemon.clock import SECOND_NS
 
-RATE_NS = 10 * SECOND_NS
-# A counter that stood still for this many rounds was at its last one.
-_STILL_ROUNDS = 4.0
-_STILL_NS = SECOND_NS // 4
 # Of two readings so close together the first one saw the last round.
 CLOSE_ROUNDS = 0.5
 # The rate is not known before this many readings.
 _KNOWN = 5
 
 Epoch = Callable[[], int | None]
-Off = tuple[int, int]
-
-
-class _Restart(NamedTuple):
-    """A loop that began anew: last seen in round ``before``, then in ``after``; ``added`` rounds may be wrong."""
-
-    epochs: int
-    before: int
-    after: int
-    added: int
-    error: int
 
 
 class Count:
@@ -52,29 +36,31 @@ class Count:
         """How many more or fewer there may have been since the first reading."""
         self.round: int | None = None
         """The last reading; None before the first."""
-        self.at_ns = 0
-        self._since_ns = 0
-        """Since when the counter shows this round."""
-        self.changed_ns = 0
-        """When the present round was first seen."""
+        self.at_ns = self.changed_ns = 0
+        """When it was read, and when the present round was first seen."""
         self.has_moved = False
         self.length: int | None = None
         """The rounds of the whole loop, once they are known."""
-        self._is_length_read = False
+        self._is_length_read = self._varies = False
         self._epoch: int | None = None
-        self._longest = 0
-        self._varies = False
-        self._seen_length = 0
+        self._longest = self._seen_length = 0
         self._ended_at: int | None = None
         """The round that was read last before the loop began anew."""
         self._assumed = 0
         """How many epochs were taken for as long as the others, though their own end was not seen."""
-        self._unsure: list[_Restart] = []
+        self.unsure: list[tuple[int, int, int, int]] = []
+        """Of each time that the loop began anew before its rounds were known: how many epochs, the round before, that
+        after it less those counted meanwhile, and how many of these may be wrong."""
         self._recent: deque[tuple[int, int]] = deque()
         self._off_ns = 0
 
     def take(
-        self, at_ns: int, number: int, epoch: Epoch = lambda: None, end: int | None = None, off: Off | None = None
+        self,
+        at_ns: int,
+        number: int,
+        epoch: Epoch = lambda: None,
+        end: int | None = None,
+        off: tuple[int, int] | None = None,
     ) -> None:
         """Add a reading: the counter showed the round ``number`` (from 0).
 
@@ -93,15 +79,13 @@ class Count:
             self.rounds += made
             if made:
                 self.changed_ns, self.has_moved = at_ns, True
-        if number != self.round:
-            self._since_ns = at_ns
         self.round, self.at_ns = number, at_ns
         longer = max(number + (not self._is_late) - self._longest, 0)
         self._longest += longer
         if longer and (self._varies or (self.length is not None and self._longest > self.length)):
             self._forget_length(longer)
         self._recent.append((at_ns - self._off_ns, self.rounds))
-        while len(self._recent) > 2 and self._recent[1][0] <= at_ns - self._off_ns - RATE_NS:
+        while len(self._recent) > 2 and self._recent[1][0] <= at_ns - self._off_ns - 10 * SECOND_NS:
             self._recent.popleft()
 
     def rest(self, gap_s: float) -> tuple[int, int]:
@@ -135,10 +119,6 @@ class Count:
         """Say whether the loop may begin anew, and come as far again, within some seconds."""
         return len(self._recent) < _KNOWN or self.per_s() * gap_s >= (self.length or self._longest) / 2
 
-    def is_uncertain(self) -> bool:
-        """Say whether the loop has begun anew before its rounds were known."""
-        return bool(self._unsure) and self.length is None
-
     def _made(self, last: int, before_ns: int, after_ns: int, number: int, epoch: Epoch) -> int:
         """Return the rounds since the last reading: made so long after it, and before this one."""
         gap_s = (before_ns + after_ns) / SECOND_NS
@@ -147,17 +127,17 @@ class Count:
         now = epoch()
         epochs = None if now is None or self._epoch is None else now - self._epoch
         self._epoch = now
-        goes_on = self.is_added and self._ended_at is None
         expected = self.per_s() * gap_s
-        if number >= last and (not epochs or goes_on):
+        if number >= last and (not epochs or (self.is_added and self._ended_at is None)):
             if epochs is None and self.length and expected > self.length:
                 self.error += round(expected)
             return number - last
         self._ended_at = last
         unread = self.per_s() * before_ns / SECOND_NS
-        # The last round was read where the counter stood still there, or less than a round may follow.
-        still_ns = self.at_ns - self._since_ns
-        is_still = still_ns > _STILL_NS and still_ns * self.per_s() > _STILL_ROUNDS * SECOND_NS
+        # The last round was read where the counter stood still there, for 4 rounds or more, or less than a round may
+        # follow.
+        still_s = (self.at_ns - self.changed_ns) / SECOND_NS
+        is_still = still_s > 0.25 and still_s * self.per_s() > 4
         is_close = unread <= CLOSE_ROUNDS and len(self._recent) >= _KNOWN and not self._is_late
         is_seen = epochs in (None, 1) and (is_still or is_close)
         if is_seen and not self._is_length_read:
@@ -181,7 +161,7 @@ class Count:
         error = max(made - least, 1 + math.ceil(min(expected, unread) / 2))
         self.error += error
         if not self._varies:
-            self._unsure.append(_Restart(epochs, last, number, made, error))
+            self.unsure.append((epochs, last, number - made, error))
         return made
 
     def _learn(self, length: int) -> None:
@@ -191,11 +171,11 @@ class Count:
                 self._forget_length(abs(length - (self.length or 0)))
             return
         self.length = length
-        for one in self._unsure:
-            self.rounds += one.epochs * length - one.before + one.after - one.added
-            self.error -= one.error
-            self._assumed += one.epochs if one.before + 1 < length else 0
-        self._unsure.clear()
+        for epochs, last, uncounted, error in self.unsure:
+            self.rounds += epochs * length - last + uncounted
+            self.error -= error
+            self._assumed += epochs if last + 1 < length else 0
+        self.unsure.clear()
 
     def _forget_length(self, apart: int) -> None:
         """Take the loop for one whose rounds vary: each epoch that was assumed may be wrong by ``apart``."""

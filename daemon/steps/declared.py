@@ -17,14 +17,9 @@ import msgspec
 from profd.daemon.stacks.source import SourceTree, block_around, parsed
 from profd.daemon.userfiles import UserFiles
 
-_FUNCTIONS_HELD = 256
-# By the last part of the name of the function: `tqdm.trange`.
-_RANGES = ("range", "trange")
 _OPTIMIZER = re.compile(
     r"(^|_)(opt|optim|optimi[sz]ers?|scaler|accelerator|engine|model_engine)\d*(_|$)", re.IGNORECASE
 )
-_SCHEDULER = re.compile("sched", re.IGNORECASE)
-
 Loops = ast.For | ast.AsyncFor | ast.While
 
 
@@ -74,8 +69,8 @@ class Function(msgspec.Struct, frozen=True):
 
     def around(self, line: int) -> tuple[Loop, ...]:
         """Return the loops around a line, the outermost first: in their bodies, or at heads of more than one line."""
-        around = (one for one in self.loops if one.first_line <= line <= one.last_line)
-        return tuple(one for one in around if one.first_line < one.body_line)
+        found = (one for one in self.loops if one.first_line <= line <= one.last_line)
+        return tuple(one for one in found if one.first_line < one.body_line)
 
 
 class Declared:
@@ -83,10 +78,8 @@ class Declared:
 
     def __init__(self, files: UserFiles | None = None) -> None:
         self._sources = SourceTree(files)
+        self.path_of = self._sources.module_path
         self._functions: defaultdict[tuple[str, str], list[Function]] = defaultdict(list)
-
-    def path_of(self, file: str) -> str:
-        return self._sources.module_path(file)
 
     def function_at(self, file: str, name: str, line: int) -> Function:
         """Return the function of a name around a line; one without loops where nothing is known of it."""
@@ -95,7 +88,7 @@ class Declared:
         if found is None:
             lines = self._sources.lines(file)
             found = _parse(lines, line)
-            if len(self._functions) > _FUNCTIONS_HELD:
+            if len(self._functions) > 256:
                 self._functions.clear()
             if len(lines) > 1:  # else the file is not to be had, or not yet
                 self._functions[file, name].append(found)
@@ -114,10 +107,15 @@ def _parse(lines: Sequence[str], line: int) -> Function:
     is_function = len(body) == 1 and isinstance(body[0], ast.FunctionDef | ast.AsyncFunctionDef)
     before = block.first_line - 1
     nodes = list(_nodes(ast.iter_child_nodes(body[0]) if is_function else tree.body))
-    stores = {node: _stores(node) for node in nodes if isinstance(node, Loops)}
-    loops = [_loop(node, before, nodes, stores) for node in stores]
-    loops.sort(key=lambda loop: (loop.first_line, -loop.last_line))
-    return Function(block.first_line, before + block.text.count("\n") + 1, tuple(loops))
+    stores: dict[Loops, Tally[str | None]] = {node: Tally() for node in nodes if isinstance(node, Loops)}
+    for loop, names in stores.items():
+        for node in ast.walk(loop):
+            if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
+                names[path(node)] += 1
+    loops = sorted(
+        (_loop(node, before, nodes, stores) for node in stores), key=lambda loop: (loop.first_line, -loop.last_line)
+    )
+    return Function(block.first_line, block.first_line + block.text.count("\n"), tuple(loops))
 
 
 def _nodes(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
@@ -128,20 +126,21 @@ def _nodes(body: Iterable[ast.AST]) -> Iterator[ast.AST]:
             yield from _nodes(ast.iter_child_nodes(node))
 
 
-def _stores(loop: Loops) -> Tally[str | None]:
-    return Tally(
-        path(node)
-        for node in ast.walk(loop)
-        if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and isinstance(node.ctx, ast.Store | ast.Del)
-    )
-
-
 def _loop(node: Loops, before: int, nodes: Sequence[ast.AST], stores: dict[Loops, Tally[str | None]]) -> Loop:
     """Return the facts of a loop; ``nodes`` and ``stores`` are of its function, whose text begins after ``before``."""
     last_line = node.end_lineno or node.lineno
     own = list(_own(node.body, ()))
-    calls = [(call, ifs) for one, ifs in own for call in ast.walk(one) if isinstance(call, ast.Call)]
-    updates = [ifs for call, ifs in calls if _OPTIMIZER.search(_owner(call, "step"))]
+    updates: list[_Ifs] = []
+    bars: list[str] = []
+    yields = False
+    for part, ifs in ((part, ifs) for statement, ifs in own for part in ast.walk(statement)):
+        match part:
+            case ast.Call(func=ast.Attribute(ast.Subscript(value=owner) | owner, "step")):
+                updates += [ifs] if _OPTIMIZER.search(_name(owner)) else []
+            case ast.Call(func=ast.Attribute(ast.Name(bar), "update"), args=[] | [ast.Constant(1), *_], keywords=[]):
+                bars += [] if ifs else [bar]
+            case ast.Yield():
+                yields = True
     backward = [one.lineno for one in ast.walk(node) if isinstance(one, ast.Call) and _name(one.func) == "backward"]
     middle = min(backward, default=(node.body[0].lineno + last_line) / 2)
     counters = [
@@ -149,9 +148,9 @@ def _loop(node: Loops, before: int, nodes: Sequence[ast.AST], stores: dict[Loops
         for one, ifs in own
         if (added := _addition(one)) and (not ifs or ifs in updates)
     ]
-    given: list[str] = []
+    given: tuple[str, ...] = ()
     if not isinstance(node, ast.While):
-        given = [one.id for one in ast.walk(node.target) if isinstance(one, ast.Name)]
+        given = tuple(one.id for one in ast.walk(node.target) if isinstance(one, ast.Name))
         source = node.iter
         if isinstance(source, ast.Name):  # what was last assigned to it above
             above = [one for one in nodes if isinstance(one, ast.Assign) and one.lineno < node.lineno]
@@ -166,11 +165,11 @@ def _loop(node: Loops, before: int, nodes: Sequence[ast.AST], stores: dict[Loops
         before + node.body[0].lineno,
         before + last_line,
         tuple(counters),
-        tuple(given),
-        bars=tuple(name for call, ifs in calls if not ifs and (name := _bar(call))),
+        given,
+        tuple(bars),
         updates=bool(updates),
         every=_every(updates),
-        yields=any(isinstance(one, ast.Yield) for statement, _ in own for one in ast.walk(statement)),
+        yields=yields,
         shared=tuple(one.name for one in counters if any(stores[other][one.name] for other in apart)),
     )
 
@@ -202,7 +201,7 @@ def _addition(statement: ast.stmt) -> tuple[str, int] | None:
     match statement:
         case ast.Expr(value=ast.Call(func=ast.Attribute(value=owner, attr="step"), args=[], keywords=[])):
             name = path(owner)
-            return (f"{name}.last_epoch", 1) if name and _SCHEDULER.search(name) else None
+            return (f"{name}.last_epoch", 1) if name and "sched" in name.lower() else None
         case ast.AugAssign(target=target, op=ast.Add(), value=ast.Constant(value=int(by))):
             name = path(target)
         case ast.Assign(targets=[target], value=ast.BinOp(left=left, op=ast.Add(), right=ast.Constant(value=int(by)))):
@@ -228,17 +227,14 @@ def _given(target: ast.expr, source: ast.expr) -> list[Counter]:
     """Return the variable that a loop's source numbers, bare or in whatever wraps it: a progress bar."""
     if not isinstance(source, ast.Call):
         return []
-    args = source.args
-    called = _name(source.func)
-    start: Sequence[ast.expr]
-    stride: Sequence[ast.expr]
+    args, called = source.args, _name(source.func)
     if called == "enumerate" and isinstance(target, ast.Tuple | ast.List) and target.elts:
         target = target.elts[0]
-        start, stride = (*args[1:2], *(one.value for one in source.keywords)), ()
+        start, stride = [*args[1:2], *(one.value for one in source.keywords)], args[:0]
     elif called == "count":
         start, stride = args[:1], args[1:2]
-    elif called in _RANGES:
-        start, stride = args[:1] if len(args) > 1 else (), args[2:3]
+    elif called in ("range", "trange"):  # also `tqdm.trange`
+        start, stride = args[: len(args) > 1], args[2:3]
     else:
         return _given(target, args[0]) if args else []
     first, by, name = _number(start, 0), _number(stride, 1), path(target)
@@ -255,22 +251,6 @@ def _number(given: Sequence[ast.expr], default: int) -> int | str | None:
         case [ast.Constant(value=value), *_]:
             return value if type(value) is int else None
     return path(given[0])
-
-
-def _owner(call: ast.Call, method: str) -> str:
-    """Return the last part of the name of what a method is called of, or of the sequence that has it."""
-    match call.func:
-        case ast.Attribute(value=ast.Subscript(value=owner) | owner, attr=name) if name == method:
-            return _name(owner)
-    return ""
-
-
-def _bar(call: ast.Call) -> str | None:
-    """Return the variable whose ``update`` is called for one round."""
-    match call:
-        case ast.Call(func=ast.Attribute(value=ast.Name(id=name), attr="update"), args=args, keywords=[]):
-            return name if not args or (isinstance(args[0], ast.Constant) and args[0].value == 1) else None
-    return None
 
 
 def _every(updates: Sequence[_Ifs]) -> int | str | None:

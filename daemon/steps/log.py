@@ -24,57 +24,49 @@ _BAR = re.compile(r"(\d+)/\d+ \[\d[\d:]*<[^\]]*(?:it/s|s/it)")
 _LINE_BYTES = 4096
 
 
-def step_in(line: str) -> int | None:
-    found = _BRACKET.search(line) or _WORD.search(line) or _BAR.search(line)
-    return int(found[1].replace(",", "")) if found else None
-
-
 class StepLog:
     """The newest step in a script's output."""
 
     def __init__(self) -> None:
-        self.step: int | None = None
+        self._step: int | None = None
         self.apart = 0
         """By how many steps two lines were apart at most."""
         self._rest = b""
 
-    def take(self, data: bytes) -> bool:
-        """Read output; say whether it has a step."""
+    def take(self, data: bytes) -> int | None:
+        """Read output; return the last step in it."""
         *lines, rest = re.split(rb"[\r\n]+", self._rest + data)
         self._rest = rest[-_LINE_BYTES:]
-        steps = [step for line in lines if (step := step_in(line.decode(errors="replace"))) is not None]
-        for step in steps:
-            self.apart = max(self.apart, step - self.step) if self.step is not None else 0
-            self.step = step
-        return bool(steps)
+        step = None
+        for line in (line.decode(errors="replace") for line in lines):
+            if found := _BRACKET.search(line) or _WORD.search(line) or _BAR.search(line):
+                step = int(found[1].replace(",", ""))
+                self.apart = max(self.apart, step - self._step) if self._step is not None else 0
+                self._step = step
+        return step
 
 
 class OutputFile:
     """The regular file that the standard output of a process goes to, opened as the user of the process."""
 
     def __init__(self, pid: int, files: UserFiles) -> None:
-        self._fd: int | None = None
-        self._read = 0
+        self._fd, self._read = -1, 0
         with contextlib.suppress(OSError):
             link = PROC / str(pid) / "fd" / "1"
             if stat.S_ISREG(link.stat().st_mode):
-                self._fd = files.open(str(link.readlink()))
-            self._read = os.fstat(self._fd).st_size if self._fd is not None else 0
+                opened = files.open(str(link.readlink()))
+                self._fd = -1 if opened is None else opened
+            self._read = os.fstat(self._fd).st_size
 
     def new(self) -> bytes:
         """Return what was written since the last call; the end of it, if that is much."""
-        if self._fd is None:
-            return b""
-        try:
+        with contextlib.suppress(OSError):
             size = os.fstat(self._fd).st_size
             begin = max(min(self._read, size), size - _LINE_BYTES)
             self._read = size
-            return os.pread(self._fd, size - begin, begin) if size > begin else b""
-        except OSError:
-            self.close()
-            return b""
+            return os.pread(self._fd, size - begin, begin)
+        return b""
 
     def close(self) -> None:
-        if self._fd is not None:
+        with contextlib.suppress(OSError):
             os.close(self._fd)
-            self._fd = None

@@ -19,13 +19,10 @@ from profd.daemon.store.records import Frame
 _BACKWARD = re.compile(r"/torch/(_tensor|autograd/(__init__|graph))\.py$")
 _OPTIMIZER = re.compile(r"/torch/optim/(?!lr_scheduler|swa_utils)")
 ASIDE = re.compile(r"(^|[._])(eval|evaluate|evaluation|valid|validate|validation|test|predict)", re.IGNORECASE)
-_IMPORTER = "<frozen importlib._bootstrap>"
 _STEP = re.compile(r"(^|_)(global_)?(steps?|iters?|iteration|batch|batches|idx|it|updates?)(_|\d|$)", re.IGNORECASE)
 _NO_STEP = re.compile(r"size|epoch|layer|group|attempt|retry|retries|max|total|num_(?!iter)", re.IGNORECASE)
 # A stack that is read while the program goes on may be of two moments: one alone does not count.
 _LEAST_SIGHTS = 2
-# A loop that is on nearly all stacks, and is not that of a few.
-_LEAST_OF_OTHERS, _LEAST_PRESENCE = 10, 0.6
 # After this many stacks in the backward pass, and none in the optimizer, the optimizer is never seen.
 _LEAST_WITHOUT_OPTIMIZER = 20
 
@@ -61,7 +58,7 @@ def find_loop(stacks: Sequence[Stack], declared: Declared) -> StepLoop | None:
     optimizer: Tally[_Chain] = Tally()
     others: Tally[_Chain] = Tally()
     for stack in stacks:
-        if any(frame.file == _IMPORTER for frame in stack):
+        if any(frame.file == "<frozen importlib._bootstrap>" for frame in stack):
             continue
         at = next((depth for depth, frame in enumerate(stack) if trains(frame)), None)
         if at is not None:
@@ -77,7 +74,7 @@ def find_loop(stacks: Sequence[Stack], declared: Declared) -> StepLoop | None:
     if not backward and not optimizer:
         # A program of torch that is in neither evaluates: its training comes later.
         uses_torch = any("/torch/" in frame.file for stack in stacks for frame in stack)
-        return None if uses_torch or others.total() < _LEAST_OF_OTHERS else _by_names(others)
+        return None if uses_torch or others.total() < 10 else _by_names(others)
     inner, outer = (tally.most_common(1)[0][0] if tally else () for tally in (backward, optimizer))
     # The optimizer's step is in one of the loops around the backward pass; where it is never seen, in the innermost.
     is_plain = bool(optimizer) or len(inner) < 2 or _updating(inner)
@@ -89,9 +86,9 @@ def find_loop(stacks: Sequence[Stack], declared: Declared) -> StepLoop | None:
         length = _updating(chain) or length
     elif [place.key for place in outer] == [place.key for place in inner[: len(outer)]]:
         length = len(outer)
-    if not length:
-        return None
-    return StepLoop(chain[length - 1], chain[: length - 1], chain[-1] if length < len(chain) else None)
+    return (
+        StepLoop(chain[length - 1], chain[: length - 1], chain[-1] if length < len(chain) else None) if chain else None
+    )
 
 
 def trains(frame: Frame) -> bool:
@@ -120,11 +117,10 @@ def _by_names(chains: Tally[_Chain]) -> StepLoop | None:
     seen: Tally[tuple[str, int]] = Tally()
     for chain, samples in chains.items():
         seen.update({place.key: samples for place in chain})
-    least = _LEAST_PRESENCE * chains.total()
     for chain, _ in chains.most_common():
         for number, place in enumerate(chain):
             names = {*place.loop.given, *(counter.name for counter in place.loop.counters)}
             says_step = any(_STEP.search(name) and not _NO_STEP.search(name) for name in names)
-            if seen[place.key] >= least and says_step:
+            if seen[place.key] >= 0.6 * chains.total() and says_step:
                 return StepLoop(place, chain[:number])
     return None

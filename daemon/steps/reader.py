@@ -20,37 +20,17 @@ from profd.daemon.steps.count import CLOSE_ROUNDS, Count, Epoch
 from profd.daemon.steps.declared import Declared
 from profd.daemon.steps.log import OutputFile, StepLog
 from profd.daemon.steps.loop import Stack, StepLoop, find_loop, trains
-from profd.daemon.steps.sources import Program, Source, open_program
-from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken, Record
+from profd.daemon.steps.sources import Program, Source
+from profd.daemon.store import records
+from profd.daemon.store.records import Identity, Point, Record
 from profd.daemon.userfiles import files_of
 
-COUNT_SERIES = "step_count"
-ERROR_SERIES = "step_count_error"
-FOUND_KIND = "counter"
-LOG = "the script's own log"
-
-READ_S = 0.1
-FINE_S = 0.005
-END_S = 0.002
-LOOK_S = 2.0
-MOST_TRIES = 100
-RETRY_S = 2.0
-# The count is stored so often; the beginning and the end of a pause sooner.
-STORE_NS, PAUSE_NS = SECOND_NS, SECOND_NS // 4
-# A count that stands still for this many usual steps, or for this long, pauses.
-_STILL_STEPS = 3.0
-_LONGEST_STEP_S = 10.0
-# A loop that is not seen may go faster than it did.
-_FASTER = 1.2
+LOG = Source("the script's own log", Global(0, ""))
+"""What counts where nothing else does; it is no variable."""
+READ_S, FINE_S, END_S = 0.1, 0.005, 0.002
 # Readings may take 2 ms a second in the long run, and this much more at first: that shows how long an epoch is.
 EARNED_SHARE = 0.002
 CAPITAL_S = 0.3
-# To find the loop costs more once: that is not held against the next readings for longer than half a second.
-MOST_DEBT_S = 0.001
-_PAIR_TRIES = 5
-_CHECK_NS = SECOND_NS
-_HEARD = 64
-_STACKS = 40
 # This many stacks without another loop show that there is none.
 _NO_OTHER = 15
 
@@ -58,7 +38,7 @@ _NO_OTHER = 15
 class StepReader:
     """Reads the steps of one process, and gives records to ``put``.
 
-    One thread calls ``poll``; any thread may call ``hear``. ``declared`` is what the process's source files say.
+    One thread calls ``poll``; any thread may call ``hear``.
     """
 
     def __init__(
@@ -66,22 +46,21 @@ class StepReader:
         identity: Identity,
         clock: Clock,
         put: Callable[[Record], object],
-        declared: Declared | None = None,
-        attach: Callable[[int, Declared], Program] = open_program,
+        attach: Callable[[int, Declared], Program] = Program,
     ) -> None:
         self._identity = identity
         self._clock = clock
         self._put = put
-        self._files = files_of(identity.pid)
-        self._declared = declared or Declared(self._files)
         self._attach = attach
+        self._files = files_of(identity.pid)
+        self._declared = Declared(self._files)
         self._program: Program | None = None
         self._tries = 0
-        self._stacks: deque[Stack] = deque(maxlen=_STACKS)
+        self._stacks: deque[Stack] = deque(maxlen=40)
         self._looked_ns = 0
         self._sees_training = False
         """Whether one of the stacks is of the backward pass, or of the optimizer."""
-        self._heard: deque[tuple[int, bytes]] = deque(maxlen=_HEARD)
+        self._heard: deque[tuple[int, bytes]] = deque(maxlen=64)
         self._output: OutputFile | None = None
         self._log = StepLog()
         self._loop: StepLoop | None = None
@@ -90,18 +69,17 @@ class StepReader:
         self._check: tuple[Source, int, int] | None = None
         """Another source of the same loop, the round that it showed last, and the rounds counted by then."""
         self._bound_ns = 0
-        self._counted: tuple[tuple[str, int], Source | None] | None = None
-        """What counts, or did last: the key of its loop, and the source, None for the log."""
+        self._counted: tuple[tuple[str, int], Source] | None = None
+        """What counts, or did last, with the key of its loop."""
         self._every = 1
         """The rounds for each step of the optimizer."""
         self._count = Count()
         self._before = self._error_before = 0
         """The steps of the counts before this one, and how many more or fewer there may have been."""
-        self._goes_on = False
+        self._goes_on = self._has_paused = False
         self._stored: tuple[int, int] | None = None
-        self._has_paused = False
-        self._off_since_ns = self._off_until_ns = 0
-        """From when to when the program was not seen in the loop; 0 while it is."""
+        self._off: tuple[int, int] | None = None
+        """From when to when the program was not seen in the loop; None while it is."""
         self._balance_s = CAPITAL_S
         self._earned_ns = clock.now_ns()
 
@@ -118,9 +96,9 @@ class StepReader:
         except Moved:
             pause_s = READ_S
         now_ns = self._clock.now_ns()
-        self._balance_s += (now_ns - self._earned_ns) / SECOND_NS * EARNED_SHARE
-        self._balance_s = min(self._balance_s, CAPITAL_S) - (time.thread_time_ns() - begun_ns) / SECOND_NS
-        self._balance_s = max(self._balance_s, -MOST_DEBT_S)
+        earned_s = min(self._balance_s + (now_ns - self._earned_ns) / SECOND_NS * EARNED_SHARE, CAPITAL_S)
+        # To find the loop costs more once: that is not held against the next readings for longer than half a second.
+        self._balance_s = max(earned_s - (time.thread_time_ns() - begun_ns) / SECOND_NS, -0.001)
         self._earned_ns = now_ns
         return max(pause_s, -self._balance_s / EARNED_SHARE)
 
@@ -131,10 +109,9 @@ class StepReader:
                 self._read(self._program, self._source)
         if self._count.round is not None:
             self._store(self._count.at_ns, is_last=True)
-        if self._output is not None:
-            self._output.close()
-        if self._program is not None:
-            self._program.close()
+        for opened in (self._output, self._program):
+            if opened is not None:
+                opened.close()
 
     def _poll(self) -> float:
         if self._program is None:
@@ -142,15 +119,15 @@ class StepReader:
                 self._program = self._attach(self._identity.pid, self._declared)
             except Unreadable as error:
                 self._tries += 1
-                if self._tries == MOST_TRIES:
+                if self._tries == 100:
                     self._say("note", f"its steps are not read: {error}")
-                return READ_S if self._tries < MOST_TRIES else RETRY_S
+                return READ_S if self._tries < 100 else 2.0
             return 0.0
         self._look(self._program)
         if self._source is None and self._loop is not None:
             self._source = self._bind(self._program, self._loop)
         if self._source is None:
-            if self._counted_by() in (None, LOG):
+            if self._counted_by() in (None, LOG.name):
                 self._read_log()
             else:  # it pauses: what counted it is there again afterwards
                 self._store(self._clock.now_ns())
@@ -165,16 +142,17 @@ class StepReader:
         return FINE_S if self._counted is not None and is_just_lost else READ_S
 
     def _say(self, kind: str, text: str) -> None:
-        self._put(EventHappened(self._clock.now_ns(), kind, text, self._identity))
+        self._put(records.EventHappened(self._clock.now_ns(), kind, text, self._identity))
 
     # The loop, and what counts it
 
     def _look(self, program: Program) -> None:
         """Look at the stack for the loop of the steps: now and then, and often while the one that is known pauses."""
         now_ns = self._clock.now_ns()
-        is_going_on = self._source is not None and not self._off_since_ns and not self._pauses(now_ns)
         is_waiting = self._loop is not None and not self._sees_training and len(self._stacks) > _NO_OTHER
-        wait_s = LOOK_S if is_going_on else READ_S * (len(self._stacks) - _NO_OTHER) if is_waiting else READ_S
+        wait_s = READ_S * (len(self._stacks) - _NO_OTHER) if is_waiting else READ_S
+        if self._source is not None and not self._off and not self._pauses(now_ns):
+            wait_s = 2.0
         if now_ns - self._looked_ns < wait_s * SECOND_NS:
             return
         self._looked_ns = now_ns
@@ -190,7 +168,7 @@ class StepReader:
         """Return the name of what counts the present loop, or did before it paused."""
         if self._loop is None or self._counted is None or self._counted[0] != self._loop.place.key:
             return None
-        return self._counted[1].name if self._counted[1] is not None else LOG
+        return self._counted[1].name
 
     def _bind(self, program: Program, loop: StepLoop) -> Source | None:
         found = program.sources_of(loop)
@@ -211,25 +189,22 @@ class StepReader:
             elif every is not None:
                 name += f", {rounds} micro-batches for each optimizer step" if rounds > 1 else ", micro-batches"
             self._begin(loop, source, rounds)
-            self._say(FOUND_KIND, name)
+            self._say(records.STEP_SOURCE, name)
         return source
 
-    def _begin(self, loop: StepLoop, source: Source | None, every: int = 1) -> None:
-        """Count by another source from now on, None for the log: of a loop after those before, or of the same one."""
+    def _begin(self, loop: StepLoop, source: Source, every: int = 1) -> None:
+        """Count by another source from now on: of a loop after those before, or of the same one."""
         key, before = self._counted or (None, None)
-        is_first, self._counted = self._counted is None, (loop.place.key, source)
-        is_same = source is not None and before is not None and source.variable == before.variable
-        if source is not None and source.is_added and is_same and every == self._every:
+        self._counted = loop.place.key, source
+        if source.is_added and before and source.variable == before.variable and every == self._every:
             return  # one number of all loops
         if self._count.round is not None:
             self._goes_on = key == loop.place.key
             rest = (0, 0) if self._goes_on else self._count.rest(self._unread_s())
             self._before, self._error_before = self._made(*rest)
-        self._every, self._count = every, Count()
-        if source is not None:
-            self._count = Count(is_added=source.is_added, is_late=source.is_late)
-            if is_first:  # the script's own number: that of a loop that goes on from a checkpoint begins there
-                self._before = source.start // source.stride
+        self._every, self._count = every, Count(is_added=source.is_added, is_late=source.is_late)
+        if before is None:  # the script's own number: that of a loop that goes on from a checkpoint begins there
+            self._before = source.start // source.stride
 
     # Readings
 
@@ -237,23 +212,21 @@ class StepReader:
         """Take a reading; say whether there will be another one of this source."""
 
         def outside() -> int | None:
-            return program.value(self._outside) if self._outside is not None else None
+            return program.value(self._outside)
 
         # Where the loop is short, its round and the number of the loop around have to be of the same moment.
         is_short = self._count.round is not None and self._count.is_short(READ_S)
         epoch = number = None
-        for _ in range(_PAIR_TRIES):
+        for _ in range(5):
             epoch = outside() if is_short else None
             number = program.round_of(source)
             if not is_short or epoch == outside():
                 break
         is_variable, at_ns = isinstance(source.variable, Local | Global), self._clock.now_ns()
         if number is None:  # a variable is there again with its function, an iterator is another one then
-            if not self._off_since_ns:
-                self._off_since_ns = at_ns
+            if not self._off:
                 self._stacks.clear()
-                self._sees_training = False
-            self._off_until_ns = at_ns
+            self._off = self._off[0] if self._off else at_ns, at_ns
             return is_variable
         end = None
         if source.end is not None and self._count.length is None:  # its iterator knows how many rounds are left
@@ -265,19 +238,18 @@ class StepReader:
     def _take(self, at_ns: int, number: int, epoch: Epoch = lambda: None, end: int | None = None) -> None:
         """Count a round; the first one of another variable of the same loop adds nothing to what was counted."""
         (before, _), is_first = self._made(), self._count.round is None
-        off = (self._off_since_ns, self._off_until_ns) if self._off_since_ns else None
-        self._off_since_ns = 0
+        off, self._off = self._off, None
         self._count.take(at_ns, number, epoch, end, off)
         if is_first and self._goes_on:
             self._before += before - self._made()[0]
 
     def _unread_s(self) -> float:
-        return (self._off_since_ns - self._count.at_ns) / SECOND_NS if self._off_since_ns else READ_S
+        return (self._off[0] - self._count.at_ns) / SECOND_NS if self._off else READ_S
 
     def _pauses(self, at_ns: int) -> bool:
+        """Say whether the count stands still for longer than three usual steps, or than any step takes."""
         still_s = (at_ns - max(self._count.changed_ns, self._bound_ns)) / SECOND_NS
-        is_long = still_s > 3 * READ_S and still_s * self._count.per_s() > _STILL_STEPS
-        return is_long or still_s > _LONGEST_STEP_S
+        return still_s > 10 or (still_s > 3 * READ_S and still_s * self._count.per_s() > 3)
 
     def _pause_s(self) -> float:
         count = self._count
@@ -286,7 +258,7 @@ class StepReader:
         if count.length is None and self._balance_s > CAPITAL_S / 3:
             # So often that the last round before the loop begins anew is seen.
             fine_s = 0.6 * CLOSE_ROUNDS / count.per_s() if count.per_s() else READ_S
-            if count.is_uncertain() or (not count.is_added and fine_s >= FINE_S):
+            if count.unsure or (not count.is_added and fine_s >= FINE_S):
                 return min(max(fine_s, FINE_S), READ_S)
         return READ_S
 
@@ -303,34 +275,34 @@ class StepReader:
         A pause is stored when it begins and when it ends, so that no reader of the run extrapolates over it.
         """
         changed_ns, rest = self._count.changed_ns, (0, 0)
-        if self._off_since_ns:  # it went on after the last reading, and another loop may go on since
+        if self._off:  # it went on after the last reading, and another loop may go on since
             if not self._count.has_moved:
                 return  # nor is it known how fast
-            changed_ns, rest = self._off_since_ns, self._count.rest(self._unread_s())
+            changed_ns, rest = self._off[0], self._count.rest(self._unread_s())
         steps, error = self._made(*rest)
-        if self._off_since_ns and (len(self._stacks) < _NO_OTHER or self._sees_training):
+        if self._off and (len(self._stacks) < _NO_OTHER or self._sees_training):
             per_s = self._count.per_s()
             ahead = max(rest[0] - per_s * self._unread_s(), 0)
-            since_s = max(now_ns - self._off_since_ns, 0) / SECOND_NS
-            error += 1 + math.ceil(ahead + _FASTER * per_s * since_s)
+            since_s = max(now_ns - self._off[0], 0) / SECOND_NS
+            error += 1 + math.ceil(ahead + 1.2 * per_s * since_s)  # it may go faster than it did
         stored_ns, stored = self._stored or (0, 0)
         has_changed = self._count.has_moved if self._stored is None else steps > stored
         at_ns = changed_ns if has_changed and self._every == 1 else now_ns
-        pauses = bool(self._off_since_ns) or self._pauses(now_ns)
-        wait_ns = STORE_NS if pauses == self._has_paused else PAUSE_NS
+        pauses = bool(self._off) or self._pauses(now_ns)
+        wait_ns = SECOND_NS if pauses == self._has_paused else SECOND_NS // 4
         is_due = (has_changed or pauses) and (is_last or now_ns - stored_ns >= wait_ns)
         if is_due and at_ns > stored_ns:
             steps, self._has_paused = max(steps, stored), pauses
             self._stored = at_ns, steps
-            points = Point(COUNT_SERIES, steps, self._identity), Point(ERROR_SERIES, error, self._identity)
-            self._put(PointsTaken(at_ns, points))
+            points = Point(records.STEP_COUNT, steps, self._identity), Point(records.STEP_ERROR, error, self._identity)
+            self._put(records.PointsTaken(at_ns, points))
 
     # Other sources
 
     def _compare(self, program: Program, source: Source) -> None:
         """Compare the sources now and then; say so once where they disagree by more than their errors."""
         at_ns, rounds = self._clock.now_ns(), self._count.rounds
-        if self._check is None or at_ns - self._bound_ns < _CHECK_NS:
+        if self._check is None or at_ns - self._bound_ns < SECOND_NS:
             return
         self._bound_ns = at_ns
         other, before, rounds_before = self._check
@@ -350,11 +322,12 @@ class StepReader:
             self.hear(data)
         while self._heard:
             at_ns, said = self._heard.popleft()
-            if self._log.take(said) and self._log.step is not None and self._loop is not None:
-                if self._counted_by() != LOG:
-                    self._begin(self._loop, None)
-                    self._put(EventHappened(at_ns, FOUND_KIND, LOG, self._identity))
-                self._take(at_ns, self._log.step)
+            step = self._log.take(said)
+            if step is not None and self._loop is not None:
+                if self._counted_by() != LOG.name:
+                    self._begin(self._loop, LOG)
+                    self._put(records.EventHappened(at_ns, records.STEP_SOURCE, LOG.name, self._identity))
+                self._take(at_ns, step)
                 # The last line may be older than it was read.
                 self._count.error = max(self._count.error, self._log.apart)
                 self._store(at_ns)

@@ -7,13 +7,13 @@ the DataLoader's iterator. The loop's frame has the first, as a variable; its it
 from __future__ import annotations
 
 import contextlib
+import os
 import re
 from collections.abc import Iterator
 
 import msgspec
 
-from profd.daemon import processes
-from profd.daemon.interpreter.frames import Code, Frame, Interpreter, open_interpreter
+from profd.daemon.interpreter.frames import Code, Frame, open_interpreter
 from profd.daemon.interpreter.integers import (
     Attribute,
     Global,
@@ -28,6 +28,7 @@ from profd.daemon.interpreter.integers import (
 from profd.daemon.interpreter.lines import Lines
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.interpreter.objects import Held, Missing, generator_code, held
+from profd.daemon.processes import PROC
 from profd.daemon.steps.declared import Declared, Loop
 from profd.daemon.steps.loop import ASIDE, Place, StepLoop, trains
 from profd.daemon.store import records
@@ -37,9 +38,6 @@ _LOADER = re.compile(r"(^|\.)_\w*DataLoaderIter$")
 # What ``with`` keeps: the way out of it.
 _NO_ITERATOR = re.compile(r"method|function|^NoneType$|^int$")
 _PART = re.compile(r"""^\w+|\.\w+|\["[^"]*"\]""")
-_TRIES, _MOST_USES = 6, 8
-_LOADER_FILE = "torch/utils/data/dataloader.py"
-_BAR_FILE = "tqdm/std.py"
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -62,20 +60,24 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Program:
-    """The main thread of a running program, and the sources in it. ``folder`` is where it was started.
+    """The main thread of a running program, and the sources in it.
 
     Everything raises Unreadable where the memory is not as expected, and where the program has ended.
     """
 
-    def __init__(self, interpreter: Interpreter, declared: Declared, folder: str = "/") -> None:
-        self._python = interpreter
-        self._folder = folder
-        self._thread = interpreter.main_thread()
-        self._reader = IntegerReader(interpreter, self._thread)
-        self._lines = Lines(interpreter)
+    def __init__(self, pid: int, declared: Declared) -> None:
+        """Open it; raises Unreadable where it is no Python that can be read."""
+        try:
+            self._folder = os.fsencode((PROC / str(pid) / "cwd").readlink()).decode(errors="replace")
+        except OSError as error:
+            raise Unreadable(f"its folder cannot be read ({error.strerror})") from error
+        self._python = open_interpreter(pid)
+        self._thread = self._python.main_thread()
+        self._reader = IntegerReader(self._python, self._thread)
+        self._lines = Lines(self._python)
         self._declared = declared
         self._own: tuple[tuple[Source, int] | None, int] = None, 0
-        self.close = interpreter.memory.close
+        self.close = self._python.memory.close
 
     def stack(self) -> list[records.Frame]:
         """Return the frames of the main thread, the outermost first; those inside of what trains have no lines."""
@@ -103,22 +105,22 @@ class Program:
             found += self._bars(frame, loop.place)
             found += self._iterated(iterator)
             found += self._loading(stack[: stack.index(frame)])
-        there = []
-        for one in found:
-            with contextlib.suppress(Moved):  # then it is there, too
-                if self.round_of(one) is None:
-                    continue
-            there.append(one)
-        return there
+        return [one for one in found if self._shows(one)]
+
+    def _shows(self, source: Source) -> bool:
+        try:
+            return self.round_of(source) is not None
+        except Moved:
+            return True
 
     def outside_of(self, loop: StepLoop) -> Variable | None:
         """Return the variable that the nearest loop around counts by, one in each round; None where none does."""
         stack = self._python.stack(self._thread)
         for place in reversed(loop.around):
             frame = _frame_of(stack, place)
-            names = [counter.name for counter in place.loop.counters if counter.stride == 1]
-            for variable in [self._variable(frame, name) for name in names] if frame is not None else []:
-                if variable is not None and self.value(variable) is not None:
+            for counter in place.loop.counters if frame is not None else ():
+                variable = self._variable(frame, counter.name) if counter.stride == 1 else None
+                if self.value(variable) is not None:
                     return variable
         return None
 
@@ -128,22 +130,23 @@ class Program:
         Raises Moved where that changes faster than it can be read.
         """
         try:
-            value = self._reader.read(source.variable)
+            value: int | None = self._reader.read(source.variable)
         except Moved:
             raise
         except Missing:
             return None
-        own = self._of_loop(source, value, *source.within) if source.within is not None else value
-        return None if own is None else (own - source.start) // source.stride
+        if value is not None and source.within is not None:
+            value = self._of_loop(source, value, *source.within)
+        return None if value is None else (value - source.start) // source.stride
 
     def _of_loop(self, source: Source, value: int, place: Place, code: Code) -> int | None:
         """Return the value of a variable where it is this loop's, and not another one's that uses it, too.
 
         A value that was seen to be is believed for a while: as long as it stays the same, it is that loop's.
         """
-        for _ in range(_TRIES):
+        for _ in range(6):
             own, uses = self._own
-            if own == (source, value) and uses < _MOST_USES:
+            if own == (source, value) and uses < 8:
                 self._own = own, uses + 1
                 return value
             try:
@@ -163,18 +166,19 @@ class Program:
         return line is not None and (loop.body_line if loop.shared else loop.first_line) <= line <= loop.last_line
 
     def number_of(self, place: Place, path: str) -> int | None:
-        frame = _frame_of(self._python.stack(self._thread), place)
-        variable = self._variable(frame, path) if frame is not None else None
-        return self.value(variable) if variable is not None else None
+        return self.value(self._variable(_frame_of(self._python.stack(self._thread), place), path))
 
-    def value(self, variable: Variable) -> int | None:
+    def value(self, variable: Variable | None) -> int | None:
+        """Return the value of a variable; None where there is none, or it cannot be read now."""
         try:
-            return self._reader.read(variable)
+            return None if variable is None else self._reader.read(variable)
         except Missing:
             return None
 
-    def _variable(self, frame: Frame, path: str) -> Local | Global | Attribute | None:
+    def _variable(self, frame: Frame | None, path: str) -> Local | Global | Attribute | None:
         """Return what a path like ``self.state["step"]`` means in a frame; None where it leads nowhere now."""
+        if frame is None:
+            return None
         name, *parts = _PART.findall(path)
         found: Local | Global | Attribute = local_of(frame, name) or Global(frame.globals, name)
         try:
@@ -232,7 +236,7 @@ class Program:
             for loop in self._declared.function_at(code.file, code.name, code.first_line).loops:
                 for counter in loop.counters if loop.yields else ():
                     if counter.name in code.variables and isinstance(counter.stride, int):
-                        is_bar = code.file.endswith(_BAR_FILE)
+                        is_bar = code.file.endswith("tqdm/std.py")
                         name = "progress bar" if is_bar else self._named(counter.name, code.name, code.file, loop)
                         variable = OfGenerator(iterator.address, code.address, code.variables.index(counter.name))
                         yield Source(name, variable, counter.stride, counter.start or 0)
@@ -243,18 +247,10 @@ class Program:
             return
         for inner in inside:
             variable = local_of(inner, "self") if inner.code.name == "__next__" else None
-            if variable is not None and inner.code.file.endswith(_LOADER_FILE):
+            if variable is not None and inner.code.file.endswith("torch/utils/data/dataloader.py"):
                 with contextlib.suppress(Missing, Unreadable):
                     yield _of_loader(self._reader.object_of(variable))
                 return
-
-
-def open_program(pid: int, declared: Declared) -> Program:
-    """Return a running program; raises Unreadable where it is no Python that can be read."""
-    folder = processes.link(pid, "cwd")
-    if not folder:
-        raise Unreadable("its folder cannot be read")
-    return Program(open_interpreter(pid), declared, folder)
 
 
 def _of_loader(loader: Held) -> Source:

@@ -18,6 +18,8 @@ IntervalLength = Annotated[int, msgspec.Meta(ge=0, le=1 << 45)]
 Value = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
 """A finite number: nothing that is measured is infinite."""
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 48)]
+STEP_COUNT, STEP_ERROR, STEP_SOURCE = "step_count", "step_count_error", "counter"
+"""The series of the steps of a process and of how many may be wrong; the kind of the events that say what counts."""
 
 
 class Identity(NamedTuple):

@@ -22,10 +22,10 @@ from profd.daemon.analyze.functions import phase_shares
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.steps import COUNT_SERIES
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.summary import Summary, summarize
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import STEP_COUNT
 from support.recordinglines import Diary
 from support.recordings import replay
 
@@ -203,7 +203,7 @@ def _distance(one: Mapping[str, float], other: Mapping[str, float]) -> float:
 def _step_errors(reader: RunReader, summary: Summary, diary: Diary) -> Iterator[tuple[str, float]]:
     steps, made = summary.steps, _Made(diary.steps)
     counted = sorted(
-        point.at_ns for row in reader.series.values() if row.name == COUNT_SERIES for point in reader.points(row.id)
+        point.at_ns for row in reader.series.values() if row.name == STEP_COUNT for point in reader.points(row.id)
     )
     # Where nothing was counted, steps are told of the whole run.
     times = counted or [reader.info.started_ns, reader.info.end_ns]

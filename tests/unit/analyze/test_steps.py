@@ -21,12 +21,10 @@ from support.synthetic import (
     write_run,
 )
 
-from profd.daemon.analyze import steps as analyzing
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.steps import Seen, Steps, count_cycles, take_steps
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.steps import reader as collecting
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
@@ -80,11 +78,6 @@ def between(from_s: float, to_s: float) -> Selection:
     return Selection(
         from_ns=STARTED_NS + int(from_s * SECOND_NS), to_ns=STARTED_NS + int(to_s * SECOND_NS), main_threads=True
     )
-
-
-def test_the_names_are_those_that_are_recorded() -> None:
-    recorded = (collecting.COUNT_SERIES, collecting.ERROR_SERIES, collecting.FOUND_KIND)
-    assert recorded == (analyzing.COUNT_SERIES, analyzing.ERROR_SERIES, analyzing.COUNTER_EVENT)
 
 
 def test_the_rate_is_that_from_the_first_to_the_last_count(tmp_path: Path) -> None:

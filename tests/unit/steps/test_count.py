@@ -71,7 +71,7 @@ class Followed:
             first = now.made - self.count.rounds if first is None else first
             wrong = abs(self.count.rounds - now.made + first)
             self.off = max(self.off, wrong - self.count.error)
-            at_s += 0.002 if self.count.is_near_end(0.1) else 0.012 if self.count.is_uncertain() else 0.1
+            at_s += 0.002 if self.count.is_near_end(0.1) else 0.012 if self.count.unsure else 0.1
         self.made = now.made - (first or 0)
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from profd.daemon.steps.log import OutputFile, StepLog, step_in
+from profd.daemon.steps.log import OutputFile, StepLog
 from profd.daemon.userfiles import UserFiles
 
 
@@ -33,16 +33,15 @@ from profd.daemon.userfiles import UserFiles
     ],
 )
 def test_a_line_says_its_step(line: str, step: int | None) -> None:
-    assert step_in(line) == step
+    assert StepLog().take(f"{line}\n".encode()) == step
 
 
 def test_a_line_counts_once_it_is_whole() -> None:
     log = StepLog()
-    assert not log.take(b"loading\nstep 1")
-    assert log.take(b"00 loss 3\nstep 11")
-    assert log.step == 100
-    assert log.take(b"0 loss 2\r\n")
-    assert (log.step, log.apart) == (110, 10)
+    assert log.take(b"loading\nstep 1") is None
+    assert log.take(b"00 loss 3\nstep 11") == 100
+    assert log.take(b"0 loss 2\r\n") == 110
+    assert log.apart == 10
 
 
 def test_what_is_written_to_a_file_is_read_from_its_end_on(tmp_path: Path) -> None:

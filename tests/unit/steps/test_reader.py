@@ -83,7 +83,7 @@ class Reading:
         self.records: list[Record] = []
         self.program = FakeProgram()
         self.is_readable = is_readable
-        self.reader = StepReader(MAIN, self.clock, self.records.append, Declared(), self._attach)
+        self.reader = StepReader(MAIN, self.clock, self.records.append, self._attach)
 
     def _attach(self, _pid: int, _declared: Declared) -> Program:
         if not self.is_readable:
@@ -299,7 +299,7 @@ def test_a_loop_that_nothing_counts_is_counted_by_its_log(tmp_path: Path) -> Non
         found.reader.hear(f"step {100 * second}: loss 1\n".encode())
         found.reader.poll()
         found.clock.at_ns += SECOND_NS
-    assert found.said == [LOG]
+    assert found.said == [LOG.name]
     assert [count for _, count in found.counts] == [100, 200, 300, 400]
     errors = [one.points[1].value for one in found.records if isinstance(one, PointsTaken)]
     assert errors[-1] == 100

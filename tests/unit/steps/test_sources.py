@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from support.interpreters import VERSIONS, Standing, python, standing
 
-from profd.daemon.interpreter.frames import open_interpreter
+from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.steps.declared import Declared
 from profd.daemon.steps.loop import StepLoop, find_loop
-from profd.daemon.steps.sources import Program, open_program
+from profd.daemon.steps.sources import Program
 from profd.daemon.store.records import Frame
 
 BACKWARD = Frame("Tensor.backward", "/x/torch/_tensor.py", 9)
@@ -37,7 +37,7 @@ def training(folder: Path, source: str, version: str) -> Iterator[tuple[Standing
     assert loop is not None
     program = f"exec(compile(open({str(file)!r}).read(), {str(file)!r}, 'exec'), {{'__name__': '__main__'}})"
     with standing(program, python(version)) as running:
-        yield running, Program(open_interpreter(running.pid), declared), loop
+        yield running, Program(running.pid, declared), loop
 
 
 MODULE = """
@@ -210,7 +210,7 @@ def test_a_stack_begins_at_the_outermost_frame_and_has_lines_up_to_what_trains(v
         "exec(compile(open('train.py').read(), './train.py', 'exec'), names)"
     )
     with standing(program, python(version)) as running:
-        frames = open_program(running.pid, Declared()).stack()
+        frames = Program(running.pid, Declared()).stack()
     script = str(tmp_path / "train.py")
     assert frames[-4:] == [
         Frame("<module>", script, 5),
@@ -218,6 +218,11 @@ def test_a_stack_begins_at_the_outermost_frame_and_has_lines_up_to_what_trains(v
         Frame("backward", str(library), 2),
         Frame("inner", str(library), 0),
     ]
+
+
+def test_a_program_whose_folder_cannot_be_read_says_why() -> None:
+    with pytest.raises(Unreadable, match=r"^its folder cannot be read \(No such file or directory\)$"):
+        Program(1 << 30, Declared())
 
 
 def test_a_loop_without_any_count_has_no_source(tmp_path: Path) -> None:
