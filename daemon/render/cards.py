@@ -6,16 +6,15 @@ An address is what stands after ``#``; the page's ``selection.js`` reads it.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any, NamedTuple
 from urllib.parse import urlencode
-
-import msgspec
 
 from profd.daemon.analyze.incidents import Hang, PostMortem
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.findings.finding import INFO, Evidence, Finding, Measure
+from profd.daemon.findings.finding import INFO, Evidence, Finding
 from profd.daemon.render.buckets import ASKED_FOR
 from profd.daemon.render.plaintext import listed, visible
-from profd.daemon.render.sections import ALARM, WORTH_KNOWING, post_mortem_sentence
+from profd.daemon.render.sections import ALARM, WORTH_KNOWING, post_mortem_sentence, went_on
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Stand
 from profd.daemon.units import duration, plural, quantity, size, times
@@ -27,7 +26,7 @@ CURVE_WIDTH, CURVE_HEIGHT = 320, 60
 """The memory curve, in pixels."""
 
 
-class Fact(msgspec.Struct, frozen=True):
+class Fact(NamedTuple):
     """A fact about a run, with a hint that helps to read it."""
 
     name: str
@@ -35,66 +34,23 @@ class Fact(msgspec.Struct, frozen=True):
     hint: str = ""
 
 
-class Card(msgspec.Struct, frozen=True):
-    """A finding as a card; ``address`` selects what it rests on."""
-
-    finding: Finding
-    mark: str
-    sentence: str
-    measures: list[Fact]
-    address: str
+def mark(finding: Finding) -> str:
+    return WORTH_KNOWING if finding.severity == INFO else ALARM
 
 
-class Stack(msgspec.Struct, frozen=True):
-    """A stack on a card, its frames from the leaf to the root, with who waits for what in it."""
-
-    title: str
-    frames: Sequence[str]
-    source: str = ""
-    waits: Sequence[str] = ()
-
-
-class HangCard(msgspec.Struct, frozen=True):
-    """A hang as a card; ``address`` selects on the page the minute before it and the hang itself."""
-
-    hang: Hang
-    when: str
-    stacks: list[Stack]
-    left_out: int
-    address: str
-
-
-class DeathCard(msgspec.Struct, frozen=True):
-    """How a target died; ``curve`` are the points of a line over its last minute, empty where memory is not known."""
-
-    sentence: str
-    others: str
-    stacks: list[Stack]
-    output: Sequence[str]
-    memory: str
-    curve: str
-
-
-def take_card(reader: RunReader, finding: Finding) -> Card:
-    measures = [_fact(measure) for measure in finding.evidence.measures]
+def measures(finding: Finding) -> list[Fact]:
+    """Return the numbers that a finding rests on, and how much faster steps get at most."""
+    facts = []
+    for measure in finding.evidence.measures:
+        hints = []
+        if measure.low is not None and measure.high is not None:
+            hints.append(f"{quantity(measure.low, measure.unit)} to {quantity(measure.high, measure.unit)}")
+        if measure.samples is not None:
+            hints.append(plural(measure.samples, "sample"))
+        facts.append(Fact(measure.name, quantity(measure.value, measure.unit), " · ".join(hints)))
     if finding.gain_bound is not None:
-        measures.append(Fact("steps get", f"at most {times(finding.gain_bound)} as fast"))
-    return Card(
-        finding=finding,
-        mark=WORTH_KNOWING if finding.severity == INFO else ALARM,
-        sentence=finding.title.removeprefix(f"{finding.label}: "),
-        measures=measures,
-        address=proof_address(reader, finding.evidence),
-    )
-
-
-def _fact(measure: Measure) -> Fact:
-    hints = []
-    if measure.low is not None and measure.high is not None:
-        hints.append(f"{quantity(measure.low, measure.unit)} to {quantity(measure.high, measure.unit)}")
-    if measure.samples is not None:
-        hints.append(plural(measure.samples, "sample"))
-    return Fact(measure.name, quantity(measure.value, measure.unit), " · ".join(hints))
+        facts.append(Fact("steps get", f"at most {times(finding.gain_bound)} as fast"))
+    return facts
 
 
 def proof_address(reader: RunReader, evidence: Evidence) -> str:
@@ -125,27 +81,30 @@ def proof_address(reader: RunReader, evidence: Evidence) -> str:
     return urlencode([*words, *((one.name, "1") for one in selection.when if one.name in ASKED_FOR)])
 
 
-def death_card(post_mortem: PostMortem | None) -> DeathCard | None:
-    """Put the death of a target on a card; None where it did not die."""
+def death_card(post_mortem: PostMortem | None) -> dict[str, Any] | None:
+    """Put the death of a target on a card; None where it did not die.
+
+    ``curve`` are the points of a line over its last minute, empty where memory is not known.
+    """
     if post_mortem is None:
         return None
     memory, stacks = post_mortem.memory, []
     for place in post_mortem.last:
         who = f"pid {place.pid}" if place.rank is None else f"rank {place.rank}, pid {place.pid}"
         title = f"{who}: last seen {duration(place.before_end_s)} before the end in {place.place}"
-        stacks.append(Stack(title, place.frames[::-1], place.source or ""))
+        stacks.append({"title": title, "frames": place.frames[::-1], "source": place.source})
     held = [bytes_ for _, bytes_ in memory]
-    return DeathCard(
-        sentence=post_mortem_sentence(post_mortem),
-        others=", ".join(f"pid {pid}" for pid in post_mortem.others),
-        stacks=stacks,
-        output=post_mortem.output,
-        memory=f"memory of the main process (RSS) over its last {duration(memory[0][0])}: "
+    return {
+        "sentence": post_mortem_sentence(post_mortem),
+        "others": ", ".join(f"pid {pid}" for pid in post_mortem.others),
+        "stacks": stacks,
+        "output": post_mortem.output,
+        "memory": f"memory of the main process (RSS) over its last {duration(memory[0][0])}: "
         f"{size(held[0])} at first, {size(max(held))} at most, {size(held[-1])} at last"
         if memory
         else "",
-        curve=_curve(memory),
-    )
+        "curve": _curve(memory),
+    }
 
 
 def _curve(memory: Sequence[tuple[float, int]]) -> str:
@@ -160,26 +119,26 @@ def _curve(memory: Sequence[tuple[float, int]]) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
-def hang_card(hang: Hang) -> HangCard:
-    """Put a hang on a card, with all the stacks that are worth reading."""
-    went_on = (
-        "it did not go on" if hang.ended_s is None else f"it went on after {duration(hang.ended_s - hang.since_s)}"
-    )
+def hang_card(hang: Hang) -> dict[str, Any]:
+    """Put a hang on a card, with all the stacks that are worth reading, each from the leaf to the root."""
     stacks = []
     for place in hang.places[:_PLACES]:
         waits = [f"{_name(stand)}: {stand.wait}" for stand in place.stands[:_STANDS]]
         if len(place.stands) > _STANDS:
             waits.append(f"and {len(place.stands) - _STANDS} more")
-        stacks.append(Stack(listed(list(map(_name, place.stands)), 4), place.frames[::-1], waits=waits))
+        title = listed(list(map(_name, place.stands)), 4)
+        stacks.append({"title": title, "frames": place.frames[::-1], "waits": waits})
     from_s = max(hang.since_s - _BEFORE_HANG_S, 0.0)
     to_s = hang.told_s if hang.ended_s is None else hang.ended_s
-    return HangCard(
-        hang=hang,
-        when=f"{duration(hang.since_s)} into the run, reported after {duration(hang.told_s - hang.since_s)}; {went_on}",
-        stacks=stacks,
-        left_out=max(len(hang.places) - _PLACES, 0),
-        address=urlencode([("t", f"{from_s:.2f}-{to_s:.2f}"), ("process", "all"), ("thread", "all")]),
-    )
+    told = f"{duration(hang.since_s)} into the run, reported after {duration(hang.told_s - hang.since_s)}"
+    return {
+        "text": hang.text,
+        "facts": hang.facts,
+        "when": f"{told}; {went_on(hang)}",
+        "stacks": stacks,
+        "left_out": max(len(hang.places) - _PLACES, 0),
+        "address": urlencode([("t", f"{from_s:.2f}-{to_s:.2f}"), ("process", "all"), ("thread", "all")]),
+    }
 
 
 def _name(stand: Stand) -> str:

@@ -5,11 +5,8 @@ from __future__ import annotations
 import statistics
 from collections.abc import Iterator, Sequence
 
-import markupsafe
-
 from profd.daemon.analyze.job import RankPart, RankSummary
 from profd.daemon.clock import MILLISECOND_NS
-from profd.daemon.render.htmlpage import TEMPLATES
 from profd.daemon.render.plaintext import cut, fit, visible, width
 from profd.daemon.render.summary import Summary
 from profd.daemon.store.merge import JoinedNode
@@ -85,8 +82,8 @@ def known_by(node: JoinedNode) -> str:
     return f"by {node.source}" + (f", {node.matched:,} of them" if node.matched else "")
 
 
-def rank_tables(summary: Summary) -> markupsafe.Markup:
-    """Return the tables as HTML; empty where the run is no job of ranks."""
+def rank_tables(summary: Summary) -> dict[str, object]:
+    """Return what the tables of ranks and of nodes show; no rows where the run is no job of ranks."""
     rates = [row.steps_per_s for row in summary.ranks if row.steps_per_s]
     step_s = 1 / statistics.median(rates) if rates else None
 
@@ -99,5 +96,4 @@ def rank_tables(summary: Summary) -> markupsafe.Markup:
     shown = _waiting_least(summary.ranks, _TABLE_RANKS)
     ranks = [(row, of_step(row.own_share), of_step(row.waiting_share), _surplus(row)) for row in shown]
     nodes = [(node.host, node.run, clock(node), known_by(node)) for node in summary.nodes]
-    left_out, template = len(summary.ranks) - len(shown), TEMPLATES.get_template("ranks.html.j2")
-    return markupsafe.Markup(template.render(ranks=ranks, nodes=nodes, left_out=left_out, percent=percent))
+    return {"ranks": ranks, "nodes": nodes, "left_out": len(summary.ranks) - len(shown)}

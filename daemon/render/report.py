@@ -1,14 +1,14 @@
 """The report: a run as one HTML file, with its title, verdict and facts.
 
-``payload`` has what the page counts again, ``ReportText`` what it merely says; ``htmlpage`` makes one file of it.
+``payload`` has what the page counts again, ``take_words`` what it merely says; ``htmlpage`` makes one file of it.
 """
 
 from __future__ import annotations
 
+import functools
 import gc
 from pathlib import Path
-
-import msgspec
+from typing import Any
 
 from profd.daemon import units
 from profd.daemon.analyze.phases import PhaseIndex, phase_named
@@ -18,13 +18,12 @@ from profd.daemon.paths import write_whole
 from profd.daemon.render.cards import (
     CURVE_HEIGHT,
     CURVE_WIDTH,
-    Card,
-    DeathCard,
     Fact,
-    HangCard,
     death_card,
     hang_card,
-    take_card,
+    mark,
+    measures,
+    proof_address,
 )
 from profd.daemon.render.htmlpage import render_page
 from profd.daemon.render.payload import take_payload
@@ -39,31 +38,8 @@ _MINUTE_MS = 60_000
 _HANGS = 20
 
 
-class Verdict(msgspec.Struct, frozen=True):
-    """A sentence with one number and one line of the user's code, ``source`` at ``place``, both empty if unknown."""
-
-    lead: str
-    place: str = ""
-    source: str = ""
-    rest: str = ""
-
-
-class ReportText(msgspec.Struct, frozen=True):
-    """What a report says outside of its charts; ``death`` is None where none was."""
-
-    title: str
-    subtitle: list[str]
-    command: str
-    verdict: Verdict
-    death: DeathCard | None
-    hangs: list[HangCard]
-    cards: list[Card]
-    facts: list[Fact]
-    about: list[Fact]
-
-
-def take_words(reader: RunReader, summary: Summary, bucket_ms: int) -> ReportText:
-    """Put a run into words; ``bucket_ms`` is how exactly its page selects time."""
+def take_words(reader: RunReader, summary: Summary, bucket_ms: int) -> dict[str, Any]:
+    """Put into words what stands outside of the charts; ``bucket_ms`` is how exactly the page selects time."""
     info = reader.info
     command, length = " ".join(info.command), units.duration(max(info.end_ns - info.started_ns, 0) / SECOND_NS)
     how = "profd launched it" if info.mode == "launched" else "profd attached to it"
@@ -72,16 +48,21 @@ def take_words(reader: RunReader, summary: Summary, bucket_ms: int) -> ReportTex
     precision = f"{bucket_ms} ms" if bucket_ms < 1000 else f"{bucket_ms // 1000} s"
     if bucket_ms >= _MINUTE_MS:
         precision = f"{bucket_ms // _MINUTE_MS} min, since the run is long"
-    return ReportText(
-        title=script(info.command),
-        subtitle=[info.host, units.moment(info.started_ns), length, ending(info, summary)],
-        command=command,
-        verdict=take_verdict(summary),
-        death=death_card(summary.post_mortem),
-        hangs=[hang_card(hang) for hang in summary.hangs[:_HANGS]],
-        cards=[take_card(reader, finding) for finding in summary.findings],
-        facts=_facts(summary),
-        about=[
+    return {
+        "title": script(info.command),
+        "subtitle": [info.host, units.moment(info.started_ns), length, ending(info, summary)],
+        "command": command,
+        "verdict": take_verdict(summary),
+        "death": death_card(summary.post_mortem),
+        "hangs": [hang_card(hang) for hang in summary.hangs[:_HANGS]],
+        "findings": summary.findings,
+        "mark": mark,
+        "measures": measures,
+        "proof": functools.partial(proof_address, reader),
+        "facts": _facts(summary),
+        **rank_tables(summary),
+        "percent": units.percent,
+        "about": [
             Fact("command", command),
             Fact("folder", info.cwd),
             Fact("process", f"{info.pid} of {info.user} on {info.host}", how),
@@ -97,21 +78,22 @@ def take_words(reader: RunReader, summary: Summary, bucket_ms: int) -> ReportTex
                  "GPU kernels run after the line that started them."),
             Fact("ranges", f"Selected ranges snap to {precision}.", "Counts within them are exact."),
         ],
-    )  # fmt: skip
+    }  # fmt: skip
 
 
-def take_verdict(summary: Summary) -> Verdict:
+def take_verdict(summary: Summary) -> dict[str, Any]:
+    """Return a sentence with one number, the line of the user's code that it is about, and the next phases."""
     if not summary.phases:
-        return Verdict("No sample of a main thread was taken: the run was too short, or its stacks could not be read.")
+        lead = "No sample of a main thread was taken: the run was too short, or its stacks could not be read."
+        return {"lead": lead, "line": None, "rest": ""}
     (first, share), *others = summary.phases.items()
     line = next((line for line in summary.phase_lines if line.phase == first), None)
     following = [f"{name} {units.percent(part)}" for name, part in others[:_NEXT_PHASES] if part >= _WORTH_NAMING]
-    return Verdict(
-        lead=f"{units.percent(share)} of the time the main thread {phase_named(first).doing}",
-        place=f"{line.module_path}:{line.line}" if line else "",
-        source=line.source or "" if line else "",
-        rest=f"Next: {', '.join(following)}" if following else "",
-    )
+    return {
+        "lead": f"{units.percent(share)} of the time the main thread {phase_named(first).doing}",
+        "line": line,
+        "rest": f"Next: {', '.join(following)}" if following else "",
+    }
 
 
 def ending(info: RunInfo, summary: Summary) -> str:
@@ -180,8 +162,7 @@ def render_report(reader: RunReader) -> str:
         summary = summarize(reader)
         payload = take_payload(reader, PhaseIndex(reader), summary.memory)
         words = take_words(reader, summary, payload["bucketMs"])
-        curve, ranks = (CURVE_WIDTH, CURVE_HEIGHT), rank_tables(summary)
-        return render_page("report.html.j2", SCRIPTS, payload, words=words, views=VIEWS, curve=curve, ranks=ranks)
+        return render_page("report.html.j2", SCRIPTS, payload, **words, views=VIEWS, curve=(CURVE_WIDTH, CURVE_HEIGHT))
     finally:
         if was_enabled:
             gc.enable()

@@ -137,10 +137,7 @@ _FRAMES = 3
 
 def hang_lines(hangs: Sequence[Hang], columns: int) -> Iterator[str]:
     for hang in hangs:
-        went_on = (
-            "it did not go on" if hang.ended_s is None else f"it went on after {duration(hang.ended_s - hang.since_s)}"
-        )
-        yield from wrapped(f"{duration(hang.since_s)} into the run: {hang.text}; {went_on}", columns, "  ▲ ")
+        yield from wrapped(f"{duration(hang.since_s)} into the run: {hang.text}; {went_on(hang)}", columns, "  ▲ ")
         for place in hang.places[:_PLACES]:
             names = [stand.who if stand.is_main else f"{stand.who}, thread {stand.thread}" for stand in place.stands]
             waits = sorted({stand.wait for stand in place.stands})
@@ -150,6 +147,10 @@ def hang_lines(hangs: Sequence[Hang], columns: int) -> Iterator[str]:
             yield f"    and {len(hang.places) - _PLACES} more stacks"
         for fact in hang.facts:
             yield from wrapped(fact, columns, "    ")
+
+
+def went_on(hang: Hang) -> str:
+    return "it did not go on" if hang.ended_s is None else f"it went on after {duration(hang.ended_s - hang.since_s)}"
 
 
 def _short(frame: str) -> str:

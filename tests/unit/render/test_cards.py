@@ -18,9 +18,10 @@ from profd.daemon.analyze.incidents import PostMortem
 from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.finding import Evidence, Finding, Line, Measure
-from profd.daemon.render.cards import CURVE_HEIGHT, CURVE_WIDTH, death_card, proof_address, take_card
-from profd.daemon.render.htmlpage import TEMPLATES
+from profd.daemon.render import report
+from profd.daemon.render.cards import CURVE_HEIGHT, CURVE_WIDTH, death_card, mark, measures, proof_address
 from profd.daemon.render.report import render_report
+from profd.daemon.render.summary import summarize
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import (
     Frame,
@@ -98,31 +99,32 @@ def test_processes_are_named_by_their_place_on_the_page(reader: RunReader) -> No
     assert found == {"process": [",".join(str(places[identity.pid]) for identity in rankrun.RANKS)]}
 
 
-def test_a_card_says_the_numbers_with_what_they_rest_on(reader: RunReader) -> None:
-    card = take_card(reader, finding("input-bound"))
-    assert (card.mark, card.finding.label) == ("▲", "input-bound")
-    assert card.sentence == "the main thread waits 61 % for input-bound"
-    assert [(fact.value, fact.hint) for fact in card.measures] == [
+def test_a_card_says_the_numbers_with_what_they_rest_on() -> None:
+    found = finding("input-bound")
+    assert mark(found) == "▲"
+    assert [(fact.value, fact.hint) for fact in measures(found)] == [
         ("61.2 %", "58.0 % to 64.0 % · 2,871 samples"),
         ("1.1 MB/s", ""),
         ("at most 2.4× as fast", ""),  # noqa: RUF001
     ]
 
 
-def test_what_is_merely_worth_knowing_is_no_alarm(reader: RunReader) -> None:
-    card = take_card(reader, msgspec.structs.replace(finding(), severity="info", gain_bound=None))
-    assert card.mark == "·"
-    assert "steps get" not in [fact.name for fact in card.measures]
+def test_what_is_merely_worth_knowing_is_no_alarm() -> None:
+    found = msgspec.structs.replace(finding(), severity="info", gain_bound=None)
+    assert mark(found) == "·"
+    assert "steps get" not in [fact.name for fact in measures(found)]
 
 
-def test_no_text_of_a_run_does_anything_to_who_reads_it(reader: RunReader) -> None:
-    card = take_card(reader, finding(hostiletexts.EVIL))
-    template = (
-        "{{ card.sentence }}{{ card.finding.cause }}{{ card.measures[0].name }}{{ card.finding.evidence.line.source }}"
-    )
-    said = TEMPLATES.from_string(template).render(card=card)
-    assert not set(said) & set("\u202e\u2066\u2028\x1b\x00\n")
-    assert hostiletexts.WIDE in said
+def test_the_card_of_a_finding_says_its_label_once_and_no_text_of_a_run_does_anything(
+    reader: RunReader, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    summary = msgspec.structs.replace(summarize(reader), findings=(finding("a label"), finding(hostiletexts.EVIL)))
+    monkeypatch.setattr(report, "summarize", lambda _: summary)
+    found = render_report(reader)
+    assert "<b>a label</b> the main thread waits 61 % for a label</h2>" in found
+    assert not set(found) & set("\u202e\u2066\u2028\x1b\x00")
+    assert "<img" not in found
+    assert hostiletexts.WIDE in found
 
 
 END_NS = STARTED_NS + 40 * SECOND_NS
@@ -189,7 +191,7 @@ def test_a_hang_is_told_with_all_its_stacks_and_waits(tmp_path: Path) -> None:
 def test_the_curve_goes_from_edge_to_edge() -> None:
     card = death_card(PostMortem(1, None, None, (), 4, ((10.0, 1), (5.0, 2), (0.0, 4)), (), (), None))
     assert card is not None
-    assert card.curve == f"0.0,{1 + 0.75 * (CURVE_HEIGHT - 2):.1f} {CURVE_WIDTH / 2:.1f},30.0 {CURVE_WIDTH:.1f},1.0"
+    assert card["curve"] == f"0.0,{1 + 0.75 * (CURVE_HEIGHT - 2):.1f} {CURVE_WIDTH / 2:.1f},30.0 {CURVE_WIDTH:.1f},1.0"
 
 
 @pytest.mark.parametrize("field", ["hang", "death"])

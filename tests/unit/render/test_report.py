@@ -22,7 +22,7 @@ from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.errors import ExitCode, OutputUnwritable
 from profd.daemon.render.buckets import TIME_UNIT_NS
-from profd.daemon.render.report import Verdict, ending, render_report, take_verdict, take_words, write_report
+from profd.daemon.render.report import ending, render_report, take_verdict, take_words, write_report
 from profd.daemon.render.summary import summarize
 from profd.daemon.store.reader import RunReader
 
@@ -164,11 +164,11 @@ def test_command_writes_beside_the_user_and_prints_where(
 def test_title_line_says_what_where_and_how_it_went(tmp_path: Path) -> None:
     with RunReader(synthetic.write_run(tmp_path / "run.profd")) as reader:
         words = take_words(reader, summarize(reader), bucket_ms=10)
-    assert words.title == "train.py"
-    assert words.command == "python train.py --epochs 2"
-    assert words.subtitle[0] == "ada-desktop"
-    assert words.subtitle[2:] == ["20.0 s", "ended with 0"]
-    facts = {fact.name: fact.value for fact in words.facts}
+    assert words["title"] == "train.py"
+    assert words["command"] == "python train.py --epochs 2"
+    assert words["subtitle"][0] == "ada-desktop"
+    assert words["subtitle"][2:] == ["20.0 s", "ended with 0"]
+    facts = {fact.name: fact.value for fact in words["facts"]}
     assert facts["samples"] == "2,000"
     assert facts["coverage"] == "100.0 %"
     assert facts["profd's cost"] == "4.1 % of a core"
@@ -177,17 +177,15 @@ def test_title_line_says_what_where_and_how_it_went(tmp_path: Path) -> None:
 def test_verdict_has_a_number_and_a_line_of_the_users_code(tmp_path: Path) -> None:
     with RunReader(synthetic.write_run(tmp_path / "run.profd")) as reader:
         verdict = take_verdict(summarize(reader))
-    assert verdict == Verdict(
-        lead="40 % of the time the main thread waits for data",
-        place="train.py:58",
-        source="for images, labels in loader:",
-        rest="Next: forward 20 %, backward 20 %, optimizer 10 %",
-    )
+    line = verdict["line"]
+    assert verdict["lead"] == "40 % of the time the main thread waits for data"
+    assert (line.module_path, line.line, line.source) == ("train.py", 58, "for images, labels in loader:")
+    assert verdict["rest"] == "Next: forward 20 %, backward 20 %, optimizer 10 %"
 
 
 def test_verdict_without_samples_says_so(tmp_path: Path) -> None:
     with RunReader(synthetic.write_run(tmp_path / "run.profd", seconds=0)) as reader:
-        assert take_verdict(summarize(reader)).lead.startswith("No sample of a main thread was taken")
+        assert take_verdict(summarize(reader))["lead"].startswith("No sample of a main thread was taken")
 
 
 @pytest.mark.parametrize(
