@@ -6,9 +6,7 @@ Columns of a device, of memory and of shapes are there only where the window has
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import NamedTuple
-
-import msgspec
+from typing import Any, NamedTuple
 
 from profd.daemon.analyze.operators import HOST, IssuingLine, WindowSummary, issuing_lines
 from profd.daemon.clock import MICROSECOND_NS, SECOND_NS
@@ -157,61 +155,29 @@ _DEVICE_COLUMNS = (
 )
 
 
-class Operator(msgspec.Struct, frozen=True):
-    """An operator in the JSON of a window; ``lines`` issued those of its name, by the samples."""
+def describe(reader: RunReader, window: WindowRow, field: str) -> dict[str, Any]:
+    """Return a window as its JSON has it, with its operators sorted by a field of their rows; raises RunUnreadable.
 
-    name: str
-    device: str
-    calls: int
-    self_cpu_us: float
-    cpu_total_us: float
-    self_cuda_us: float
-    cuda_total_us: float
-    self_cpu_bytes: int
-    cpu_bytes: int
-    self_cuda_bytes: int
-    cuda_bytes: int
-    flops: int
-    input_shapes: str
-    lines: tuple[IssuingLine, ...]
-
-
-class Window(msgspec.Struct, frozen=True):
-    """A window in JSON; ``steps`` counts the whole steps in it, ``operators`` are kept apart by input shape."""
-
-    source: str
-    pid: int
-    rank: int | None
-    start_ns: int
-    end_ns: int
-    steps: int
-    device_busy_ns: int | None
-    device_idle_ns: int | None
-    device_overlap_ns: int | None
-    operators: list[Operator]
-
-
-def describe(reader: RunReader, window: WindowRow, field: str) -> Window:
-    """Return a window with its operators sorted by a field of their rows; raises RunUnreadable."""
-    process, lines = reader.processes[window.process], issuing_lines(reader, window)
-    return Window(
-        source=window.source,
-        pid=process.pid,
-        rank=process.rank,
-        start_ns=window.start_ns,
-        end_ns=window.end_ns,
-        steps=len(reader.window_steps(window.id)),
-        device_busy_ns=window.device_busy_ns,
-        device_idle_ns=window.device_idle_ns,
-        device_overlap_ns=window.device_overlap_ns,
-        operators=[
-            _operator(row, lines.get(row.name, ()) if row.device == HOST else ())
-            for row in sort_rows(reader.operators(window.id), field)
-        ],
-    )
-
-
-def _operator(row: OperatorTotals, lines: tuple[IssuingLine, ...]) -> Operator:
-    fields = msgspec.structs.asdict(row)
-    times = {f"{name[:-3]}_us": value / MICROSECOND_NS for name, value in fields.items() if name.endswith("_ns")}
-    return Operator(**times, **{name: fields[name] for name in fields.keys() & Operator.__struct_fields__}, lines=lines)
+    ``steps`` counts the whole steps in it. Operators are kept apart by input shape; ``lines`` issued those of a name,
+    by the samples.
+    """
+    process, issuers = reader.processes[window.process], issuing_lines(reader, window)
+    operators = []
+    for row in sort_rows(reader.operators(window.id), field):
+        fields: dict[str, Any] = {}
+        for name in [one for one in row.__struct_fields__ if one not in ("is_annotation", "input_shapes")]:
+            value, is_time = getattr(row, name), name.endswith("_ns")
+            fields |= {f"{name[:-3]}_us": value / MICROSECOND_NS} if is_time else {name: value}
+        lines = issuers.get(row.name, ()) if row.device == HOST else ()
+        operators.append({**fields, "input_shapes": row.input_shapes, "lines": lines})
+    device = {name: getattr(window, name) for name in ("device_busy_ns", "device_idle_ns", "device_overlap_ns")}
+    return {
+        "source": window.source,
+        "pid": process.pid,
+        "rank": process.rank,
+        "start_ns": window.start_ns,
+        "end_ns": window.end_ns,
+        "steps": len(reader.window_steps(window.id)),
+        **device,
+        "operators": operators,
+    }
