@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 
 import msgspec
@@ -22,10 +22,12 @@ from profd.daemon.analyze.profile import Profile, take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.steps import training_range
 from profd.daemon.analyze.uncertainty import ShareVariance, State
-from profd.daemon.findings.finding import CRITICAL, INFO, LOSS, WARNING, Evidence, Finding, Line, Measure, Scale
+from profd.daemon.findings.finding import CRITICAL, INFO, WARNING, Evidence, Finding, Line, Measure
+from profd.daemon.findings.texts import at, speeds_up, table
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, ProcessRow
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
+from profd.daemon.units import percent
 
 _LEAST_SAMPLES = 100
 _MOST = 0.99
@@ -39,12 +41,12 @@ _LOOP = "_worker_loop"
 
 
 class Share(msgspec.Struct, frozen=True):
-    """A share of time with its 95 % interval, and the samples that it rests on."""
+    """A share of time with its 95 % interval, and the samples that it rests on, None where it was not sampled."""
 
     value: float
     low: float
     high: float
-    samples: int
+    samples: int | None = None
 
     @property
     def gain(self) -> float:
@@ -52,6 +54,8 @@ class Share(msgspec.Struct, frozen=True):
         return 1 / (1 - min(self.high, _MOST))
 
     def measure(self, name: str) -> Measure:
+        if self.samples is None:
+            return Measure(name, self.value)
         return Measure(name, self.value, "share", self.low, self.high, self.samples)
 
     def at_most(self, value: float, low: float, high: float) -> Share:
@@ -100,11 +104,13 @@ class FindingContext:
         self.from_ns, self.to_ns = found or whole.bounds(reader.info)
         self.selection = Selection(self.from_ns, self.to_ns, whole.processes, whole.rank, main_threads=True)
 
-    def severity(self, low: float, scale: Scale = LOSS) -> str | None:
-        """Return the severity of a loss of at least the share ``low``, None where it is too small to mention.
+    def severity(self, name: str, low: float) -> str | None:
+        """Return how grave the finding ``name`` is at a loss of at least the share ``low``, None where it is no loss.
 
         Hardly any samples prove nothing.
         """
+        texts = table()
+        scale = texts.scale[texts.finding[name].scale]
         if self.profile.total_samples < _LEAST_SAMPLES or low < scale.info:
             return None
         if low < scale.warning:
@@ -113,28 +119,43 @@ class FindingContext:
 
     def finding(
         self,
-        *measures: Measure,
-        rule: str,
+        name: str,
         severity: str,
-        label: str,
-        title: str,
-        cause: str,
-        remedy: str,
+        first: Share | Measure | float,
+        /,
+        *others: Measure,
         gain: float | None = None,
-        phase: str | None = None,
+        line: Line | None = None,
+        cases: Mapping[str, bool] = {},
         selection: Selection | None = None,
         since_ns: int | None = None,
-        line: Line | None = None,
         series: tuple[str, ...] = (),
+        **words: str,
     ) -> Finding:
-        """Return a finding; ``title`` goes on after the label.
+        """Return the finding ``name`` of ``texts.toml``, where ``cases`` hold, in the ``words`` that its texts name.
 
-        Its stacks are those of ``selection``, else of the main threads in one phase where that is given.
+        Its stacks are those of ``selection``, else of the main threads, in its phase where it has one. ``first`` is the
+        measure that decides it, which the table names where it is a share. ``series`` are those that were read, where
+        the table cannot know them.
         """
-        selection = selection or msgspec.structs.replace(self.selection, phase=phase)
+        texts = table().finding[name]
+        share = first if isinstance(first, float) else first.value
+        words = {"share": percent(share), "at": at(line), "speeds_up": speeds_up(gain), **words}
+        said = texts.said(words, cases)
+        if isinstance(first, Share):
+            first = first.measure(said["measure"])
+        elif isinstance(first, float):
+            first = Measure(said["measure"], first)
+        selection = selection or self.in_phase(texts.phase)
         from_ns = since_ns or selection.from_ns or self.from_ns
-        evidence = Evidence(measures, from_ns, selection.to_ns or self.to_ns, selection, line, series)
-        return Finding(rule, severity, label, f"{label}: {title}", cause, remedy, gain, evidence, page=rule)
+        evidence = Evidence(
+            (first, *others), from_ns, selection.to_ns or self.to_ns, selection, line, series or texts.series
+        )
+        rule, title = texts.rule or name, f"{texts.label}: {said['title']}"
+        return Finding(rule, severity, texts.label, title, said["cause"], said["remedy"], gain, evidence, page=rule)
+
+    def in_phase(self, phase: str | None) -> Selection:
+        return msgspec.structs.replace(self.selection, phase=phase)
 
     @cached_property
     def profile(self) -> Profile:
@@ -259,6 +280,10 @@ class FindingContext:
     def main_thread_cores(self, process: int) -> float | None:
         """Return the CPU time a second of the main thread of a process; None where it was not read."""
         return series.main_thread_cores(self.reader, process, self.from_ns, self.to_ns)
+
+    def mean_share(self, name: str, device: str | None = None) -> Share | None:
+        """Return the mean of a series of shares with its interval; None where it has too few readings for one."""
+        return share_of_series(self.values(name, device=device), self.mean(name, device=device))
 
     def values(self, name: str, process: int | None = None, device: str | None = None) -> list[float]:
         return [point.value for point in series.points_of(self.reader, name, process, self.selection, device)]

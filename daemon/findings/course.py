@@ -18,7 +18,8 @@ from profd.daemon.analyze.series import points_of
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext, Share
-from profd.daemon.findings.finding import INFO, WARNING, Finding, Measure, at, place
+from profd.daemon.findings.finding import INFO, WARNING, Finding, Measure
+from profd.daemon.findings.texts import at, place
 from profd.daemon.store.records import STEP_COUNT
 from profd.daemon.store.rows import PointRow
 from profd.daemon.units import duration, percent
@@ -109,21 +110,18 @@ def slow_down(context: FindingContext) -> Finding | None:
     if course.first_s > 0:  # bound by what steps took beyond the very first one, and by all of what has grown
         lost = max(1 - course.first_s / course.mean_s, 0.0)
         limit = bound(context, context.share(*grown), indirect=_INDIRECT)
-        gain = bound(context, Share(lost, lost, lost, 0), limit, indirect=_INDIRECT)
+        gain = bound(context, Share(lost, lost, lost), limit, indirect=_INDIRECT)
     return context.finding(
+        "slow-down",
+        WARNING,
         Measure("longer a step", ratio, "times", ratio - around, ratio + around),
         Measure("a step at first", early.mean, "s"),
         Measure("a step at last", late.mean, "s"),
-        rule="slow-down",
-        severity=WARNING,
-        label="slower and slower",
-        title=f"steps take {percent(ratio - 1)} longer than at first, most of it {where}",
-        cause="Something grows with the steps: a list that is gone through, a graph that is kept, a table, a file.",
-        remedy=f"See what takes longer {where} now than in the first third: profd diff compares two ranges.",
         gain=gain,
-        selection=msgspec.structs.replace(_third(context, 2), phase=phase),
         line=line,
-        series=(STEP_COUNT,),
+        selection=msgspec.structs.replace(_third(context, 2), phase=phase),
+        longer=percent(ratio - 1),
+        where=where,
     )
 
 
@@ -236,17 +234,13 @@ def slow_start(context: FindingContext) -> Finding | None:
     if start_s < _LONG_S or part < _PART:
         return None
     selection = context.selection.between(info.started_ns, context.from_ns)
-    line = context.heaviest_line(context.profile_on(selection))
     return context.finding(
+        "slow-start",
+        WARNING if start_s >= _VERY_LONG_S and part >= _LARGE_PART else INFO,
         Measure("until the first step", start_s, "s"),
         Measure("of the run", part),
-        rule="slow-start",
-        severity=WARNING if start_s >= _VERY_LONG_S and part >= _LARGE_PART else INFO,
-        label="slow start",
-        title=f"{duration(start_s)} until the first step, {percent(part)} of the run{at(line)}",
-        cause="Modules are imported, data is read and the model is built before anything is trained.",
-        remedy=f"See what takes that long{at(line)}: keep what is computed from run to run, read data when it is "
-        "needed. A longer run is slowed less by it.",
+        line=context.heaviest_line(context.profile_on(selection)),
         selection=selection,
-        line=line,
+        took=duration(start_s),
+        part=percent(part),
     )

@@ -14,30 +14,19 @@ from profd.daemon.analyze.series import CORE_WAIT, PRESSURE, mean_of_known
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.findings.bounds import bound, cpu_limits, thread_cores, usable_cores
 from profd.daemon.findings.context import NONE, FindingContext, Share, share_around, share_of_series
-from profd.daemon.findings.finding import WARNING, Finding, Measure, at, speeds_up
-from profd.daemon.units import percent, plural
+from profd.daemon.findings.finding import WARNING, Finding, Measure
+from profd.daemon.units import plural
 
 _THROTTLED = "cgroup_cpu_throttled_share"
 
 
 def cpu_limit(context: FindingContext) -> Finding | None:
-    share = share_of_series(context.values(_THROTTLED), context.mean(_THROTTLED))
-    severity = context.severity(share.low) if share else None
+    share = context.mean_share(_THROTTLED)
+    severity = context.severity("cpu-limit", share.low) if share else None
     if share is None or severity is None:
         return None
     limits = cpu_limits(context)
-    limit = f" of {min(limits):g} cores" if limits else ""
-    return context.finding(
-        share.measure("periods with a stop"),
-        rule="cpu-limit",
-        severity=severity,
-        label="throttled",
-        title=f"the control group's limit{limit} stopped the training in {percent(share.value)} of its periods",
-        cause="All threads of the group stand still for the rest of a period once they have used up its CPU time.",
-        remedy="Raise the limit of the container, or use fewer threads and workers than it has cores: what runs in "
-        "turns is slower than what does not start.",
-        series=(_THROTTLED,),
-    )
+    return context.finding("cpu-limit", severity, share, limit=f" of {min(limits):g} cores" if limits else "")
 
 
 # An operation that takes this long by itself can surely be divided: many short ones in a row may not.
@@ -63,22 +52,17 @@ def idle_cores(context: FindingContext) -> Finding | None:
         return None
     computing = _computing(context)
     lost = computing.times(idle / (1 + idle))
-    if (severity := context.severity(lost.low)) is None:
+    if (severity := context.severity("idle-cores", lost.low)) is None:
         return None
-    gain, line = bound(context, lost, lost.gain), context.line(*STEP)
     return context.finding(
-        computing.measure("in long operations"),
+        "idle-cores",
+        severity,
+        computing,
         Measure("idle cores", idle, "cores"),
-        rule="idle-cores",
-        severity=severity,
-        label="cores idle",
-        title=f"the model computes {percent(computing.value)} of the time in one thread{at(line)}, beside "
-        f"{plural(idle, 'idle core')}: using {1 + idle} threads {speeds_up(gain)}",
-        cause="The operations are long enough to be divided among threads, and only one thread computes them.",
-        remedy=f"Call torch.set_num_threads({1 + idle}), or set OMP_NUM_THREADS={1 + idle}; see what set it to 1.",
-        gain=gain,
-        line=line,
-        series=(_CPU_SHARE,),
+        gain=bound(context, lost, lost.gain),
+        line=context.line(*STEP),
+        idle=plural(idle, "idle core"),
+        threads=str(1 + idle),
     )
 
 
@@ -128,28 +112,20 @@ def interpreter_lock(context: FindingContext) -> Finding | None:
         return None
     used, rival = max(rivals, key=lambda one: one[0].value)
     lost = _held_up(context).at_most(used.value, used.low, used.high)
-    if (severity := context.severity(lost.low)) is None:
+    if (severity := context.severity("interpreter-lock", lost.low)) is None:
         return None
     selection = Selection(context.from_ns, context.to_ns, frozenset({rival.process}), thread=rival.name)
-    line = context.heaviest_line(context.profile_on(selection))
-    gain = bound(context, lost) if lost.high <= _KNOWN_UNTIL else None
-    speeds = speeds_up(gain) if lost.high <= _KNOWN_UNTIL else "speeds steps up many times"
+    is_known = lost.high <= _KNOWN_UNTIL
     return context.finding(
-        lost.measure("waiting for its turn"),
+        "interpreter-lock",
+        severity,
+        lost,
         used.measure(f"cores of {rival.name}"),
-        rule="interpreter-lock",
-        severity=severity,
-        label="interpreter lock",
-        title=f"the main thread waits {percent(lost.value)} of the time while thread {rival.name} computes in "
-        f"Python{at(line)}: not waiting {speeds}",
-        cause="Python lets one thread of a process run at a time. Each time that the main thread gives up its turn, in "
-        "an operation of torch or at a wait, it may have to wait 5 ms for the next.",
-        remedy=f"Do the work of thread {rival.name}{at(line)} in a process of its own (multiprocessing, a "
-        "worker of the DataLoader), or in operations that release the lock.",
-        gain=gain,
+        gain=bound(context, lost) if is_known else None,
+        line=context.heaviest_line(context.profile_on(selection)),
+        cases={"nearly-all": not is_known},
         selection=selection,
-        line=line,
-        series=("cpu_cores", CORE_WAIT, PRESSURE),
+        rival=rival.name,
     )
 
 
@@ -180,7 +156,7 @@ _OF_THE_MACHINE = 0.6
 
 
 def oversubscription(context: FindingContext) -> Finding | None:
-    pressure, cores = share_of_series(context.values(PRESSURE), context.mean(PRESSURE)), usable_cores(context)
+    pressure, cores = context.mean_share(PRESSURE), usable_cores(context)
     threads = _sum_over_processes(context, "threads")
     if pressure is None or cores is None or pressure.low < _PRESSED or threads < _THREADS_A_CORE * cores:
         return None
@@ -188,18 +164,13 @@ def oversubscription(context: FindingContext) -> Finding | None:
     if host is None or _sum_over_processes(context, "cpu_cores") < _OF_THE_MACHINE * host * cores:
         return None
     return context.finding(
-        pressure.measure("some thread waits for a core"),
+        "oversubscription",
+        WARNING,
+        pressure,
         Measure("threads", threads, "threads"),
-        rule="oversubscription",
-        severity=WARNING,
-        label="oversubscribed",
-        title=f"{threads:.0f} threads of the training share {plural(round(cores), 'core')}: "
-        f"for {percent(pressure.value)} of the time some wait for one",
-        cause="Operations are cut into as many parts as there are threads, and end when the last part does: "
-        "the one whose thread had to wait for a core.",
-        remedy=f"Set OMP_NUM_THREADS or torch.set_num_threads so that all processes together have no more than "
-        f"{plural(round(cores), 'thread')}, in workers too.",
-        series=(PRESSURE, "threads"),
+        threads=f"{threads:.0f}",
+        cores=plural(round(cores), "core"),
+        most=plural(round(cores), "thread"),
     )
 
 

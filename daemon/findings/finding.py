@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import PurePath
 from typing import Annotated
 
 import msgspec
 
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.store.records import Count, Time, Value
-from profd.daemon.units import times
 
 INFO, WARNING, CRITICAL = "info", "warning", "critical"
 SEVERITIES = (INFO, WARNING, CRITICAL)
@@ -80,35 +78,3 @@ class Finding(msgspec.Struct, frozen=True):
     @property
     def sentence(self) -> str:
         return self.title.removeprefix(f"{self.label}: ")
-
-
-class Scale(msgspec.Struct, frozen=True):
-    """The shares of time from which on a loss is of each severity."""
-
-    info: float = 0.05
-    warning: float = 0.10
-    critical: float = 1 / 3
-
-
-LOSS = Scale()
-"""For what a training should not do at all: without a third of its time it is half as fast again."""
-PRICE = Scale(info=0.10, warning=0.25, critical=0.5)
-"""For what belongs to a training, but in measure."""
-
-
-def at(line: Line | None) -> str:
-    """Return the place of a line in brackets with a space ahead; nothing where there is none."""
-    return f" ({place(line)})" if line else ""
-
-
-def place(line: Line) -> str:
-    """Return the place of a line. The name of its file is enough to read on; the evidence has the whole path."""
-    return f"{PurePath(line.module_path).name}:{line.line}"
-
-
-def speeds_up(gain: float | None) -> str:
-    """Return what a fix does, as the end of a sentence about it; the bound of its gain is None where it is unknown."""
-    return f"speeds steps up by at most {times(gain)}" if gain is not None else f"helps ({GAIN_UNKNOWN})"
-
-
-GAIN_UNKNOWN = "gain unknown: the CPU is oversubscribed"

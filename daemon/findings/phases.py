@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from functools import partial
 
 from profd.daemon.analyze.phases import (
-    CHECKPOINT,
-    COMPILE,
     DATA_LOAD,
     DATA_WAIT,
-    EVALUATION,
-    LOGGING,
     OPTIMIZER,
     STARTUP,
     STEP,
@@ -19,91 +16,24 @@ from profd.daemon.analyze.phases import (
 )
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext
-from profd.daemon.findings.finding import PRICE, SEVERITIES, Finding, Measure, Scale, at, speeds_up
-from profd.daemon.findings.sharerule import ShareRule
+from profd.daemon.findings.finding import SEVERITIES, Finding, Measure
+from profd.daemon.findings.sharerule import of_phase, of_share
+from profd.daemon.findings.texts import speeds_up
 from profd.daemon.units import percent
 
-checkpoints = ShareRule(
-    rule="checkpoint-stalls",
-    label="checkpoints",
-    phase=CHECKPOINT,
-    title="saving takes {share} of the time{at}: saving seldom or in the background {speeds_up}",
-    cause="The main thread writes the checkpoint itself, and the training waits until it is on the disk.",
-    remedy="Save less often{at}, or copy the state and write it in a thread or process of its own "
-    "(torch.distributed.checkpoint.async_save).",
-)
-
-evaluations = ShareRule(
-    rule="evaluation-share",
-    label="evaluation",
-    phase=EVALUATION,
-    title="evaluating takes {share} of the time{at}: evaluating less {speeds_up}",
-    cause="The model is evaluated often, or on much data, measured by how long it trains in between.",
-    remedy="Evaluate less often{at}, on fewer samples, or in larger batches, as no gradients need room.",
-    scale=PRICE,
-)
-
-logging_stalls = ShareRule(
-    rule="logging-stalls",
-    label="logging",
-    phase=LOGGING,
-    title="reporting takes {share} of the time{at}: reporting seldom {speeds_up}",
-    cause="Progress bars, log lines or metrics are written in the main thread, between the steps.",
-    remedy="Report every hundredth step only{at}.",
-)
-
-compilation = ShareRule(
-    rule="compile-share",
-    label="compilation",
-    phase=COMPILE,
-    title="compiling takes {share} of the time{at}: not compiling {speeds_up}",
-    cause="Code is compiled when it is first called, and again for every new shape, type or Python value that it "
-    "depends on.",
-    remedy="See with TORCH_LOGS=recompiles what changes from call to call{at}; pad inputs to few shapes, or set "
-    "dynamic=True in torch.compile. What is compiled once only gets less by itself in a longer run.",
-    scale=PRICE,
-)
-
-_ON_GPU = ShareRule(
-    rule="synchronization",
-    label="synchronization",
-    phase=SYNCHRONIZE,
-    title="the main thread waits for the device for {share} of its time{at}: not waiting {speeds_up}",
-    cause="A value that Python asks for (.item(), .cpu(), print, float) is there only when the device has done all "
-    "that was started before; meanwhile nothing new is started.",
-    remedy="Keep values on the device, and bring them over every hundredth step only{at}.",
-)
-_ON_CPU = ShareRule(
-    rule="synchronization",
-    label="synchronization",
-    phase=SYNCHRONIZE,
-    title="{share} of the time goes into values that are brought to Python{at}: avoiding that {speeds_up}",
-    cause="Numbers are computed and taken out of tensors one by one (.item(), .tolist(), print), step by step.",
-    remedy="Do it every hundredth step only{at}, and for many values at once.",
-)
+checkpoints = partial(of_phase, "checkpoint-stalls")
+evaluations = partial(of_phase, "evaluation-share")
+logging_stalls = partial(of_phase, "logging-stalls")
+compilation = partial(of_phase, "compile-share")
 
 
 def synchronization(context: FindingContext) -> Finding | None:
     busy = context.utilization
-    return _ON_CPU(context) if busy is None else _ON_GPU(context, busy)
+    return of_phase("synchronization", context, busy, cases={"on-cpu": busy is None})
 
 
 # The optimizers that have a fused form.
 _ONE_BY_ONE = frozenset({f"_single_tensor_{name}" for name in ("adam", "adamw", "adagrad", "sgd")})
-
-
-_UNFUSED = ShareRule(
-    rule="unfused-optimizer",
-    label="optimizer",
-    phase=OPTIMIZER,
-    measure="tensor by tensor",
-    title="updating the weights tensor by tensor takes {share} of a step{at}: doing it at once {speeds_up}",
-    cause="For each tensor of weights a dozen operations are called one after the other, and each goes through all of "
-    "its memory.",
-    remedy="Make the optimizer with fused=True (or foreach=True, where its kind or version has no fused form for this "
-    "device).",
-    scale=PRICE,
-)
 
 
 def unfused_optimizer(context: FindingContext) -> Finding | None:
@@ -113,16 +43,7 @@ def unfused_optimizer(context: FindingContext) -> Finding | None:
             for frame in context.reader.frames_of(stack)
         )
 
-    return _UNFUSED.of(context, context.share_of(context.profile, is_one_by_one))
-
-
-# A batch of three times the size, which memory mostly allows, spares two thirds: from these shares on a tenth of a step
-# is worth a warning, a third of it an alarm.
-_OPTIMIZER_SCALE = Scale(info=0.10, warning=0.15, critical=0.5)
-_ENLARGE = (
-    "Enlarge the batch as far as memory allows (and the learning rate with it); the gain is one of samples. "
-    "With batches as they are,"
-)
+    return of_share("unfused-optimizer", context, context.share_of(context.profile, is_one_by_one))
 
 
 def small_batches(context: FindingContext) -> Finding | None:
@@ -137,45 +58,28 @@ def small_batches(context: FindingContext) -> Finding | None:
 
 def _optimizer_bound(context: FindingContext) -> Finding | None:
     share = context.share(OPTIMIZER)
-    severity, slow = context.severity(share.low, _OPTIMIZER_SCALE), unfused_optimizer(context)
+    severity, slow = context.severity("small-batches-on-cpu", share.low), unfused_optimizer(context)
     if severity is None:
         return None
     if slow is not None:  # the optimizer is slow by itself, which is to be mended first
         severity = min(severity, slow.severity, key=SEVERITIES.index)
-    line = context.line(OPTIMIZER)
-    return context.finding(
-        share.measure(OPTIMIZER),
-        rule="small-batches",
-        severity=severity,
-        label="small batches",
-        title=f"the optimizer takes {percent(share.value)} of a step{at(line)}, whatever the size of the batch",
-        cause="Each step updates all weights once, for however few samples.",
-        remedy=f"{_ENLARGE} one step of the optimizer for several of them{at(line)} "
-        f"{speeds_up(bound(context, share))}.",
-        phase=OPTIMIZER,
-        line=line,
-    )
+    gain, line = bound(context, share), context.line(OPTIMIZER)
+    return context.finding("small-batches-on-cpu", severity, share, line=line, speeds_up=speeds_up(gain))
 
 
 def _dispatch_bound(context: FindingContext, busy: float) -> Finding | None:
     share, idle = context.share(*STEP), 1 - busy
     removable = share.at_most(idle, idle, idle)
-    if (severity := context.severity(removable.low, PRICE)) is None:
+    if (severity := context.severity("small-batches", removable.low)) is None:
         return None
-    line, gain = context.line(*STEP), bound(context, removable, removable.gain)
     return context.finding(
-        share.measure("starting operations"),
+        "small-batches",
+        severity,
+        share,
         Measure("GPU busy", busy),
-        rule="small-batches",
-        severity=severity,
-        label="small batches",
-        title=f"the GPU is busy {percent(busy)} while the main thread starts operations {percent(share.value)} of the "
-        f"time{at(line)}",
-        cause="Operations are over on the GPU before Python has started the next: it waits for Python, not for data.",
-        remedy=f"{_ENLARGE} starting the same operations at once by CUDA graphs (torch.compile with "
-        f'mode="reduce-overhead") {speeds_up(gain)}.',
-        line=line,
-        series=("gpu_utilization_share",),
+        line=context.line(*STEP),
+        busy=percent(busy),
+        speeds_up=speeds_up(bound(context, removable, removable.gain)),
     )
 
 
@@ -188,16 +92,6 @@ _OTHER_RULES = frozenset({DATA_LOAD, DATA_WAIT, STARTUP, SYNCHRONIZE})
 _Key = tuple[str, str]
 
 
-_HOT_FUNCTION = ShareRule(
-    rule="hot-function",
-    label="Python-bound",
-    measure="{name} itself",
-    title="{name} loops in Python for {share} of the time{at}: computing on whole tensors {speeds_up}",
-    cause="Python goes through the elements one by one: each takes longer by far than the arithmetic does.",
-    remedy="Replace the loop in {name}{at} by operations on whole tensors or arrays.",
-)
-
-
 def hot_function(context: FindingContext) -> Finding | None:
     name = _hottest(context)
     if name is None:
@@ -206,7 +100,8 @@ def hot_function(context: FindingContext) -> Finding | None:
     def of_it(stack: int) -> bool:
         return _function_of(context, stack) == name
 
-    return _HOT_FUNCTION.of(
+    return of_share(
+        "hot-function",
         context,
         context.share_of(context.profile, of_it),
         line_of=lambda: context.heaviest_line(context.profile, of_it, context.leaf),

@@ -15,7 +15,7 @@ from profd.daemon.analyze.ranks import OwnWork, StragglerTest, lateness, median_
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import PRESSURE
 from profd.daemon.findings.context import NONE, FindingContext, Share, line_of
-from profd.daemon.findings.finding import PRICE, Finding, Line, Measure, at, speeds_up
+from profd.daemon.findings.finding import Finding, Line, Measure
 from profd.daemon.store.merge import hosts_of, nodes_of
 from profd.daemon.units import percent
 
@@ -27,25 +27,17 @@ def collectives(context: FindingContext) -> Finding | None:
     share = context.share(COLLECTIVE)
     if job.sleeps_in_waits:  # then the CPU time shows more than what they stand in
         share = take_waiting(job.ranks, context.mean(PRESSURE) or 0.0) or NONE
-    if (severity := context.severity(share.low, PRICE)) is None:
+    if (severity := context.severity("collectives", share.low)) is None:
         return None
     phase = COLLECTIVE if context.share(COLLECTIVE).value > context.share(BACKWARD).value else BACKWARD
-    line = context.line(phase)
     return context.finding(
-        share.measure("waits for other ranks"),
-        rule="collectives",
-        severity=severity,
-        label="collectives",
-        title=f"{len(job.ranks)} ranks wait {percent(share.value)} of the time to exchange data"
-        f"{at(line)}, none for one that is late: not waiting {speeds_up(share.gain)}",
-        cause="Each step exchanges all gradients, and no rank goes on until it has those of the others. All ranks have "
-        "about as much to do, so the exchange itself takes its time, or steps are longer on one rank by turns.",
-        remedy="Exchange less often: larger batches a rank, or gradients added up over several under model.no_sync(); "
-        "exchange less: a compression hook; or over a faster network. Give each rank batches of the same length.",
+        "collectives",
+        severity,
+        share,
         gain=share.gain,
-        phase=phase,
-        line=line,
-        series=("cpu_cores",),
+        line=context.line(phase),
+        selection=context.in_phase(phase),
+        ranks=str(len(job.ranks)),
     )
 
 
@@ -81,12 +73,11 @@ def straggler(context: FindingContext) -> Finding | None:
     if job is None or not job.late:
         return None
     late = job.late[0]
-    if (severity := context.severity(late.low)) is None:
+    if (severity := context.severity("straggler", late.low)) is None:
         return None
     work = job.work(late.rank)
     share = Share(late.surplus, max(late.low, 0.0), late.high, work.samples)
     line, phase = _line(context, job, late), late.place.phase if late.place else BACKWARD
-    function = line.function if line else phase
     is_off_cpu = False
     if job.sleeps_in_waits and not late.is_of_cores:
         by_cores = lateness(job.ranks, late.rank, of_cores=True)
@@ -97,42 +88,32 @@ def straggler(context: FindingContext) -> Finding | None:
         # what the others surely work.
         gain = max(1 / max(job.work_of_others(late.rank), _LEAST_WORK), gain)
     own, others = work.own_share or 0.0, median_of_others(job.ranks, late.rank) or 0.0
-    cause = (
-        f"Rank {late.rank} works {percent(own)} of each step by itself, the others {percent(others)}, and most of the "
-        f"difference is {phase}. They stand in backward or in a collective until it has come, and are not what is slow."
-    )
-    if is_off_cpu:
-        cause += " It hardly uses the CPU meanwhile: it waits for storage, the network, or other processes."
-    if len(job.late) > 1:
-        cause += f" Rank {', '.join(str(one.rank) for one in job.late[1:])} is late too."
     hosts = hosts_of(context.reader)
     host = next((hosts[row.id] for row in context.trainers if row.rank == late.rank), context.reader.info.host)
-    who = f"rank {late.rank} on {host}"
-    if late.place is None or phase in STEP:
-        more = "longer batches, more layers, fewer or slower cores"
-        remedy = f"See what {who} has more of to compute{at(line)}: {more}."
-    else:
-        remedy = (
-            f"See what is different for {who} in {function}{at(line)}: its part of the data, its disk, its network, "
-            "what else runs there; or spread that work over all ranks."
-        )
-    least = "at least " if late.is_of_cores else ""
     return context.finding(
-        share.measure("CPU time beyond the others'" if late.is_of_cores else "work beyond the others'"),
+        "straggler",
+        severity,
+        share,
         Measure(f"own work of rank {late.rank}", own),
         Measure("own work of the others, median", others),
         Measure("rank", float(late.rank), ""),
-        rule="straggler",
-        severity=severity,
-        label="straggler",
-        title=f"{who if nodes_of(context.reader) else f'rank {late.rank}'} makes the others wait {least}"
-        f"{percent(late.surplus)} of the time, in {function}{at(line)}: balancing that {speeds_up(gain)}",
-        cause=cause,
-        remedy=remedy,
         gain=gain,
-        selection=msgspec.structs.replace(context.selection, rank=late.rank, phase=phase),
         line=line,
-        series=("cpu_cores", "step_count"),
+        selection=msgspec.structs.replace(context.selection, rank=late.rank, phase=phase),
+        cases={
+            "of-cores": late.is_of_cores,
+            "off-cpu": is_off_cpu,
+            "several": len(job.late) > 1,
+            "in-step": late.place is None or phase in STEP,
+            "several-hosts": bool(nodes_of(context.reader)),
+        },
+        rank=str(late.rank),
+        host=host,
+        own=percent(own),
+        others=percent(others),
+        where=phase,
+        function=line.function if line else phase,
+        late=", ".join(str(one.rank) for one in job.late[1:]),
     )
 
 

@@ -88,12 +88,21 @@ def report_page() -> Iterator[Text]:
             yield from (Text(_name(file), line, text) for text in texts if " " in text)
 
 
+def texts_of_findings() -> Iterator[Text]:
+    """Yield the texts of the table of findings, which is data of ``daemon/findings``."""
+    file = ROOT / "daemon" / "findings" / "texts.toml"
+    for line, text in enumerate(file.read_text().splitlines(), 1):
+        if not text.startswith("#"):
+            yield Text(_name(file), line, text)
+
+
 TREES = (
     Tree("docs", pages),
     Tree("cli", literals_of("cli")),
     Tree("tui", literals_of("tui")),
     Tree("daemon", literals_of("daemon")),
     Tree("page", report_page),
+    Tree("findings", texts_of_findings),
 )
 
 

@@ -1,0 +1,81 @@
+"""What findings say, and from which shares of the time on: the table ``texts.toml``, which explains its fields.
+
+Here are also the words that all texts may name.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping
+from pathlib import Path, PurePath
+
+import msgspec
+
+from profd.daemon.findings.finding import Line
+from profd.daemon.units import times
+
+TABLE = Path(__file__).with_name("texts.toml")
+SAID = ("title", "cause", "remedy", "measure")
+"""The texts of a finding that may name words."""
+
+
+class Scale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The shares of time from which on a loss is of each severity."""
+
+    info: float
+    warning: float
+    critical: float
+
+
+class Texts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """What one kind of finding says, a [finding.NAME] of the table."""
+
+    label: str
+    title: str
+    cause: str
+    remedy: str
+    rule: str = ""
+    measure: str = ""
+    phase: str | None = None
+    series: tuple[str, ...] = ()
+    scale: str = "loss"
+    words: dict[str, str] = {}
+    case: dict[str, dict[str, str]] = {}
+
+    def said(self, given: Mapping[str, str], cases: Mapping[str, bool]) -> dict[str, str]:
+        """Return title, cause, remedy and measure, with the words that a rule gives, where ``cases`` hold."""
+        texts = {"title": self.title, "cause": self.cause, "remedy": self.remedy, "measure": self.measure or self.phase}
+        texts |= self.words
+        for case, holds in cases.items():
+            texts |= self.case[case] if holds else {}
+        own = {name: (text or "").format(**given) for name, text in texts.items() if name not in SAID}
+        return {name: (texts[name] or "").format(**{**given, **own}) for name in SAID}
+
+
+class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    scale: dict[str, Scale]
+    finding: dict[str, Texts]
+
+
+@functools.cache
+def table() -> _Table:
+    """Return the table, which is read when a rule first asks for it."""
+    return msgspec.toml.decode(TABLE.read_bytes(), type=_Table)
+
+
+def at(line: Line | None) -> str:
+    """Return the place of a line in brackets with a space ahead; nothing where there is none."""
+    return f" ({place(line)})" if line else ""
+
+
+def place(line: Line) -> str:
+    """Return the place of a line. The name of its file is enough to read on; the evidence has the whole path."""
+    return f"{PurePath(line.module_path).name}:{line.line}"
+
+
+def speeds_up(gain: float | None) -> str:
+    """Return what a fix does, as the end of a sentence about it; the bound of its gain is None where it is unknown."""
+    return f"speeds steps up by at most {times(gain)}" if gain is not None else f"helps ({GAIN_UNKNOWN})"
+
+
+GAIN_UNKNOWN = "gain unknown: the CPU is oversubscribed"

@@ -1,0 +1,139 @@
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import string
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+import pytest
+from support.folders import DOCS
+
+from profd.daemon.analyze.phases import PHASES
+from profd.daemon.findings import texts
+from profd.daemon.findings.catalog import RULES
+from profd.daemon.findings.context import FindingContext
+from profd.daemon.findings.sharerule import of_phase, of_share
+from profd.daemon.findings.texts import SAID, Texts, table
+
+ROOM = Path(texts.__file__).parent
+FORMS: dict[str, Callable[..., object]] = {
+    "finding": FindingContext.finding,
+    "of_share": of_share,
+    "of_phase": of_phase,
+}
+OF_EACH = {"share", "at", "speeds_up"}
+FINDINGS = table().finding
+
+
+class Told(NamedTuple):
+    """A place in a rule that makes a finding: the words that it gives, and the cases that the module knows."""
+
+    name: str
+    words: set[str]
+    cases: set[str]
+
+
+def told() -> Iterator[Told]:
+    """Yield each place where the code of the rules makes a finding whose name stands there."""
+    for file in sorted(ROOM.glob("*.py")):
+        tree = ast.parse(file.read_text())
+        keys = (key for node in ast.walk(tree) if isinstance(node, ast.Dict) for key in node.keys)
+        known = {text for key in keys if (text := text_of(key))}
+        for call in (node for node in ast.walk(tree) if isinstance(node, ast.Call)):
+            form, arguments = name_of(call.func), call.args
+            if form == "partial":
+                form, arguments = name_of(arguments[0]), arguments[1:]
+            if form in FORMS and arguments and (name := text_of(arguments[0])):
+                words = {keyword.arg for keyword in call.keywords if keyword.arg} - options_of(FORMS[form])
+                yield Told(name, words, known)
+
+
+def options_of(form: Callable[..., object]) -> set[str]:
+    parameters = inspect.signature(form).parameters.values()
+    return {one.name for one in parameters if one.kind is inspect.Parameter.KEYWORD_ONLY}
+
+
+def name_of(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def text_of(node: ast.expr | None) -> str:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
+
+
+TOLD = tuple(told())
+
+
+def words_of(text: str | None) -> set[str]:
+    return {word for _, word, _, _ in string.Formatter().parse(text or "") if word is not None}
+
+
+def all_texts(one: Texts) -> dict[str, list[str]]:
+    """Return the texts of a finding by name: its own, then those of its cases."""
+    found = {name: [text] for name in SAID if (text := getattr(one, name))} | {
+        name: [text] for name, text in one.words.items()
+    }
+    for case in one.case.values():
+        for name, text in case.items():
+            found.setdefault(name, []).append(text)
+    return found
+
+
+def test_each_rule_has_its_texts_and_no_text_is_unused() -> None:
+    assert sorted(one.name for one in TOLD) == sorted(FINDINGS)
+    assert len({one.rule or name for name, one in FINDINGS.items()}) == len(RULES)
+
+
+@pytest.mark.parametrize("one", TOLD, ids=lambda one: one.name)
+def test_each_word_of_a_text_is_given_and_each_that_is_given_is_used(one: Told) -> None:
+    every = all_texts(FINDINGS[one.name])
+    used = {word for name in every for text in every[name] for word in words_of(text)}
+    own = every.keys() - set(SAID)
+
+    assert used - one.words - OF_EACH - FINDINGS[one.name].words.keys() == set()
+    assert (one.words | own) - used == set()
+    # A word of a case is one that the text has without the case, too.
+    assert own <= FINDINGS[one.name].words.keys() | one.words | OF_EACH
+
+
+@pytest.mark.parametrize("one", TOLD, ids=lambda one: one.name)
+def test_each_case_is_one_that_its_rule_tells(one: Told) -> None:
+    assert FINDINGS[one.name].case.keys() <= one.cases
+
+
+def test_a_finding_names_a_phase_series_and_a_scale_that_there_are() -> None:
+    assert {one.phase for one in FINDINGS.values()} - {None} <= {phase.name for phase in PHASES}
+    pages = "".join((DOCS / name).read_text() for name in ("file-format.md", "gpu.md"))
+    described = set(re.findall(r"`(\w+)`", pages))
+    assert {series for one in FINDINGS.values() for series in one.series} <= described
+    assert {one.scale for one in FINDINGS.values()} == set(table().scale)
+    for scale in table().scale.values():
+        assert 0 < scale.info < scale.warning < scale.critical < 1
+
+
+PLAIN = Texts("lost", "{share} lost{at}{besides}", "It {does}.", "Keep {it}.", phase="other", words={"besides": ""})
+
+
+def test_the_last_case_that_holds_decides() -> None:
+    case = {"one": {"besides": " by {who}", "cause": "One."}, "two": {"cause": "Two, {does}."}}
+    one = msgspec.structs.replace(PLAIN, case=case)
+    given = {"share": "5 %", "at": " (a.py:1)", "does": "grows", "it": "that", "who": "me"}
+
+    assert one.said(given, {}) == {
+        "title": "5 % lost (a.py:1)",
+        "cause": "It grows.",
+        "remedy": "Keep that.",
+        "measure": "other",
+    }
+    assert one.said(given, {"one": True, "two": False})["title"] == "5 % lost (a.py:1) by me"
+    assert one.said(given, {"one": True, "two": False})["cause"] == "One."
+    assert one.said(given, {"one": True, "two": True})["cause"] == "Two, grows."
+
+
+def test_a_word_that_is_not_given_is_an_error() -> None:
+    with pytest.raises(KeyError, match="does"):
+        PLAIN.said({"share": "5 %", "at": "", "it": "that"}, {})
