@@ -1,0 +1,261 @@
+"""Whether profd finds what is wrong with training programs of other people's kind: those of ``benchmarks/corpus``.
+
+Run on a quiet machine: ``python benchmarks/diagnosis.py [--part held_back] [--seconds 45] [--print-only]
+[PROGRAM ...]``, about two minutes a program; writes its section of ``docs/measurements.md``. Each program runs with its
+cause and without it. An attach to the first has to name a line that the program marks; the second is a healthy program,
+and gives the gain of the remedy.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from measurements import write_section
+from proportions import most
+
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.units import percent
+
+CORPUS = Path(__file__).parent / "corpus"
+PARTS = ("open", "held_back")
+HEALTHY = "Nothing is planted"
+MARK = "# planted"
+OTHER = "other"
+READY_S = 120.0
+WARM_S = 5.0
+NEAR = 0.04
+"""By how much a share may differ from that of the program's own clock, to be right."""
+MOST_WORDS = 30
+
+
+class Run(NamedTuple):
+    """A program that was attached to: findings above info first, steps a second, and the planted share by its clock.
+
+    ``planted`` is None where the clock times no part of a step. ``other`` is the share of the time without a phase.
+    """
+
+    findings: Sequence[dict[str, Any]]
+    per_s: float
+    planted: float | None
+    other: float
+
+
+class Program(NamedTuple):
+    """A program of the corpus with its run, and that of its mended twin; a healthy one has a single run."""
+
+    path: Path
+    run: Run
+    mended: Run | None
+
+    @property
+    def name(self) -> str:
+        """The part of the corpus and the name of the file."""
+        return f"{self.path.parent.name}/{self.path.stem}"
+
+    @property
+    def above_info(self) -> list[dict[str, Any]]:
+        """What a user would act on."""
+        return [one for one in self.run.findings if one["severity"] != "info"]
+
+    @property
+    def rank(self) -> int | None:
+        """Which of the findings above info is the first that names a marked line, from 1; None: none does."""
+        marked = marked_lines(self.path)
+        for number, finding in enumerate(self.above_info, start=1):
+            line = finding["evidence"]["line"]
+            if line and Path(line["file"]).name == self.path.name and line["line"] in marked:
+                return number
+        return None
+
+    @property
+    def right(self) -> dict[str, Any] | None:
+        """The finding that names the cause."""
+        return None if self.rank is None else self.above_info[self.rank - 1]
+
+    @property
+    def share_error(self) -> float | None:
+        """How far the stated share is from that of the program's clock; None where one of them is not there."""
+        measures = self.right["evidence"]["measures"] if self.right else []
+        shares = [one["value"] for one in measures if one["unit"] == "share"]
+        return abs(shares[0] - self.run.planted) if shares and self.run.planted else None
+
+    @property
+    def gain(self) -> float | None:
+        """By how many times steps are faster in the mended twin."""
+        return self.mended.per_s / self.run.per_s if self.mended else None
+
+
+def marked_lines(path: Path) -> frozenset[int]:
+    """Return the numbers of the lines that a program marks as its cause."""
+    return frozenset(number for number, line in enumerate(path.read_text().splitlines(), start=1) if MARK in line)
+
+
+@contextlib.contextmanager
+def running(path: Path, diary: Path, *, is_mended: bool) -> Iterator[int]:
+    """Run a program, and give its PID some seconds after its first step."""
+    words = [sys.executable, str(path), str(diary), *(["--mended"] if is_mended else [])]
+    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as program:
+        try:
+            end = time.monotonic() + READY_S
+            while not (diary.exists() and diary.stat().st_size):
+                if program.poll() is not None or time.monotonic() > end:
+                    program.kill()
+                    sys.exit(f"{path.name} did not begin to train: {program.communicate()[1][-500:]}")
+                time.sleep(0.1)
+            time.sleep(WARM_S)
+            yield program.pid
+        finally:
+            program.terminate()
+            program.communicate()
+
+
+def measure(path: Path, seconds: float, *, is_mended: bool) -> Run:
+    """Attach to a program for a while and take what the summary says of it."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        profd = [sys.executable, "-m", "profd"]
+        environment = {**os.environ, "PROFD_HOME": str(folder / "home")}
+        run_file = folder / "run.profd"
+        with running(path, folder / "diary", is_mended=is_mended) as pid:
+            words = [
+                *profd,
+                "attach",
+                str(pid),
+                "--headless",
+                "--duration",
+                str(seconds),
+                "-o",
+                str(run_file),
+            ]
+            began_ns = time.time_ns()
+            subprocess.run(words, env=environment, capture_output=True, check=True)
+            ended_ns = time.time_ns()
+        asked = [*profd, "summary", str(run_file), "--json"]
+        said = json.loads(subprocess.run(asked, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout)
+        text = (folder / "diary").read_text()
+    rows = [tuple(map(int, line.split())) for line in text[: text.rfind("\n") + 1].splitlines()]
+    times = [row[0] for row in rows]
+    first, last = rows[bisect_left(times, began_ns)], rows[min(bisect_left(times, ended_ns), len(rows) - 1)]
+    took_ns = last[0] - first[0]
+    planted_ns = last[2] - first[2]
+    return Run(
+        said["findings"],
+        (last[1] - first[1]) * SECOND_NS / took_ns,
+        planted_ns / took_ns if planted_ns else None,
+        said["phases"].get(OTHER, 0.0),
+    )
+
+
+def first_sentence(finding: dict[str, Any]) -> bool:
+    """Whether a finding's sentence is short enough, and names its file and line."""
+    line = finding["evidence"]["line"]
+    place = f"{Path(line['file']).name}:{line['line']}" if line else "no line"
+    return place in finding["title"] and len(finding["title"].split()) <= MOST_WORDS
+
+
+def table(programs: Sequence[Program]) -> list[str]:
+    """Return a line for each program, and what holds of all of them."""
+    columns = "first finding | cause is | share, by its clock | stated, off by | gain, measured | bound | other"
+    lines = [f"| program | {columns} | mended twin |", "|---|---|---|---:|---:|---:|---:|---:|---|"]
+    for one in programs:
+        first = one.above_info[0] if one.above_info else None
+        bound = one.right["gain_bound"] if one.right else None
+        place = f"{first['rule']}, line {(first['evidence']['line'] or {}).get('line', '-')}" if first else "none"
+        cells = [
+            place,
+            "" if one.mended is None else "not found" if one.rank is None else f"finding {one.rank}",
+            percent(one.run.planted) if one.run.planted else "",
+            percent(one.share_error) if one.share_error is not None else "",
+            f"{one.gain:.2f}" if one.gain else "",
+            f"{bound:.2f}" if bound else "",
+            percent(one.run.other),
+            "" if one.mended is None else ", ".join(_warnings(one.mended)) or "healthy",
+        ]
+        lines.append(f"| {one.name} | {' | '.join(cells)} |")
+    return [*lines, "", *_holds(programs)]
+
+
+def _warnings(run: Run) -> list[str]:
+    return [one["rule"] for one in run.findings if one["severity"] != "info"]
+
+
+def _holds(programs: Sequence[Program]) -> list[str]:
+    planted = [one for one in programs if one.mended is not None]
+    healthy = [one.mended or one.run for one in programs]
+    errors = [one.share_error for one in planted if one.share_error is not None]
+    bounds = [
+        (one.gain, one.right["gain_bound"]) for one in planted if one.gain and one.right and one.right["gain_bound"]
+    ]
+    firsts = [one.above_info[0] for one in planted if one.above_info]
+    others = [one.run.other for one in programs]
+    counted = (
+        ("first finding is the planted cause", sum(one.rank == 1 for one in planted), len(planted)),
+        ("among the first two", sum(one.rank in (1, 2) for one in planted), len(planted)),
+        ("healthy without a warning", sum(not _warnings(run) for run in healthy), len(healthy)),
+        (f"share within {NEAR * 100:.0f} points", sum(error <= NEAR for error in errors), len(errors)),
+        ("gain within the bound", sum(gain <= bound for gain, bound in bounds), len(bounds)),
+        ("bound within twice the gain", sum(bound <= 2 * gain for gain, bound in bounds), len(bounds)),
+        (f"first sentence with its line, ≤ {MOST_WORDS} words", sum(map(first_sentence, firsts)), len(firsts)),
+    )
+    return [
+        "| | programs | not so, of all at most |",
+        "|---|---:|---:|",
+        *(
+            f"| {what} | {right} of {all_} | ≤ {most(all_ - right, all_):.0%} |"
+            for what, right, all_ in counted
+            if all_
+        ),
+        f"| *other*, median and most | {percent(statistics.median(others))}, {percent(max(others))} | |",
+    ]
+
+
+def main() -> None:
+    """Run the programs, print the table and write it down."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--part", choices=PARTS, help="only the programs of one part")
+    parser.add_argument("--seconds", type=float, default=45.0)
+    parser.add_argument("--print-only", action="store_true")
+    parser.add_argument("programs", nargs="*")
+    options = parser.parse_args()
+    paths = [path for part in PARTS if options.part in (None, part) for path in sorted((CORPUS / part).glob("*.py"))]
+    unknown = set(options.programs) - {path.stem for path in paths}
+    if unknown:
+        sys.exit(f"there are no programs {', '.join(sorted(unknown))}")
+    programs = []
+    for path in paths:
+        if options.programs and path.stem not in options.programs:
+            continue
+        run = measure(path, options.seconds, is_mended=False)
+        is_healthy = HEALTHY in path.read_text()
+        mended = None if is_healthy else measure(path, options.seconds, is_mended=True)
+        programs.append(Program(path, run, mended))
+        first = programs[-1].above_info[:1]
+        print(f"{programs[-1].name}: {first[0]['title'] if first else 'no finding'}", flush=True)
+    lines = table(programs)
+    print("\n".join(lines))
+    if not options.print_only and not options.programs:
+        part = f" ({options.part.replace('_', ' ')} part)" if options.part else ""
+        method = (
+            f"`benchmarks/diagnosis.py`: `profd attach` for {options.seconds:g} s to each program of "
+            f"`benchmarks/corpus`{part} and to its twin without the planted cause. Cause: the first finding above info "
+            "that names a line which the program marks. Share: the part of the time that the cause takes, by the "
+            "program's own clock. Gain: steps a second of the twin over those of the program. Not so, of all at most: "
+            "the exact bound of the binomial distribution, at 95 %."
+        )
+        write_section(f"Diagnosis of programs of other people's kind{part}", method, lines)
+
+
+if __name__ == "__main__":
+    main()
