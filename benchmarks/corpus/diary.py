@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import os
 import signal
-import sys
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -38,11 +38,11 @@ class Diary:
 def begin() -> tuple[Diary, bool]:
     """Return the diary that the command line names, and whether the program runs without its cause.
 
-    SIGTERM ends the program as Ctrl+C does.
+    SIGTERM ends the program at once: the diary is written line by line.
     """
     parser = argparse.ArgumentParser()
     parser.add_argument("diary", type=Path)
     parser.add_argument("--mended", action="store_true")
     arguments = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(0))
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(0))  # what is running at exit may not be interrupted well
     return Diary(arguments.diary), arguments.mended
