@@ -11,7 +11,6 @@ from itertools import accumulate, pairwise
 from typing import NamedTuple
 
 from rich.cells import cell_len
-from rich.segment import Segment
 from rich.style import Style
 
 from profd.daemon.clock import SECOND_NS
@@ -57,21 +56,19 @@ def cut_name(name: str, cells: int) -> str:
     return cut(name, cells)
 
 
-def fit_runs(runs: Sequence[Run], cells: int, *, right: bool = False, blank: Style | None = None) -> list[Segment]:
-    """Return runs as segments in exactly ``cells`` cells; ``blank`` is the style of what fills them up."""
-    segments: list[Segment] = []
+def fit_runs(runs: Iterable[Run], cells: int, *, blank: Style, right: bool = False) -> list[Run]:
+    """Return runs in exactly ``cells`` cells; ``blank`` is the style of what fills them up."""
+    fitted: list[Run] = []
     left = cells
     for text, style in runs:
         fitting = text if cell_len(text) <= left else cut(text, left)
         if fitting:
-            segments.append(Segment(fitting, style))
+            fitted.append(Run(fitting, style))
             left -= cell_len(fitting)
         if fitting != text:
             break
-    if left > 0:
-        filling = Segment(" " * left, blank)
-        segments.insert(0, filling) if right else segments.append(filling)
-    return segments
+    filling = [Run(" " * left, blank)] if left > 0 else []
+    return filling + fitted if right else fitted + filling
 
 
 _WORDS = re.compile(r" *[^ ]+| +$")

@@ -63,27 +63,26 @@ class PhaseLook(msgspec.Struct, frozen=True):
 
 
 @functools.lru_cache(maxsize=128)
-def phase_look(name: str, color_system: str | None, *, is_monochrome: bool) -> PhaseLook:
-    """Return how a phase looks on a terminal; without color its letter is all there is."""
+def phase_look(name: str, color_system: str | None) -> PhaseLook:
+    """Return how a phase looks on a terminal; without color (None) its letter is all there is."""
     phase = phase_named(name)
-    if color_system not in _MANY_COLORS or is_monochrome:
-        is_colored = color_system is not None and not is_monochrome
-        style = _on(Color.parse(phase.color)) if is_colored else Style()
-        return PhaseLook(phase.letter, style, style, style, None)
     color = Color.parse(phase.color)
+    if color_system not in _MANY_COLORS:
+        style = _on(color) if color_system else Style()
+        return PhaseLook(phase.letter, style, style, style, None)
     return PhaseLook(phase.letter, _on(color, 0.6), _on(color, 0.14), _on(color, 0.92), phase.color)
 
 
 @functools.lru_cache(maxsize=64)
-def idle_look(tenths: int, color_system: str | None, *, is_monochrome: bool) -> PhaseLook:
+def idle_look(tenths: int, color_system: str | None) -> PhaseLook:
     """Return how a GPU looks that was idle for ``tenths`` of the time: from blue, all busy, to orange, all idle.
 
     Its letter is the number of tenths, and all there is without color.
     """
     color = _BUSY.blend(_IDLE, tenths / 10)
-    style = Style() if is_monochrome or color_system is None else _on(color)
-    is_shown = color_system in _MANY_COLORS and not is_monochrome
-    return PhaseLook("X" if tenths >= 10 else str(tenths), style, style, style, color.hex if is_shown else None)
+    style = _on(color) if color_system else Style()
+    shown = color.hex if color_system in _MANY_COLORS else None
+    return PhaseLook("X" if tenths >= 10 else str(tenths), style, style, style, shown)
 
 
 def _on(color: Color, contrast: float = 1.0) -> Style:

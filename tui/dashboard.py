@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import ClassVar
 
 from msgspec.structs import replace
-from textual import events, on
+from textual import on
 from textual.app import ComposeResult
-from textual.binding import BindingType
 from textual.message import Message
 from textual.screen import Screen
 from textual.widgets import ContentSwitcher, Input
@@ -40,7 +38,7 @@ from profd.tui.widgets.output import OutputPane, TypingChanged
 from profd.tui.widgets.processes import EventTable, ProcessTable
 from profd.tui.widgets.table import CursorMoved
 from profd.tui.widgets.tabs import KeyLine, TabLine
-from profd.tui.widgets.timeline import Move, Scrubbed, StripsResized, Timeline
+from profd.tui.widgets.timeline import Move, Scrubbed, Timeline
 
 Pane = HotTable | FlameView | ProcessTable | OperatorTable | FindingsPane | EventTable
 """What can be open below the tabs, beside the script's output."""
@@ -48,28 +46,16 @@ Pane = HotTable | FlameView | ProcessTable | OperatorTable | FindingsPane | Even
 _LONG_S = 15
 
 
-class PanesResized(Message):
-    """The room for the tables and for the script's output has changed."""
-
-
-class Panes(ContentSwitcher):
-    """The tables and the script's output; one of them is shown."""
-
-    def on_resize(self, event: events.Resize) -> None:
-        self.post_message(PanesResized())
-
-
 class Dashboard(Screen[None]):
     """The screen of one run."""
 
     VERTICAL_BREAKPOINTS = [(0, "-flat"), (9, "-low"), (14, "-short"), (34, "-tall")]
-    BINDINGS: ClassVar[list[BindingType]] = BINDINGS
+    BINDINGS = BINDINGS
 
     def __init__(self, run_file: Path, feed: Feed, terminal: Terminal | None) -> None:
         super().__init__()
         self._run_file, self._feed, self._terminal = run_file, feed, terminal
-        self._view = View()
-        self._output_view = OutputView()
+        self._view, self._output_view = View(), OutputView()
         self._snapshot: Snapshot | None = None
         self._is_paused = False
 
@@ -78,7 +64,7 @@ class Dashboard(Screen[None]):
         yield VerdictLine()
         yield Timeline()
         yield TabLine()
-        with Panes(id="panes", initial=TABS[0][0]):
+        with ContentSwitcher(id="panes", initial=TABS[0][0]):
             yield HotTable(id="hot")
             yield FlameView(id="flame")
             yield ProcessTable(id="processes")
@@ -92,6 +78,10 @@ class Dashboard(Screen[None]):
     def on_mount(self) -> None:
         self.query_one(HotTable).focus()
         self._feed.look(self._view)
+        self.screen_layout_refresh_signal.subscribe(self, self._fit)
+
+    def on_resize(self) -> None:
+        self.call_after_refresh(self._fit)  # the signal leaves out the first layout
 
     @property
     def info(self) -> RunInfo | None:
@@ -100,7 +90,7 @@ class Dashboard(Screen[None]):
 
     @property
     def _tab(self) -> str:
-        return self.query_one(Panes).current or TABS[0][0]
+        return self.query_one(ContentSwitcher).current or TABS[0][0]
 
     @property
     def _pane(self) -> Pane | None:
@@ -111,16 +101,15 @@ class Dashboard(Screen[None]):
     @on(SnapshotTaken)
     def _show(self, message: SnapshotTaken) -> None:
         was_live, self._snapshot = self._is_live(), message.snapshot
-        self.query_one(Header).show(message.snapshot)
-        self.query_one(VerdictLine).show(message.snapshot)
-        self.query_one(Timeline).show(message.snapshot)
-        self.query_one(TabLine).show(message.snapshot)
-        self.query_one(OutputPane).mode = message.snapshot.info.mode
+        info = message.snapshot.info
+        for widget in (Header, VerdictLine, Timeline, TabLine):
+            self.query_one(widget).show(message.snapshot)
+        self.query_one(OutputPane).mode = info.mode
         self._show_table()
-        if was_live and message.snapshot.info.state == "interrupted":
+        if was_live and info.state == "interrupted":
             self.notify("profd's recorder was ended; all it wrote is kept", severity="error", markup=False)
-        elif was_live and not self._is_live():
-            self.notify(f"the run has come to its end: {ending(message.snapshot.info)}", markup=False)
+        elif was_live and info.state != "live":
+            self.notify(f"the run has come to its end: {ending(info)}", markup=False)
 
     @on(FlameGrown)
     def _show_flame(self, message: FlameGrown) -> None:
@@ -133,7 +122,7 @@ class Dashboard(Screen[None]):
 
     def _show_table(self) -> None:
         if self._pane is not None and self._snapshot is not None:
-            self._pane.show_snapshot(self._snapshot)
+            self._pane.show(self._snapshot)
 
     @on(CursorMoved)
     def _update_note(self) -> None:
@@ -158,7 +147,7 @@ class Dashboard(Screen[None]):
     def action_open(self, tab: str) -> None:
         """Open a tab; keys go to its table."""
         self._clear_filter()
-        self.query_one(Panes).current = tab
+        self.query_one(ContentSwitcher).current = tab
         self._focus_pane()
         self._look(tab=tab)
         self._look_at_output(is_shown=tab == "output")
@@ -246,11 +235,9 @@ class Dashboard(Screen[None]):
     def action_scrub(self, columns: int) -> None:
         self._move(lambda scrub, ruler, run: scrub.moved(columns, ruler, run))
 
-    def action_begin_range(self) -> None:
-        self._move(lambda scrub, ruler, run: (scrub if scrub.cursor else scrub.moved(0, ruler, run)).begun())
-
-    def action_end_range(self) -> None:
-        self._move(lambda scrub, ruler, run: (scrub if scrub.cursor else scrub.moved(0, ruler, run)).finished())
+    def action_range(self, method: str) -> None:
+        """Let the range begin or end at the cursor, by a method of ``Scrub``; without a cursor at the newest column."""
+        self._move(lambda scrub, ruler, run: getattr(scrub if scrub.cursor else scrub.moved(0, ruler, run), method)())
 
     def action_zoom(self, steps: int) -> None:
         self._move(lambda scrub, ruler, run: scrub.zoomed(steps, ruler, run))
@@ -267,10 +254,6 @@ class Dashboard(Screen[None]):
         if self.info is not None:
             screen = GotoScreen(self.info)
             self._ask(screen, lambda at_ns: self._move(lambda scrub, ruler, run: scrub.at(at_ns, ruler, run)))
-
-    @on(StripsResized)
-    def _resize_strips(self, message: StripsResized) -> None:
-        self._look(columns=message.columns)
 
     @on(Scrubbed)
     def _look_at_time(self, message: Scrubbed) -> None:
@@ -295,13 +278,16 @@ class Dashboard(Screen[None]):
     def _show_output(self, message: OutputDrawn) -> None:
         self.query_one(OutputPane).show(message.picture)
 
-    @on(PanesResized)
-    def _resize_output(self) -> None:
-        size = self.query_one(Panes).size
+    def _fit(self, screen: Screen[None] | None = None) -> None:
+        """Tell the feed and the script how much room there is."""
+        size, shown = self.query_one(ContentSwitcher).size, self._output_view
         columns, lines = max(size.width - 1, 1), max(size.height, 1)
-        if self._terminal is not None:
-            self._terminal.resize(columns, lines)
-        self._look_at_output(columns=columns, lines=lines)
+        if (columns, lines) != (shown.columns, shown.lines):
+            if self._terminal is not None:
+                self._terminal.resize(columns, lines)
+            self._look_at_output(columns=columns, lines=lines)
+        if self._view.columns != (strip := self.query_one(Timeline).columns):
+            self._look(columns=strip)
 
     @on(TypingChanged)
     def _note_typing(self, message: TypingChanged) -> None:

@@ -4,77 +4,77 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from textual.binding import Binding, BindingType
+from textual.binding import BindingType
 
 TABS = (
-    ("hot", "Hot"),
-    ("flame", "Flame"),
-    ("processes", "Processes"),
-    ("torch", "Torch"),
-    ("findings", "Findings"),
-    ("events", "Events"),
-    ("output", "Output"),
+    ("hot", "Hot", "Hot functions", "Where the samples were"),
+    ("flame", "Flame", "Flame graph", "The stacks as an icicle"),
+    ("processes", "Processes", "Processes", "The process tree"),
+    ("torch", "Torch", "Torch operators", "Those of the last window"),
+    ("findings", "Findings", "Findings", "What holds the training back"),
+    ("events", "Events", "Events", "What happened"),
+    ("output", "Output", "Output", "What the script wrote"),
 )
-"""The tabs by the number keys from 1: id and name."""
-
-_FAR_COLUMNS = 10
-BINDINGS: list[BindingType] = [
-    *(Binding(str(n), f"open('{tab}')", name, show=False) for n, (tab, name) in enumerate(TABS, start=1)),
-    Binding("o", "sort", "order"),
-    Binding("slash", "filter", "filter", show=False),
-    Binding("escape", "close_filter", "clear the filter", show=False),
-    Binding("t", "scope", "threads"),
-    Binding("l", "lines", "functions or lines"),
-    Binding("p", "pause", "pause"),
-    Binding("left,comma", "scrub(-1)", "earlier", show=False),
-    Binding("right,full_stop", "scrub(1)", "later", show=False),
-    Binding("shift+left,less_than_sign", f"scrub(-{_FAR_COLUMNS})", "much earlier", show=False),
-    Binding("shift+right,greater_than_sign", f"scrub({_FAR_COLUMNS})", "much later", show=False),
-    Binding("left_square_bracket", "begin_range", "begin a range", show=False),
-    Binding("right_square_bracket", "end_range", "end a range", show=False),
-    Binding("g", "goto", "go to a time", show=False),
-    Binding("z", "zoom(1)", "less time", show=False),
-    Binding("Z", "zoom(-1)", "more time", show=False),
-    Binding("enter", "type", "type to the script", show=False),
-    Binding("pageup", "page_output(-1)", "scroll the output", show=False),
-    Binding("pagedown", "page_output(1)", "scroll the output", show=False),
-    Binding("w", "window", "window"),
-    Binding("d", "dump", "dump"),
-    Binding("m", "mark", "mark"),
-    Binding("r", "report", "report"),
-    Binding("e", "export", "export"),
-    Binding("plus,equals_sign", "rate(1)", "sample more often", show=False),
-    Binding("minus", "rate(-1)", "sample less often", show=False),
-    Binding("s", "stop", "stop profiling"),
-]
+"""The tabs by the number keys from 1: id and name; title and help in the palette."""
 
 
 class Key(NamedTuple):
-    """A key, what it does in a word, and the action that it stands for; the lowest ``rank`` stays the longest."""
+    """What keys do: ``names`` are Textual's, ``action`` one of the screen, unless they are the application's.
 
-    key: str
-    word: str
+    ``title`` and ``about`` stand in the palette of commands, ``word`` in the line of keys, where the lowest ``rank``
+    stays the longest, and the first name is shown, unless another one is given.
+    """
+
+    names: str
     action: str
-    rank: int
+    title: str = ""
+    about: str = ""
+    word: str = ""
+    rank: int = 0
+    shown: str = ""
 
 
 KEYS = (
-    Key("/", "filter", "screen.filter", 5),
-    Key("w", "window", "screen.window", 11),
-    Key("d", "dump", "screen.dump", 13),
-    Key("m", "mark", "screen.mark", 12),
-    Key("e", "export", "screen.export", 14),
-    Key("o", "order", "screen.sort", 6),
-    Key("l", "lines", "screen.lines", 7),
-    Key("t", "threads", "screen.scope", 4),
-    Key("←→", "time", "screen.scrub(-1)", 3),
-    Key("z", "zoom", "screen.zoom(1)", 9),
-    Key("p", "pause", "screen.pause", 8),
-    Key("r", "report", "screen.report", 2),
-    Key("?", "help", "app.help", 1),
-    Key("b", "background", "app.keep", 10),
-    Key("q", "leave", "app.quit", 0),
+    Key("slash", "filter", shown="/", word="filter", rank=5),
+    Key("w", "window", "Window", "Take a torch.profiler window", "window", 11),
+    Key("d", "dump", "Dump", "Show the stacks of all threads now", "dump", 13),
+    Key("m", "mark", "Mark", "Mark this moment, with a note", "mark", 12),
+    Key("e", "export", "Export", "Write what is looked at for another tool", "export", 14),
+    Key("o", "sort", word="order", rank=6),
+    Key("l", "lines", "Lines", "Hot lines instead of functions, and back", "lines", 7),
+    Key("t", "scope", "Threads", "Count main threads, all threads, or one process", "threads", 4),
+    Key("left,comma", "scrub(-1)", shown="←→", word="time", rank=3),
+    Key("right,full_stop", "scrub(1)"),
+    Key("shift+left,less_than_sign", "scrub(-10)"),
+    Key("shift+right,greater_than_sign", "scrub(10)"),
+    Key("left_square_bracket", "range('begun')"),
+    Key("right_square_bracket", "range('finished')"),
+    Key("g", "goto", "Go to a time", "Seconds from the start, or HH:MM:SS"),
+    Key("z", "zoom(1)", "Zoom in", "Show less time", "zoom", 9),
+    Key("Z", "zoom(-1)", "Zoom out", "Show more time"),
+    Key("p", "pause", "Pause", "Hold the view; recording goes on", "pause", 8),
+    Key("r", "report", "Report", "Write the report, an HTML file", "report", 2),
+    Key("enter", "type"),
+    Key("escape", "close_filter"),
+    Key("pageup", "page_output(-1)"),
+    Key("pagedown", "page_output(1)"),
+    Key("plus,equals_sign", "rate(1)", "Sample more often", "The next higher rate"),
+    Key("minus", "rate(-1)", "Sample less often", "The next lower rate"),
+    Key("s", "stop", "Stop profiling", "End the recording; the script runs on"),
+    Key("", "live", "Live", "Give up cursor and range"),
+    Key("", "app.help", shown="?", word="help", rank=1),
+    Key("", "app.keep", shown="b", word="background", rank=10),
+    Key("", "app.quit", shown="q", word="leave"),
 )
+BINDINGS: list[BindingType] = [
+    *((str(n), f"open('{tab}')") for n, (tab, *_) in enumerate(TABS, start=1)),
+    *((key.names, key.action) for key in KEYS if key.names),
+]
+COMMANDS = (
+    *((title, about, f"open('{tab}')") for tab, _, title, about in TABS),
+    *((key.title, key.about, key.action) for key in KEYS if key.title),
+)
+"""The commands of the palette that a key of the dashboard runs, too: title, help and action."""
 HELP = (
     ("1 … 7", "hot functions, flame graph, processes, torch operators, findings, events, the script's output"),
     ("↑ ↓ home end", "move the cursor, pgup and pgdn by a page; rows keep their places while it is in the table"),
@@ -102,28 +102,3 @@ HELP = (
     ("ctrl+z", "give the shell the terminal; fg comes back, and the script goes on meanwhile"),
     ("q", "leave; of a recording it asks whether to go on or to end"),
 )
-COMMANDS = (
-    ("Hot functions", "Where the samples were", "open('hot')"),
-    ("Lines", "Hot lines instead of functions, and back", "lines"),
-    ("Flame graph", "The stacks as an icicle", "open('flame')"),
-    ("Processes", "The process tree", "open('processes')"),
-    ("Torch operators", "Those of the last window", "open('torch')"),
-    ("Findings", "What holds the training back", "open('findings')"),
-    ("Events", "What happened", "open('events')"),
-    ("Output", "What the script wrote", "open('output')"),
-    ("Threads", "Count main threads, all threads, or one process", "scope"),
-    ("Go to a time", "Seconds from the start, or HH:MM:SS", "goto"),
-    ("Zoom in", "Show less time", "zoom(1)"),
-    ("Zoom out", "Show more time", "zoom(-1)"),
-    ("Live", "Give up cursor and range", "live"),
-    ("Pause", "Hold the view; recording goes on", "pause"),
-    ("Report", "Write the report, an HTML file", "report"),
-    ("Export", "Write what is looked at for another tool", "export"),
-    ("Window", "Take a torch.profiler window", "window"),
-    ("Dump", "Show the stacks of all threads now", "dump"),
-    ("Mark", "Mark this moment, with a note", "mark"),
-    ("Sample more often", "The next higher rate", "rate(1)"),
-    ("Sample less often", "The next lower rate", "rate(-1)"),
-    ("Stop profiling", "End the recording; the script runs on", "stop"),
-)
-"""The commands of the palette that a key of the dashboard runs, too: title, help and action."""

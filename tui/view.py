@@ -70,8 +70,8 @@ class OutputView(msgspec.Struct, frozen=True):
     While somebody types to the script its echo is looked for more often.
     """
 
-    columns: int = 80
-    lines: int = 24
+    columns: int = 0
+    lines: int = 0
     is_shown: bool = False
     is_typing: bool = False
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
 
+from rich.console import Group, RenderableType
+from rich.table import Table as Grid
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Horizontal, VerticalScroll
 from textual.message import Message
 from textual.widgets import Static
@@ -22,8 +22,7 @@ from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.linewidget import StyledWidget
 from profd.tui.widgets.table import Column, CursorMoved, Table
 
-_STYLES = {INFO: "dim", CRITICAL: "bad"}
-_MARKS = {INFO: "·"}
+_MARKS = {INFO: ("·", "dim"), CRITICAL: ("▲", "bad")}
 _NOT_LOOKED = "Nothing looks for findings: the process that does has ended."
 
 
@@ -37,7 +36,7 @@ class FindingChosen(Message):
 class FindingTable(Table[Finding]):
     """The list."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "its proof", show=False)]
+    BINDINGS = [("enter", "choose")]
     empty_text = "Nothing was found yet."
 
     def action_choose(self) -> None:
@@ -49,8 +48,12 @@ class FindingTable(Table[Finding]):
         """The finding under the cursor, else the first."""
         return self.current or (self.rows[0] if self.rows else None)
 
-    def columns(self) -> Sequence[Column]:
-        return (Column("", 1), Column("finding", share=1), Column("at most", 7, right=True, from_width=34))
+    def columns(self) -> Sequence[Column[Finding]]:
+        return (
+            Column("", lambda item, _: self.run(*_MARKS.get(item.severity, ("▲", "warn"))), 1),
+            Column("finding", self._finding, share=1),
+            Column("at most", self._gain, 7, 34, right=True),
+        )
 
     def key(self, item: Finding) -> Hashable:
         return item.rule, item.evidence.line.frame if item.evidence.line else 0
@@ -58,12 +61,10 @@ class FindingTable(Table[Finding]):
     def text(self, item: Finding) -> str:
         return f"{item.title} {item.cause} {item.remedy}"
 
-    def cell(self, item: Finding, column: Column, room: int) -> Sequence[Run]:
-        if column.title == "at most":
-            return [self.run("" if item.gain_bound is None else times(item.gain_bound), "bright")]
-        style = _STYLES.get(item.severity, "warn")
-        if not column.title:
-            return [self.run(_MARKS.get(item.severity, "▲"), style)]
+    def _gain(self, item: Finding, room: int) -> Run:
+        return self.run("" if item.gain_bound is None else times(item.gain_bound), "bright")
+
+    def _finding(self, item: Finding, room: int) -> list[Run]:
         return [self.run(f"{visible(item.label)}  ", "bright"), self.run(visible(item.sentence))]
 
 
@@ -78,23 +79,25 @@ class EvidencePane(VerticalScroll, StyledWidget):
 
     def show(self, finding: Finding | None) -> None:
         self.finding = finding
-        self.query_one(Static).update(Text("\n").join(self._lines(finding)) if finding else "")
+        self.query_one(Static).update(Group(*self._parts(finding)) if finding else "")
 
-    def _lines(self, finding: Finding) -> Iterator[Text]:
+    def _parts(self, finding: Finding) -> Iterator[RenderableType]:
         evidence = finding.evidence
         yield self._text(finding.title, "bright")
         yield Text()
         yield self._text(finding.cause)
         yield Text()
+        measures = Grid.grid(padding=(0, 2, 0, 0))  # what does not fit goes on below itself
+        measures.add_column(min_width=10, justify="right")
         for measure in evidence.measures:
-            value = f"{quantity(measure.value, measure.unit):>10}"
-            parts = [self._text(value, "bright"), self._text(f"  {measure.name}")]
+            parts = [self._text(measure.name)]
             if measure.low is not None and measure.high is not None:
                 low, high = (quantity(value, measure.unit) for value in (measure.low, measure.high))
                 parts.append(self._text(f"  {low} to {high}", "dim"))
             if measure.samples is not None:
                 parts.append(self._text(f"  {plural(measure.samples, 'sample')}", "dim"))
-            yield Text.assemble(*parts)
+            measures.add_row(self._text(quantity(measure.value, measure.unit), "bright"), Text.assemble(*parts))
+        yield measures
         yield self._text(f"between {clock(evidence.from_ns)}–{clock(evidence.to_ns)}", "dim")  # noqa: RUF001
         if evidence.line is not None:
             yield Text()
@@ -126,9 +129,9 @@ class FindingsPane(Horizontal):
     def has_cursor(self) -> bool:
         return self.table.has_cursor
 
-    def show_snapshot(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: Snapshot) -> None:
         self.table.empty_text = _NOT_LOOKED if snapshot.is_undiagnosable else FindingTable.empty_text
-        self.table.show(snapshot.findings)
+        self.table.show_rows(snapshot.findings)
         self._show_evidence()
 
     def filter(self, needle: str) -> None:

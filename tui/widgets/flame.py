@@ -4,12 +4,10 @@ from __future__ import annotations
 
 import zlib
 from collections.abc import Sequence
-from typing import ClassVar
 
 from rich.style import Style
 from textual import events
 from textual.actions import SkipAction
-from textual.binding import Binding, BindingType
 
 from profd.daemon.analyze import phases
 from profd.daemon.render.plaintext import fit, visible, width
@@ -20,7 +18,7 @@ from profd.tui.flametree import MIXED, Node
 from profd.tui.icicle import Block, FlameCursor, FlameSearch, Row
 from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.hot import without_samples
-from profd.tui.widgets.linewidget import TextLines
+from profd.tui.widgets.linewidget import LineWidget
 from profd.tui.widgets.table import CursorMoved
 
 _DETAIL_LINES = 2
@@ -37,21 +35,21 @@ BY_PHASE, BY_MODULE, BY_GPU = "colors by phase", "colors by module", "colors by 
 _IDLE_SHARES = (0.0, 0.25, 0.5, 0.75, 1.0)
 
 
-class FlameView(TextLines):
+class FlameView(LineWidget):
     """The icicle, and below it what is to be said of the frame under the cursor."""
 
     can_focus = True
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move('climb', -1)", "to the caller", show=False),
-        Binding("down,j", "move('climb', 1)", "to what it calls", show=False),
-        Binding("left,h", "step(-1)", "to the left", show=False),
-        Binding("right", "step(1)", "to the right", show=False),
-        Binding("enter", "move('zoom')", "zoom", show=False),
-        Binding("backspace", "move('back')", "zoom back", show=False),
-        Binding("i", "move('invert')", "invert", show=False),
-        Binding("f", "move('fold')", "fold libraries", show=False),
-        Binding("c", "recolor", "colors", show=False),
-        Binding("escape", "release", "let the cursor go", show=False),
+    BINDINGS = [
+        ("up,k", "move('climb', -1)"),
+        ("down,j", "move('climb', 1)"),
+        ("left,h", "step(-1)"),
+        ("right", "step(1)"),
+        ("enter", "move('zoom')"),
+        ("backspace", "move('back')"),
+        ("i", "move('invert')"),
+        ("f", "move('fold')"),
+        ("c", "recolor"),
+        ("escape", "release"),
     ]
     coloring = BY_PHASE
 
@@ -66,7 +64,7 @@ class FlameView(TextLines):
     def has_cursor(self) -> bool:
         return self.cursor.is_set
 
-    def show_snapshot(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: Snapshot) -> None:
         self._empty_text = without_samples(snapshot, snapshot.scope_name)
 
     def show_tree(self, tree: Node) -> None:
@@ -200,7 +198,7 @@ def _label(block: Block, letter: str) -> str:
     edge = "▏" if block.left else ""
     room = block.width - len(edge) - len(letter)
     if room < _NAME_CELLS:  # a bit of a name says nothing
-        return fit(f"{edge}{letter}" if room >= 0 else letter.strip() or edge, block.width)
+        return fit(f"{edge}{letter}".strip()[-block.width :], block.width)
     text = cut_name(visible(block.node.title), room)
     left = room - width(text) - 2
     place = f"  {cut_path(visible(block.node.place), left)}" if left >= _PLACE_CELLS else ""

@@ -17,7 +17,7 @@ from profd.daemon.units import elapsed, percent, plural, rate
 from profd.tui.cells import Run, cells_of, sparkline, wrap_runs
 from profd.tui.snapshot import Snapshot, Verdict
 from profd.tui.widgets.hot import without_samples
-from profd.tui.widgets.linewidget import TextLines
+from profd.tui.widgets.linewidget import LineWidget
 
 _GAP = "   "
 _HEADROOM = 1.5  # an even course is no solid bar
@@ -31,7 +31,7 @@ class Part(NamedTuple):
     runs: tuple[Run, ...]
 
 
-class Header(TextLines):
+class Header(LineWidget):
     """The header line."""
 
     is_paused = reactive(False)
@@ -128,7 +128,7 @@ _TWO_LINES_FROM = 20
 _INDENT = 3
 
 
-class VerdictLine(TextLines):
+class VerdictLine(LineWidget):
     """The sentence, on two lines where one is too short; once it took two it keeps them, so that nothing jumps."""
 
     _lines = 1

@@ -10,7 +10,7 @@ from profd.daemon.render.plaintext import visible
 from profd.daemon.units import percent, time_range
 from profd.tui.cells import Run, cut_name, cut_path
 from profd.tui.snapshot import Snapshot
-from profd.tui.widgets.table import Column, Table
+from profd.tui.widgets.table import NEVER, Column, Table
 
 
 def without_samples(snapshot: Snapshot, of_whom: str) -> str:
@@ -38,16 +38,6 @@ def without_samples(snapshot: Snapshot, of_whom: str) -> str:
 SELF, TOTAL, GPU = "self", "total", "GPU"
 _BAR_CELLS = 8
 _LEAST_SHARE = 0.01
-_OF_FUNCTIONS = (
-    Column("function", share=6),
-    Column("where", share=6, from_width=56),
-    Column("line", share=7, from_width=96),
-)
-_OF_LINES = (
-    Column("where", share=6),
-    Column("line", share=8, from_width=56),
-    Column("function", share=5, from_width=96),
-)
 _EIGHTHS = " ▏▎▍▌▋▊▉█"
 
 
@@ -59,7 +49,7 @@ class HotTable(Table[FunctionRow]):
     _has_gpu = False
     _largest = 1.0
 
-    def show_snapshot(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: Snapshot) -> None:
         if snapshot.view.tab != self.id:
             return  # while another tab was open nobody counted
         self.empty_text = without_samples(snapshot, snapshot.scope_name)
@@ -68,7 +58,7 @@ class HotTable(Table[FunctionRow]):
             self.is_by_line = snapshot.view.by_line
             self.let_go()
         self._largest = max((row.self_share for row in snapshot.functions), default=0.0) or 1.0
-        self.show(snapshot.functions)
+        self.show_rows(snapshot.functions)
 
     def orders(self) -> Sequence[str]:
         return [SELF, TOTAL, GPU] if self._has_gpu else [SELF, TOTAL]
@@ -76,14 +66,17 @@ class HotTable(Table[FunctionRow]):
     def ordered(self, items: Sequence[FunctionRow]) -> Sequence[FunctionRow]:
         return sorted(items, key=_ORDERS[self.sorted_by])
 
-    def columns(self) -> Sequence[Column]:
-        return (
-            Column(SELF, 7, right=True),
-            Column("", _BAR_CELLS, from_width=100),
-            Column(TOTAL, 7, right=True, from_width=28),
-            *((Column(GPU, 5, right=True, from_width=72),) if self._has_gpu else ()),
-            *(_OF_LINES if self.is_by_line else _OF_FUNCTIONS),
-        )
+    def columns(self) -> Sequence[Column[FunctionRow]]:
+        columns: list[Column[FunctionRow]] = [
+            Column(SELF, lambda item, _: self._share(item.self_share, item.self_error), 7, right=True),
+            Column("", lambda item, _: self.run(bar(item.self_share / self._largest), "bar"), _BAR_CELLS, 100),
+            Column(TOTAL, lambda item, _: self._share(item.total_share, item.total_error), 7, 28, right=True),
+            Column(GPU, self._gpu, 5, 72 if self._has_gpu else NEVER, right=True),
+        ]
+        function, where, line = ("function", self._function), ("where", self._where), ("line", self._source)
+        order = (where, line, function) if self.is_by_line else (function, where, line)
+        widths = zip((0, 56, 96), (6, 8, 5) if self.is_by_line else (6, 6, 7), strict=True)
+        return [*columns, *(Column(*one, 0, *width) for one, width in zip(order, widths, strict=True))]
 
     def key(self, item: FunctionRow) -> Hashable:
         return item.function, item.file, item.line if self.is_by_line else 0
@@ -91,25 +84,21 @@ class HotTable(Table[FunctionRow]):
     def text(self, item: FunctionRow) -> str:
         return f"{item.function} {item.module_path}:{item.line} {item.source or ''}"
 
-    def cell(self, item: FunctionRow, column: Column, room: int) -> Sequence[Run]:
-        if column.title == SELF:
-            return [self._share(item.self_share, item.self_error)]
-        if column.title == TOTAL:
-            return [self._share(item.total_share, item.total_error)]
-        if column.title == GPU:
-            return [self.run(percent(item.gpu_utilization), "plain" if counts(item) else "faint")]
-        if not column.title:
-            return [self.run(bar(item.self_share / self._largest), "bar")]
-        if column.title == "function":
-            return [self.run(cut_name(visible(item.function), room), "dim" if item.is_library else "bright")]
-        style = "faint" if item.is_library else "plain"
-        if column.title == "where":
-            place = f"{item.module_path}:{item.line}" if item.line else item.module_path
-            return [self.run(cut_path(visible(place), room), style)]
-        return [self.run(visible(item.source or ""), style)]
-
     def _share(self, share: float, error: float) -> Run:
         return self.run(percent(share, 1), "faint" if is_hint(share, error) else "plain")
+
+    def _gpu(self, item: FunctionRow, room: int) -> Run:
+        return self.run(percent(item.gpu_utilization), "plain" if counts(item) else "faint")
+
+    def _function(self, item: FunctionRow, room: int) -> Run:
+        return self.run(cut_name(visible(item.function), room), "dim" if item.is_library else "bright")
+
+    def _where(self, item: FunctionRow, room: int) -> Run:
+        place = f"{item.module_path}:{item.line}" if item.line else item.module_path
+        return self.run(cut_path(visible(place), room), "faint" if item.is_library else "plain")
+
+    def _source(self, item: FunctionRow, room: int) -> Run:
+        return self.run(visible(item.source or ""), "faint" if item.is_library else "plain")
 
 
 def counts(item: FunctionRow) -> bool:

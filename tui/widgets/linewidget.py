@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 
+from rich.segment import Segment
 from rich.style import Style
 from textual.dom import DOMNode
 from textual.geometry import Region
@@ -38,11 +40,11 @@ class StyledWidget(Widget):
         return Run(text, self.style_of(style))
 
     def phase_look(self, name: str) -> PhaseLook:
-        return phase_look(name, self.app.console.color_system, is_monochrome=self.app.no_color)
+        return phase_look(name, None if self.app.no_color else self.app.console.color_system)
 
     def idle_look(self, share: float) -> PhaseLook:
         """Return the look of a GPU that was idle for a share of the time, 0 to 1."""
-        return idle_look(round(10 * share), self.app.console.color_system, is_monochrome=self.app.no_color)
+        return idle_look(round(10 * share), None if self.app.no_color else self.app.console.color_system)
 
 
 class LineWidget(StyledWidget):
@@ -50,30 +52,6 @@ class LineWidget(StyledWidget):
 
     Most of what a dashboard costs is what comes after a line was made: making it once more, to compare, is cheap.
     """
-
-    def make_line(self, y: int) -> Strip:
-        raise NotImplementedError
-
-    def render_line(self, y: int) -> Strip:
-        line = self._on_screen[y] = self.make_line(y)
-        return line
-
-    def redraw(self) -> None:
-        """Draw the lines that have changed."""
-        lines = range(self.size.height)
-        changed = [y for y in lines if y not in self._on_screen or self._on_screen[y] != self.make_line(y)]
-        if changed:
-            self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
-
-    @property
-    def _on_screen(self) -> dict[int, Strip]:
-        """The lines as they were drawn last."""
-        drawn: dict[int, Strip] = self.__dict__.setdefault("_drawn_lines", {})
-        return drawn
-
-
-class TextLines(LineWidget):
-    """A widget of a few lines of text, which mostly come from a snapshot."""
 
     snapshot: Snapshot | None = None
 
@@ -87,4 +65,20 @@ class TextLines(LineWidget):
 
     def make_line(self, y: int) -> Strip:
         width = self.size.width
-        return Strip(fit_runs(self.draw(y, width), width, blank=self.style_of("plain")), width)
+        runs = fit_runs(self.draw(y, width), width, blank=self.style_of("plain"))
+        return Strip([Segment(*run) for run in runs], width)
+
+    def render_line(self, y: int) -> Strip:
+        line = self._on_screen[y] = self.make_line(y)
+        return line
+
+    def redraw(self) -> None:
+        """Draw the lines that have changed."""
+        changed = [y for y in range(self.size.height) if self._on_screen.get(y) != self.make_line(y)]
+        if changed:
+            self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))
+
+    @cached_property
+    def _on_screen(self) -> dict[int, Strip]:
+        """The lines as they were drawn last."""
+        return {}

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.render.operators import Column as TorchColumn
-from profd.daemon.render.operators import Sums, columns_of, sort_rows, sums_of
+from profd.daemon.render.operators import columns_of, sort_rows, sums_of
 from profd.daemon.render.plaintext import cut, visible, width
 from profd.daemon.store.records import OperatorTotals
 from profd.daemon.units import plural, step_time
@@ -34,25 +33,25 @@ class OperatorTable(Table[OperatorTotals]):
     empty_text = "No torch.profiler window was taken yet: w takes one, of a run launched with --torch-window."
     sorted_by = "Self CPU"
     shown: WindowOperators | None = None
-    _sums = Sums(0, 0)
-    _columns: Sequence[Column] = (Column("Name", share=1),)
-    _torch: dict[str, TorchColumn] = {}
+    _columns: Sequence[Column[OperatorTotals]] = ()
 
     def show_window(self, shown: WindowOperators | None) -> None:
         operators = shown.operators if shown else ()
-        self.shown = shown
-        self._sums = sums_of(operators)
-        self._torch = {column.head: column for column in columns_of(operators)}
+        self.shown, sums = shown, sums_of(operators)
         # Columns are as wide as what stands in them; where the table is narrow, the last ones are left out.
-        columns, taken = [Column("Name", share=1)], 1 + _NAME_CELLS + _GAP
-        for head, column in list(self._torch.items())[1:]:
-            cells = max([width(head) + 2, *(width(column.cell(row, self._sums)) for row in operators)])
-            taken += cells + _GAP
-            columns.append(Column(head, cells, right=True, from_width=taken))
-        self._columns = columns
-        self.show(operators)
+        columns, taken = [Column("Name", self._operator, share=1)], 1 + _NAME_CELLS + _GAP
+        for head, text in columns_of(operators)[1:]:
 
-    def show_snapshot(self, snapshot: Snapshot) -> None:
+            def cell(item: OperatorTotals, _: int, head: str = head, text: Callable[..., str] = text) -> Run:
+                return self.run(text(item, sums), "plain" if head == self.sorted_by else "dim")
+
+            cells = max([width(head) + 2, *(width(text(row, sums)) for row in operators)])
+            taken += cells + _GAP
+            columns.append(Column(head, cell, cells, taken, right=True))
+        self._columns = columns
+        self.show_rows(operators)
+
+    def show(self, snapshot: Snapshot) -> None:
         """Do nothing: the operators of a window are read separately."""
 
     @property
@@ -65,13 +64,13 @@ class OperatorTable(Table[OperatorTotals]):
         return f"{title} · {length} · {plural(self.shown.steps, 'step')} · {window.source}"
 
     def orders(self) -> Sequence[str]:
-        return [title for title in SORTS if title in self._torch] or list(SORTS)
+        return [column.title for column in self._columns if column.title in SORTS] or list(SORTS)
 
     def ordered(self, items: Sequence[OperatorTotals]) -> Sequence[OperatorTotals]:
         return sort_rows(items, SORTS[self.sorted_by])
 
-    def columns(self) -> Sequence[Column]:
-        return self._columns
+    def columns(self) -> Sequence[Column[OperatorTotals]]:
+        return self._columns or (Column("Name", self._operator, share=1),)
 
     def key(self, item: OperatorTotals) -> Hashable:
         return item.name, item.device, item.is_annotation
@@ -79,8 +78,5 @@ class OperatorTable(Table[OperatorTotals]):
     def text(self, item: OperatorTotals) -> str:
         return item.name
 
-    def cell(self, item: OperatorTotals, column: Column, room: int) -> Sequence[Run]:
-        if column.title == "Name":
-            return [self.run(cut(visible(item.name), room), "bright" if item.device == "cpu" else "accent")]
-        style = "plain" if column.title == self.sorted_by else "dim"
-        return [self.run(self._torch[column.title].cell(item, self._sums), style)]
+    def _operator(self, item: OperatorTotals, room: int) -> Run:
+        return self.run(cut(visible(item.name), room), "bright" if item.device == "cpu" else "accent")

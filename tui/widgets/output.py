@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from rich.segment import Segment
 from rich.style import Style
 from textual import events
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.geometry import Size
 from textual.message import Message
 from textual.reactive import reactive
@@ -36,7 +35,7 @@ class OutputPane(ScrollView, StyledWidget):
     """
 
     can_focus = True
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "leave", "back to profd", show=False, priority=True)]
+    BINDINGS = [Binding("escape", "leave", priority=True)]
     mode = reactive("")
     """That of the run; empty before it is known."""
 
@@ -103,11 +102,10 @@ class OutputPane(ScrollView, StyledWidget):
         width, lines, plain = self.size.width, self.picture.lines, self.style_of("plain")
         index = y + self.scroll_offset.y
         if index >= len(lines):
-            text = ""
-            if y == 1 and self.mode and not any(lines):
-                is_attached = self.mode == "attached"
-                text = _ATTACHED if is_attached else "Nothing was written here."
-            return Strip(fit_runs([self.run(f"  {text}", "dim")], width, blank=plain), width)
+            is_alone = y == 1 and self.mode and not any(lines)
+            text = _ATTACHED if self.mode == "attached" else "Nothing was written here."
+            shown = self.run(f"  {text}" if is_alone else "", "dim")
+            return Strip([Segment(*run) for run in fit_runs([shown], width, blank=plain)], width)
         segments = [Segment(run.text, plain + run.style) for run in lines[index]]
         strip = Strip(segments).adjust_cell_length(width, plain)
         cursor = self.picture.cursor

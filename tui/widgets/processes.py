@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Sequence
-from typing import ClassVar
-
-from textual.binding import Binding, BindingType
+from functools import partial
 
 from profd.daemon.naming import process_title, signal_name
 from profd.daemon.render.plaintext import visible
@@ -13,51 +11,47 @@ from profd.daemon.store.rows import EventRow
 from profd.daemon.units import clock, elapsed, percent, rate, size
 from profd.tui.cells import Run, cut_path
 from profd.tui.snapshot import ProcessState, Snapshot
-from profd.tui.widgets.table import Column, Table
-
-_NUMBERS: dict[str, Callable[[ProcessState], str]] = {
-    "pid": lambda item: str(item.row.pid),
-    "CPU": lambda item: percent(item.cpu_cores) if item.cpu_cores is not None else "",
-    "RSS": lambda item: size(item.rss_bytes) if item.rss_bytes is not None else "",
-    "GPU mem": lambda item: size(item.gpu_memory_bytes) if item.gpu_memory_bytes is not None else "",
-    "threads": lambda item: f"{item.threads:.0f}" if item.threads is not None else "",
-    "steps": lambda item: rate(item.steps_per_s) if item.steps_per_s is not None else "",
-}
-"""What stands in the columns of numbers; of a process that has ended the last that is known."""
+from profd.tui.widgets.table import NEVER, Column, Table
 
 
 class ProcessTable(Table[ProcessState]):
-    """The process tree."""
+    """The process tree; of a process that has ended its last numbers that are known."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("enter", "choose", "its functions", show=False)]
+    BINDINGS = [("enter", "choose")]
     empty_text = "No process was seen yet."
     _is_live = True
     _has_gpu = _has_steps = False
 
-    def show_snapshot(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: Snapshot) -> None:
         if snapshot.view.tab != self.id:
             return  # while another tab was open nobody looked at them
         self._is_live = snapshot.info.state == "live"
         self._has_gpu = any(one.gpu_memory_bytes is not None for one in snapshot.processes)
         self._has_steps = any(one.steps_per_s is not None for one in snapshot.processes)
-        self.show(snapshot.processes)
+        self.show_rows(snapshot.processes)
 
     async def action_choose(self) -> None:
         if self.current is not None:
             await self.run_action(f"screen.open_process({self.current.row.id})")
 
-    def columns(self) -> Sequence[Column]:
+    def columns(self) -> Sequence[Column[ProcessState]]:
+        def told(text: Callable[[ProcessState], str | None]) -> Callable[[ProcessState, int], Run]:
+            return lambda item, _: self.run(text(item) or "", "plain" if item.row.ended_ns is None else "faint")
+
+        def known(text: Callable[[float], str], field: str) -> Callable[[ProcessState, int], Run]:
+            return told(lambda item: None if getattr(item, field) is None else text(getattr(item, field)))
+
         return (
-            Column("process", 22),
-            Column("pid", 8, right=True, from_width=40),
-            Column("CPU", 7, right=True),
-            Column("RSS", 8, right=True, from_width=48),
-            *((Column("GPU mem", 8, right=True, from_width=64),) if self._has_gpu else ()),
-            Column("threads", 7, right=True, from_width=96),
-            *((Column("steps", 8, right=True, from_width=80),) if self._has_steps else ()),
-            Column("phase", 22, from_width=140),
-            Column("function now" if self._is_live else "function, mostly", share=1, from_width=34),
-            Column("where", share=1, from_width=100),
+            Column("process", self._process, 22),
+            Column("pid", told(lambda item: str(item.row.pid)), 8, 40, right=True),
+            Column("CPU", known(percent, "cpu_cores"), 7, right=True),
+            Column("RSS", known(size, "rss_bytes"), 8, 48, right=True),
+            Column("GPU mem", known(size, "gpu_memory_bytes"), 8, 64 if self._has_gpu else NEVER, right=True),
+            Column("threads", known("{:.0f}".format, "threads"), 7, 96, right=True),
+            Column("steps", known(rate, "steps_per_s"), 8, 80 if self._has_steps else NEVER, right=True),
+            Column("phase", told(lambda item: item.phase), 22, 140),
+            Column("function now" if self._is_live else "function, mostly", self._function, 0, 34, share=1),
+            Column("where", lambda item, room: self.run(cut_path(visible(item.where), room), "dim"), 0, 100, share=1),
         )
 
     def key(self, item: ProcessState) -> Hashable:
@@ -66,29 +60,25 @@ class ProcessTable(Table[ProcessState]):
     def text(self, item: ProcessState) -> str:
         return f"{name(item)} {item.row.pid} {' '.join(item.row.command)} {item.function} {item.where}"
 
-    def cell(self, item: ProcessState, column: Column, room: int) -> Sequence[Run]:
+    def _process(self, item: ProcessState, room: int) -> list[Run]:
         row, is_running = item.row, item.row.ended_ns is None
-        if column.title == "process":
-            branch = "  " * (item.depth - 1) + "└ " if item.depth else ""
-            style = "faint" if not is_running and self._is_live else "bright" if row.role == "main" else "plain"
-            runs = [self.run(branch, "faint"), self.run(name(item), style)]
-            if row.exit_signal is not None and not is_running:
-                runs.append(self.run(f" {signal_name(row.exit_signal)}", "bad"))
-            elif not is_running:
-                runs.append(
-                    self.run(f" ended with {row.exit_code}", "bad") if row.exit_code else self.run(" ended", "faint")
-                )
+        style = "faint" if not is_running and self._is_live else "bright" if row.role == "main" else "plain"
+        runs = [self.run("  " * (item.depth - 1) + "└ " if item.depth else "", "faint"), self.run(name(item), style)]
+        if is_running:
             return runs
-        if column.title == "where":
-            return [self.run(cut_path(visible(item.where), room), "dim")]
-        if column.title.startswith("function"):
-            function = self.run(visible(item.function), "plain" if is_running else "dim")
-            if item.phase is None:
-                return [function]
-            look = self.phase_look(item.phase)
-            return [Run(look.letter, look.cell), self.run(" "), function]
-        text = (item.phase or "") if column.title == "phase" else _NUMBERS[column.title](item)
-        return [self.run(text, "plain" if is_running else "faint")]
+        if row.exit_signal is not None:
+            return [*runs, self.run(f" {signal_name(row.exit_signal)}", "bad")]
+        return [
+            *runs,
+            self.run(f" ended with {row.exit_code}", "bad") if row.exit_code else self.run(" ended", "faint"),
+        ]
+
+    def _function(self, item: ProcessState, room: int) -> list[Run]:
+        function = self.run(visible(item.function), "plain" if item.row.ended_ns is None else "dim")
+        if item.phase is None:
+            return [function]
+        look = self.phase_look(item.phase)
+        return [Run(look.letter, look.cell), self.run(" "), function]
 
 
 def name(item: ProcessState) -> str:
@@ -106,18 +96,19 @@ class EventTable(Table[EventRow]):
     _started_ns = 0
     _pids: dict[int, int] = {}
 
-    def show_snapshot(self, snapshot: Snapshot) -> None:
+    def show(self, snapshot: Snapshot) -> None:
         self._started_ns = snapshot.info.started_ns
         self._pids = {row.id: row.pid for row in snapshot.process_rows}
-        self.show(snapshot.events[::-1])
+        self.show_rows(snapshot.events[::-1])
 
-    def columns(self) -> Sequence[Column]:
+    def columns(self) -> Sequence[Column[EventRow]]:
+        dim, pids = partial(self.run, style="dim"), self._pids
         return (
-            Column("at", 8),
-            Column("after", 10, from_width=60),
-            Column("event", 10, from_width=30),
-            Column("pid", 8, right=True, from_width=70),
-            Column("what", share=1),
+            Column("at", lambda item, _: dim(clock(item.at_ns)), 8),
+            Column("after", lambda item, _: dim(elapsed(item.at_ns - self._started_ns)), 10, 60),
+            Column("event", lambda item, _: self.run(visible(item.kind), _STYLES.get(item.kind, "dim")), 10, 30),
+            Column("pid", lambda item, _: dim(str(pids.get(item.process or 0, ""))), 8, 70, right=True),
+            Column("what", lambda item, _: self.run(visible(item.text)), share=1),
         )
 
     def key(self, item: EventRow) -> Hashable:
@@ -125,15 +116,3 @@ class EventTable(Table[EventRow]):
 
     def text(self, item: EventRow) -> str:
         return f"{item.kind} {item.text}"
-
-    def cell(self, item: EventRow, column: Column, room: int) -> Sequence[Run]:
-        if column.title == "event":
-            return [self.run(visible(item.kind), _STYLES.get(item.kind, "dim"))]
-        if column.title == "what":
-            return [self.run(visible(item.text))]
-        value = {
-            "at": clock(item.at_ns),
-            "after": elapsed(item.at_ns - self._started_ns),
-            "pid": str(self._pids.get(item.process or 0, "")),
-        }[column.title]
-        return [self.run(value, "dim")]

@@ -13,7 +13,7 @@ from profd.tui.scrub import CHANGE, NOTE, SAVE, TROUBLE, WINDOW, Mark, Scrub
 from profd.tui.series import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES
 from profd.tui.snapshot import PhaseShare, Series, Snapshot
 from profd.tui.view import Range
-from profd.tui.widgets.linewidget import TextLines
+from profd.tui.widgets.linewidget import LineWidget
 
 _GLYPHS = {
     WINDOW: ("◆", "accent"),
@@ -35,7 +35,7 @@ LABELS = {
 _SHARES = ("host_cpu_share", GPU_SERIES)
 _BESIDE = {"cpu_cores": ("rss_bytes", "RSS"), GPU_SERIES: (GPU_MEMORY_SERIES, "mem")}
 """Which series stands beside which where there is room for it, but not for a line of its own, and its label there."""
-_VALUE_CELLS = 8
+_VALUE_CELLS, _ALIGNED_FROM = 8, 20
 _MOST_BESIDE = 11
 # A little headroom: strips at their full height would run into each other.
 _HEADROOM = 1.2
@@ -60,7 +60,7 @@ def _marks(snapshot: Snapshot) -> list[Mark]:
     return [*marks, *snapshot.timeline.marks]
 
 
-def mark_cells(widget: TextLines, snapshot: Snapshot, scrub: Scrub, columns: int) -> list[Run]:
+def mark_cells(widget: LineWidget, snapshot: Snapshot, scrub: Scrub, columns: int) -> list[Run]:
     """Return the line of marks: the range in brackets, the cursor, what happened."""
     cells = [widget.run(" ")] * columns
     if scrub.has_range and scrub.chosen is not None:
@@ -80,7 +80,7 @@ def mark_cells(widget: TextLines, snapshot: Snapshot, scrub: Scrub, columns: int
     return cells
 
 
-def mark_side(widget: TextLines, snapshot: Snapshot, scrub: Scrub, cells: int) -> list[Run]:
+def mark_side(widget: LineWidget, snapshot: Snapshot, scrub: Scrub, cells: int) -> list[Run]:
     """Return the text of the marks under the cursor, else a legend of the marks, as much as ``cells`` have room for."""
     ruler, marks, at = snapshot.timeline.ruler, _marks(snapshot), scrub.cursor
     found: list[Run] = []
@@ -100,7 +100,7 @@ def mark_side(widget: TextLines, snapshot: Snapshot, scrub: Scrub, cells: int) -
     return found
 
 
-def time_side(widget: TextLines, snapshot: Snapshot, scrub: Scrub, *, is_narrow: bool) -> list[Run]:
+def time_side(widget: LineWidget, snapshot: Snapshot, scrub: Scrub, *, is_narrow: bool) -> list[Run]:
     """Return what is chosen, and whether the view goes on with the run."""
     chosen, info = scrub.chosen, snapshot.info
     live = [widget.run("live ▶", "good" if scrub.is_live else "faint")] if info.state == "live" else []
@@ -133,29 +133,29 @@ def _amount(series: Series) -> str:
         return rate(series.value)
     if series.name == GPU_POWER_SERIES:
         return f"{series.value:.0f} W"
-    if not series.name.endswith("_bytes"):
-        return percent(series.value)
-    return f"{size(series.value)} of {size(series.limit)}" if series.limit else size(series.value)
+    return size(series.value) if series.name.endswith("_bytes") else percent(series.value)
 
 
-def side_of(widget: TextLines, series: Series, beside: Mapping[str, Series], cells: int) -> list[Run]:
+def side_of(widget: LineWidget, series: Series, beside: Mapping[str, Series], cells: int) -> list[Run]:
     """Return what stands right of a strip, in ``cells`` cells; ``beside`` are the series without a line."""
-    lead = [widget.run(f"{_amount(series):<{_VALUE_CELLS}}"), *_kind_and_slope(widget, series)]
+    amount = _amount(series) if cells < _ALIGNED_FROM else f"{_amount(series):<{_VALUE_CELLS}}"
+    lead = [widget.run(amount), *_about(widget, series)]
     power = beside.get(GPU_POWER_SERIES) if series.name == GPU_SERIES else None
     watts = [widget.run(f"  {_amount(power)}", "dim")] if power is not None and power.value is not None else []
     other_name, label = _BESIDE.get(series.name, ("", ""))
     other = beside.get(other_name)
     if other is None or other.value is None:
         return _fitting([[*lead, *watts], [widget.run(_amount(series)), *watts], lead[:1]], cells)
-    lead.append(widget.run(f"  {label} ", "dim"))
+    lead.append(widget.run(f"  {label}", "dim"))
     # What is cut would be misread: the limit goes before the watts do.
-    tails = [
-        [widget.run(f" {text}"), *_kind_and_slope(widget, other), *rest]
-        for text, rest in ((_amount(other), watts), (size(other.value), watts), (size(other.value), []))
-    ]
-    tail = _fitting(tails, cells - cells_of(lead))
-    room = min(cells - cells_of([*lead, *tail]), _MOST_BESIDE)
-    strip = sparkline(squeezed(other.cells, room), top_of(other)) if room >= 3 else ""
+    value, whole, brief = (
+        widget.run(f" {_amount(other)}"),
+        _about(widget, other),
+        _about(widget, other, has_limit=False),
+    )
+    tail = _fitting([[value, *whole, *watts], [value, *brief, *watts], [value, *brief]], cells - cells_of(lead))
+    room = min(cells - cells_of([*lead, *tail]) - 1, _MOST_BESIDE)
+    strip = f" {sparkline(squeezed(other.cells, room), top_of(other))}" if room >= 3 else ""
     return [*lead, widget.run(strip, "bar"), *tail]
 
 
@@ -164,17 +164,18 @@ def _fitting(choices: Sequence[list[Run]], cells: int) -> list[Run]:
     return next((runs for runs in choices if cells_of(runs) <= cells), choices[-1])
 
 
-def _kind_and_slope(widget: TextLines, series: Series) -> list[Run]:
-    """Return what a value is, and by how much memory grows a minute; of what does not grow, that it is steady."""
+def _about(widget: LineWidget, series: Series, *, has_limit: bool = True) -> list[Run]:
+    """Return what a value is, of how much, and by how much memory grows a minute; else that it is steady."""
     runs = [] if series.kind == "now" or series.value is None else [widget.run(f" {series.kind}", "dim")]
-    if series.slope_per_s is not None and series.is_growing:
-        runs.append(widget.run(f"  +{size(60 * series.slope_per_s)}/min", "warn"))
-    elif series.slope_per_s is not None:
-        runs.append(widget.run("  steady", "dim"))
+    if series.limit and series.value is not None and has_limit:
+        runs.append(widget.run(f" of {size(series.limit)}"))
+    if series.slope_per_s is not None:
+        slope = (f"  +{size(60 * series.slope_per_s)}/min", "warn") if series.is_growing else ("  steady", "dim")
+        runs.append(widget.run(*slope))
     return runs
 
 
-def tall_legend(widget: TextLines, shares: Sequence[PhaseShare], part: int, parts: int) -> list[Run]:
+def tall_legend(widget: LineWidget, shares: Sequence[PhaseShare], part: int, parts: int) -> list[Run]:
     """Return a line of the legend beside a tall row: it is read down the first column, then the second."""
     runs: list[Run] = []
     for share in shares[part::parts][:2]:
@@ -185,7 +186,7 @@ def tall_legend(widget: TextLines, shares: Sequence[PhaseShare], part: int, part
     return runs
 
 
-def short_legend(widget: TextLines, shares: Sequence[PhaseShare], cells: int) -> list[Run]:
+def short_legend(widget: LineWidget, shares: Sequence[PhaseShare], cells: int) -> list[Run]:
     """Return as many phases as fit beside each other, the largest first."""
     runs: list[Run] = []
     for share in shares:

@@ -6,35 +6,40 @@ eye that reads it. Without a cursor the rows follow their order.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from typing import ClassVar, Generic, NamedTuple, TypeVar
+from collections.abc import Callable, Hashable, Sequence
+from dataclasses import dataclass
+from typing import Generic, TypeVar
 
-from rich.segment import Segment
 from rich.style import Style
 from textual import events
 from textual.actions import SkipAction
-from textual.binding import Binding, BindingType
 from textual.geometry import Size
 from textual.message import Message
 from textual.scroll_view import ScrollView
-from textual.strip import Strip
 
 from profd.tui.cells import Run, fit_runs
 from profd.tui.widgets.linewidget import LineWidget
 
 Item = TypeVar("Item")
+NEVER = 1 << 20
+"""The ``from_width`` of a column that has nothing in it."""
 _TITLE_LINES = 1
 _GAP = 2
 
 
-class Column(NamedTuple):
-    """A column: ``cells`` wide, or with a ``share`` of what the others leave; tables below ``from_width`` lack it."""
+@dataclass(frozen=True)
+class Column(Generic[Item]):
+    """A column: ``cells`` wide, or with a ``share`` of what the others leave; tables below ``from_width`` lack it.
+
+    ``cell`` returns what stands in it of an item, in so many cells.
+    """
 
     title: str
+    cell: Callable[[Item, int], Run | list[Run]]
     cells: int = 0
+    from_width: int = 0
     share: int = 0
     right: bool = False
-    from_width: int = 0
 
 
 class CursorMoved(Message):
@@ -42,17 +47,17 @@ class CursorMoved(Message):
 
 
 class Table(ScrollView, LineWidget, Generic[Item]):
-    """The table; subclasses say what its columns are and what stands in them."""
+    """The table; subclasses say what its columns are."""
 
     can_focus = True
-    BINDINGS: ClassVar[list[BindingType]] = [
-        Binding("up,k", "move(-1)", "up", show=False),
-        Binding("down,j", "move(1)", "down", show=False),
-        Binding("pageup", "move_page(-1)", "page up", show=False),
-        Binding("pagedown", "move_page(1)", "page down", show=False),
-        Binding("home", "move(-1000000)", "first", show=False),
-        Binding("end", "move(1000000)", "last", show=False),
-        Binding("escape", "release", "let the rows move", show=False),
+    BINDINGS = [
+        ("up,k", "move(-1)"),
+        ("down,j", "move(1)"),
+        ("pageup", "move_page(-1)"),
+        ("pagedown", "move_page(1)"),
+        ("home", "move(-1000000)"),
+        ("end", "move(1000000)"),
+        ("escape", "release"),
     ]
     empty_text = ""
     sorted_by = ""
@@ -66,15 +71,11 @@ class Table(ScrollView, LineWidget, Generic[Item]):
         self._cursor = 0
         self._needle = ""
 
-    def columns(self) -> Sequence[Column]:
+    def columns(self) -> Sequence[Column[Item]]:
         raise NotImplementedError
 
     def key(self, item: Item) -> Hashable:
         """Return what an item is known by while its numbers change."""
-        raise NotImplementedError
-
-    def cell(self, item: Item, column: Column, room: int) -> Sequence[Run]:
-        """Return what stands in a column, which is ``room`` cells wide."""
         raise NotImplementedError
 
     def text(self, item: Item) -> str:
@@ -98,7 +99,7 @@ class Table(ScrollView, LineWidget, Generic[Item]):
     def current(self) -> Item | None:
         return self.rows[self._cursor] if self.has_cursor and self._cursor < len(self.rows) else None
 
-    def show(self, items: Sequence[Item]) -> None:
+    def show_rows(self, items: Sequence[Item]) -> None:
         """Show other items, in their order unless the cursor holds it."""
         self._items = self.ordered(items)
         self._arrange()
@@ -113,12 +114,11 @@ class Table(ScrollView, LineWidget, Generic[Item]):
         if title not in self.orders():
             return
         current, self.sorted_by = self.current, title
-        items = self.ordered(self._items)
         if self._held is not None:
-            self._held = [self.key(item) for item in items]
-        self.show(items)
+            self._held = self._keys(self.ordered(self._items))
+        self.show_rows(self._items)
         if current is not None:
-            self._move_to([self.key(item) for item in self.rows].index(self.key(current)))
+            self._move_to(self._keys(self.rows).index(self.key(current)))
 
     def let_go(self) -> None:
         """Take the cursor out of rows that are to be replaced by others."""
@@ -135,7 +135,7 @@ class Table(ScrollView, LineWidget, Generic[Item]):
         if not self.rows:
             return
         if self._held is None:
-            self._held = [self.key(item) for item in self.rows]
+            self._held = self._keys(self.rows)
             rows += -1 if rows == 1 else 0
         self._move_to(min(max(self._cursor + rows, 0), len(self.rows) - 1))
 
@@ -161,26 +161,30 @@ class Table(ScrollView, LineWidget, Generic[Item]):
                     self.sort_by(column.title)
                     break
         elif row < len(self.rows):
-            self._held = self._held or [self.key(item) for item in self.rows]
+            self._held = self._held or self._keys(self.rows)
             self._move_to(row)
 
-    def make_line(self, y: int) -> Strip:
+    def draw(self, y: int, width: int) -> Sequence[Run]:
         """Return a line: the titles at the top, however far the rows are scrolled."""
-        index = y - _TITLE_LINES + self.scroll_offset.y
+        index, columns = y - _TITLE_LINES + self.scroll_offset.y, self._shown()
         if y < _TITLE_LINES:
-            titles = [f"{one.title} ▾" if one.title == self.sorted_by != "" else one.title for one, _ in self._shown()]
-            return self._strip([[self.run(title, "faint")] for title in titles], is_current=False)
+            titles = [f"{one.title} ▾" if one.title == self.sorted_by != "" else one.title for one, _ in columns]
+            return self._row(columns, [self.run(title, "faint") for title in titles], is_current=False)
         if index < len(self.rows):
-            cells = [self.cell(self.rows[index], column, room) for column, room in self._shown()]
-            return self._strip(cells, is_current=self.has_cursor and index == self._cursor)
-        text, width = "", self.size.width
-        if not self.rows and y == _TITLE_LINES + 1:
-            is_filtered = self._needle and self._items
-            text = f"Nothing here has “{self._needle}” in it." if is_filtered else self.empty_text
-        return Strip(fit_runs([self.run(f"  {text}", "dim")], width, blank=self.style_of("plain")), width)
+            cells = [column.cell(self.rows[index], room) for column, room in columns]
+            return self._row(columns, cells, is_current=self.has_cursor and index == self._cursor)
+        if self.rows or y != _TITLE_LINES + 1:
+            return []
+        is_filtered = self._needle and self._items
+        return [
+            self.run(f"  Nothing here has “{self._needle}” in it." if is_filtered else f"  {self.empty_text}", "dim")
+        ]
 
     def on_resize(self) -> None:
         self.virtual_size = Size(self.size.width, len(self.rows) + _TITLE_LINES)
+
+    def _keys(self, items: Sequence[Item]) -> list[Hashable]:
+        return [self.key(item) for item in items]
 
     def _move_to(self, row: int) -> None:
         self._cursor = row
@@ -196,15 +200,15 @@ class Table(ScrollView, LineWidget, Generic[Item]):
         rows = [item for item in self._items if not self._needle or self._needle in self.text(item).casefold()]
         if self._held is not None:
             place = {key: at for at, key in enumerate(self._held)}
-            self._held += [key for key in map(self.key, rows) if key not in place]
+            self._held += [key for key in self._keys(rows) if key not in place]
             rows.sort(key=lambda item: place.get(self.key(item), len(place)))
-            keys = [self.key(item) for item in rows]
+            keys = self._keys(rows)
             self._cursor = keys.index(current) if current in keys else min(self._cursor, max(len(rows) - 1, 0))
         self.rows = rows
         self.on_resize()
         self.redraw()
 
-    def _shown(self) -> list[tuple[Column, int]]:
+    def _shown(self) -> list[tuple[Column[Item], int]]:
         """Return the columns that there is room for, with the room of each."""
         width = self.size.width
         columns = [column for column in self.columns() if width >= column.from_width]
@@ -212,16 +216,17 @@ class Table(ScrollView, LineWidget, Generic[Item]):
         shares = max(sum(column.share for column in columns), 1)
         return [(column, column.cells or max(left * column.share // shares, 0)) for column in columns]
 
-    def _strip(self, cells: Sequence[Sequence[Run]], *, is_current: bool) -> Strip:
-        background = self.style_of("cursor" if is_current else "plain")
+    def _row(
+        self, columns: Sequence[tuple[Column[Item], int]], cells: Sequence[Run | list[Run]], *, is_current: bool
+    ) -> Sequence[Run]:
+        background, ground = self.style_of("cursor" if is_current else "plain"), self.style_of("plain").bgcolor
         # Only the background of the cursor: what a cell says by its color it goes on saying under it.
         over = Style()
         if is_current:
             over = Style(reverse=True) if self.app.no_color else Style(bgcolor=background.bgcolor)
-        ground = self.style_of("plain").bgcolor
-        segments = [Segment(" ", background)]
-        for (column, room), runs in zip(self._shown(), cells, strict=True):
+        row = [Run(" ", background)]
+        for (column, room), cell in zip(columns, cells, strict=True):
+            runs = [cell] if isinstance(cell, Run) else cell
             styled = [Run(text, style + over if style.bgcolor == ground else style) for text, style in runs]
-            segments += fit_runs(styled, room, right=column.right, blank=background)
-            segments.append(Segment(" " * _GAP, background))
-        return Strip(segments).adjust_cell_length(self.size.width, background)
+            row += [*fit_runs(styled, room, right=column.right, blank=background), Run(" " * _GAP, background)]
+        return fit_runs(row, self.size.width, blank=background)

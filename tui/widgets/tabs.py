@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from textual import events
 
 from profd.daemon.units import plural, time_range
 from profd.tui.cells import Run, cells_of
 from profd.tui.keys import KEYS, TABS, Key
-from profd.tui.widgets.linewidget import TextLines
+from profd.tui.widgets.linewidget import LineWidget
 
 _NAMES_FROM = 66
 _ROOMY_FROM = 150
 
 
-class TabLine(TextLines):
+class TabLine(LineWidget):
     """The tabs, and at the right what the open one rests on, where there is room."""
 
     tab: str = TABS[0][0]
@@ -33,34 +34,20 @@ class TabLine(TextLines):
         return [*tabs, self.run(" " * (left - cells_of(runs) + 1)), *runs]
 
     async def on_click(self, event: events.Click) -> None:
-        end = 0
-        for (tab, _), runs in zip(TABS, self._tabs(), strict=True):
-            end += cells_of(runs)
-            if event.x < end:
-                await self.run_action(f"screen.open('{tab}')")
-                break
+        if (number := clicked(event.x, self._tabs())) is not None:
+            await self.run_action(f"screen.open('{TABS[number][0]}')")
 
     def _tabs(self) -> list[list[Run]]:
-        is_narrow = self.size.width < _NAMES_FROM
+        width, shown = self.size.width, []
         events, findings = (self.snapshot.events, self.snapshot.findings) if self.snapshot else ((), ())
-        gap = "" if is_narrow else " " if self.size.width < _ROOMY_FROM else "  "
-        shown = []
-        for number, (tab, name) in enumerate(TABS, start=1):
+        has_errors = any(event.kind == "error" for event in events)
+        gap = self.run("" if width < _NAMES_FROM else " " if width < _ROOMY_FROM else "  ")
+        for number, (tab, name, *_) in enumerate(TABS, start=1):
             is_open = tab == self.tab
-            text = f" {name}"
-            if tab == "findings" and findings:
-                text += f" {chr(ord('①') + min(len(findings), 20) - 1)}"
-            has_errors = tab == "events" and any(event.kind == "error" for event in events)
-            shown.append(
-                [
-                    self.run(f" {number}", "accent" if is_open else "faint"),
-                    self.run(
-                        "" if is_narrow and not is_open else text,
-                        "bad" if has_errors else "bright" if is_open else "dim",
-                    ),
-                    self.run(gap),
-                ]
-            )
+            count = f" {chr(ord('①') + min(len(findings), 20) - 1)}" if tab == "findings" and findings else ""
+            text = f" {name}{count}" if width >= _NAMES_FROM or is_open else ""
+            style = "bad" if tab == "events" and has_errors else "bright" if is_open else "dim"
+            shown.append([self.run(f" {number}", "accent" if is_open else "faint"), self.run(text, style), gap])
         return shown
 
     def _basis(self) -> list[list[Run]]:
@@ -96,7 +83,7 @@ class TabLine(TextLines):
 _GAP = "  "
 
 
-class KeyLine(TextLines):
+class KeyLine(LineWidget):
     """The keys that there is room for, each with what it does in a word."""
 
     def draw(self, y: int, width: int) -> Sequence[Run]:
@@ -104,18 +91,22 @@ class KeyLine(TextLines):
 
     async def on_click(self, event: events.Click) -> None:
         """Do what the key does that was clicked on."""
-        end = 1
-        for key in self._shown():
-            end += cells_of(self._runs(key))
-            if event.x < end:
-                await self.run_action(key.action)
-                return
+        shown = self._shown()
+        if (number := clicked(event.x - 1, map(self._runs, shown))) is not None:
+            action = shown[number].action
+            await self.run_action(action if action.startswith("app.") else f"screen.{action}")
 
     def _shown(self) -> list[Key]:
-        shown = list(KEYS)
+        shown = [key for key in KEYS if key.word]
         while len(shown) > 1 and 1 + sum(cells_of(self._runs(key)) for key in shown) - len(_GAP) > self.size.width:
             shown.remove(max(shown, key=lambda key: key.rank))
         return shown
 
     def _runs(self, key: Key) -> list[Run]:
-        return [self.run(key.key, "accent"), self.run(f" {key.word}", "dim"), self.run(_GAP)]
+        return [self.run(key.shown or key.names, "accent"), self.run(f" {key.word}", "dim"), self.run(_GAP)]
+
+
+def clicked(x: int, parts: Iterable[Sequence[Run]]) -> int | None:
+    """Return the number of the part of a line that has cell ``x``; None where none has."""
+    ends = accumulate(map(cells_of, parts))
+    return next((number for number, end in enumerate(ends) if x < end), None)

@@ -21,18 +21,11 @@ from profd.tui.series import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES
 from profd.tui.snapshot import Series, Snapshot
 from profd.tui.view import Range
 from profd.tui.widgets import side
-from profd.tui.widgets.linewidget import TextLines
+from profd.tui.widgets.linewidget import LineWidget
 
 LABEL_CELLS = 10
 _WIDE = 100
 _SIDE_CELLS, _NARROW_SIDE_CELLS = 44, 15
-
-
-@dataclass
-class StripsResized(Message):
-    """The room for the strips has changed."""
-
-    columns: int
 
 
 @dataclass
@@ -55,12 +48,11 @@ class Line(NamedTuple):
 Move = Callable[[Scrub, Ruler, Range], Scrub]
 
 
-class Timeline(TextLines):
+class Timeline(LineWidget):
     """The strips one below the other, on one axis."""
 
     scrub: Scrub = Scrub()
     _lines: tuple[Line, ...] = (Line("axis"),)
-    _columns: int = 0
     _drag_from_ns: int | None = None
 
     def show(self, snapshot: Snapshot) -> None:
@@ -84,11 +76,11 @@ class Timeline(TextLines):
             self.refresh()
             self.post_message(Scrubbed(scrub))
 
-    def on_resize(self, event: events.Resize) -> None:
-        columns = max(event.size.width - LABEL_CELLS - _side_cells(event.size.width) - 2, 1)
-        if columns != self._columns:
-            self._columns = columns
-            self.post_message(StripsResized(columns))
+    @property
+    def columns(self) -> int:
+        return max(self.size.width - LABEL_CELLS - _side_cells(self.size.width) - 2, 1)
+
+    def on_resize(self) -> None:
         self._lay_out()
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
@@ -126,10 +118,10 @@ class Timeline(TextLines):
             rows = snapshot.timeline.phase_rows
             return [label, *side.short_legend(self, rows[0].shares if rows else (), width - LABEL_CELLS)]
         if line.kind == "marks":
-            cells = side.mark_cells(self, snapshot, self.scrub, self._columns)
+            cells = side.mark_cells(self, snapshot, self.scrub, self.columns)
             beside_it = side.mark_side(self, snapshot, self.scrub, _side_cells(width))
         else:
-            cells = [self.run(fit(axis(snapshot.timeline.ruler, self._columns), self._columns), "faint")]
+            cells = [self.run(fit(axis(snapshot.timeline.ruler, self.columns), self.columns), "faint")]
             beside_it = side.time_side(self, snapshot, self.scrub, is_narrow=_side_cells(width) != _SIDE_CELLS)
         return [label, *cells, self.run("  "), *beside_it]
 
@@ -152,14 +144,14 @@ class Timeline(TextLines):
         empty, cursor = self.style_of("plain"), self._cursor_columns(snapshot)
         label = visible(row.label) if line.part == 0 else ""
         runs = [self.run(f" {fit(label, LABEL_CELLS - 2)} ", "dim")]
-        for column, mixture in enumerate(row.cells[: self._columns]):
+        for column, mixture in enumerate(row.cells[: self.columns]):
             parts = slices(mixture, line.parts)[line.part]
             if column in cursor:
                 letter = looks[max(parts, key=lambda part: part[1])[0]].letter if parts else " "
                 runs.append(Run(letter, empty + Style(reverse=True, bold=True)))
             else:
                 runs.append(slice_run(parts, looks, empty))
-        runs += [Run(" " * max(self._columns - len(row.cells), 0), empty), self.run("  ")]
+        runs += [Run(" " * max(self.columns - len(row.cells), 0), empty), self.run("  ")]
         if _side_cells(width) != _SIDE_CELLS:
             return runs + side.short_legend(self, row.shares[:1], _NARROW_SIDE_CELLS)
         if line.parts > 1:
@@ -173,25 +165,23 @@ class Timeline(TextLines):
             return []
         label = self.run(f" {fit(side.LABELS[name], LABEL_CELLS - 1)}", "dim")
         if name == GPU_SERIES and not _is_known(series):
-            return [label, self.run(fit("no GPU", self._columns), "faint")]
+            return [label, self.run(fit("no GPU", self.columns), "faint")]
         # The cursor stands out in the strip, and what is chosen of it is brighter than the rest.
         chosen, cursor = self.scrub.chosen, self._cursor_columns(snapshot)
-        inside = side.columns_of(chosen, snapshot, self._columns) if chosen and self.scrub.has_range else range(0)
+        inside = side.columns_of(chosen, snapshot, self.columns) if chosen and self.scrub.has_range else range(0)
         strip = []
-        for column, cell in enumerate(
-            fit(sparkline(series.cells[: self._columns], side.top_of(series)), self._columns)
-        ):
+        for column, cell in enumerate(fit(sparkline(series.cells[: self.columns], side.top_of(series)), self.columns)):
             style = self.style_of("accent" if column in inside else "bar")
             strip.append(Run(cell, style + Style(reverse=True) if column in cursor else style))
         own = {line.series for line in self._lines}
         beside = {other: value for other, value in known.items() if other not in own}
         if _side_cells(width) != _SIDE_CELLS:  # there is room for a short number, but for no second strip
             beside = {other: value for other, value in beside.items() if other == GPU_POWER_SERIES}
-        return [label, *strip, self.run("  "), *side.side_of(self, series, beside, _side_cells(width))]
+        return [label, *strip, self.run("  "), *side.side_of(self, series, beside, _side_cells(width) - 1)]
 
     def _cursor_columns(self, snapshot: Snapshot) -> range:
         cursor = self.scrub.cursor
-        return side.columns_of(cursor, snapshot, self._columns) if cursor else range(0)
+        return side.columns_of(cursor, snapshot, self.columns) if cursor else range(0)
 
     def _time_at(self, x: int, *, nearest: bool = False) -> int | None:
         """Return the time of the column at a cell; None where there is none, unless the nearest one will do."""

@@ -46,15 +46,15 @@ def test_paths_and_names_take_no_more_than_their_cells(text: str, cells: int) ->
 
 @given(some.lists(TEXT, max_size=4), some.integers(0, 30), some.booleans())
 def test_runs_are_fitted_together(texts: list[str], cells: int, right: bool) -> None:
-    segments = fit_runs([Run(text, Style()) for text in texts], cells, right=right)
+    segments = fit_runs([Run(text, Style()) for text in texts], cells, right=right, blank=Style())
 
     assert sum(width(segment.text) for segment in segments) == cells
 
 
 NAMES = [phase.name for phase in PHASES]
-MANY = {name: phase_look(name, "truecolor", is_monochrome=False) for name in NAMES}
-FEW = {name: phase_look(name, "standard", is_monochrome=False) for name in NAMES}
-NONE = {name: phase_look(name, None, is_monochrome=True) for name in NAMES}
+MANY = {name: phase_look(name, "truecolor") for name in NAMES}
+FEW = {name: phase_look(name, "standard") for name in NAMES}
+NONE = {name: phase_look(name, None) for name in NAMES}
 
 
 @some.composite

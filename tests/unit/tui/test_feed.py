@@ -142,7 +142,7 @@ def test_output_is_drawn_once_it_is_looked_at(tmp_path: Path) -> None:
         assert "".join(run.text for run in picture.lines[0]).startswith("epoch 1:  19%|")
 
 
-@pytest.mark.parametrize("tab", [tab for tab, _ in TABS])
+@pytest.mark.parametrize("tab", [tab for tab, *_ in TABS])
 def test_a_file_that_breaks_under_any_tab_is_posted_with_its_remedy(tmp_path: Path, tab: str) -> None:
     with synthetic.live_run(tmp_path / "a.profd", seconds=2) as run, running(run.path) as found:
         found.feed.look(View(tab=tab))

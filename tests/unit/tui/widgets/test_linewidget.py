@@ -50,11 +50,11 @@ async def test_what_stays_as_it_is_is_not_drawn_again(ended: Path, monkeypatch: 
         await opened.settle()
         table, asked = opened.widget(HotTable), list[Region]()
         monkeypatch.setattr(table, "refresh", lambda *regions: asked.extend(regions))
-        table.show_snapshot(snapshot_of(opened))
+        table.show(snapshot_of(opened))
         assert asked == []
         first, *others = snapshot_of(opened).functions
         changed = msgspec.structs.replace(first, self_share=first.self_share + 0.001)
-        table.show_snapshot(msgspec.structs.replace(snapshot_of(opened), functions=(changed, *others)))
+        table.show(msgspec.structs.replace(snapshot_of(opened), functions=(changed, *others)))
         assert [region.y for region in asked] == [1]
 
 

@@ -10,7 +10,7 @@ from rich.style import Style
 from profd.tui.cells import Run
 from profd.tui.series import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES
 from profd.tui.snapshot import Series
-from profd.tui.widgets.linewidget import TextLines
+from profd.tui.widgets.linewidget import LineWidget
 from profd.tui.widgets.side import side_of
 
 CELLS = (0.5,) * 64
@@ -26,7 +26,7 @@ class AnyStyle:
 
 
 def side(one: Series, beside: list[Series], cells: int) -> str:
-    runs = side_of(cast(TextLines, AnyStyle()), one, {one.name: one for one in beside}, cells)
+    runs = side_of(cast(LineWidget, AnyStyle()), one, {one.name: one for one in beside}, cells)
     text = "".join(run.text for run in runs)
     assert len(text) <= cells
     return text

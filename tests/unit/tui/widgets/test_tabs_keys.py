@@ -57,7 +57,8 @@ def ended(tmp_path: Path) -> Path:
 def bindings() -> Iterator[Binding]:
     for kind in (ProfdApp, *Dashboard.__mro__, FlameView):
         own = kind.__dict__.get("BINDINGS", ()) if kind.__module__.startswith("profd.") else ()
-        yield from (binding for binding in own if isinstance(binding, Binding) and binding.action != "help")
+        every = (one if isinstance(one, Binding) else Binding(*one) for one in own)
+        yield from (binding for binding in every if binding.action != "help")
 
 
 @pytest.mark.parametrize("binding", list(bindings()), ids=lambda binding: binding.action)
