@@ -140,12 +140,8 @@ def _columns(entries: _Entries) -> Columns:
     }
 
 
-ENTRY_LIMIT = 400_000
-"""About 1.5 MB once compressed."""
 ASKED_FOR = ("gpu-idle", "on-cpu")
 """The conditions that the page has a button for."""
-READ_ONE_BY_ONE = 2_000_000
-"""Of a run with more samples the sums by the minute are taken, where it has them: to read it all would take minutes."""
 _READ_AT_ONCE_NS = 300 * SECOND_NS
 
 
@@ -164,10 +160,11 @@ class TimeBuckets(msgspec.Struct, frozen=True):
     threads: dict[int, Columns]
 
 
-def take_buckets(reader: RunReader, entry_limit: int = ENTRY_LIMIT, one_by_one: int = READ_ONE_BY_ONE) -> TimeBuckets:
+def take_buckets(reader: RunReader, entry_limit: int = 400_000, one_by_one: int = 2_000_000) -> TimeBuckets:
     """Put all samples of a run into the narrowest buckets that need no more than ``entry_limit`` entries.
 
-    Buckets of a run with more than ``one_by_one`` samples are a minute long or more.
+    The limit is about 1.5 MB once compressed. Of a run with more than ``one_by_one`` samples the sums by the minute are
+    taken, where it has them, and buckets are a minute long or more: to read it all would take minutes.
     """
     parts: list[Part] = [(name,) for name in ASKED_FOR if can_tell(reader, name)]
     if len(parts) > 1:

@@ -21,7 +21,6 @@ from profd.daemon.units import duration, plural, quantity, size, times
 
 _PLACES = 64
 _STANDS = 64
-_BEFORE_HANG_S = 60.0
 CURVE_WIDTH, CURVE_HEIGHT = 320, 60
 """The memory curve, in pixels."""
 
@@ -112,11 +111,10 @@ def _curve(memory: Sequence[tuple[float, int]]) -> str:
     if len(memory) < 2:
         return ""
     longest, most = max(memory[0][0], 1e-9), max(max(held for _, held in memory), 1)
-    points = (
-        (CURVE_WIDTH * (1 - before_s / longest), (CURVE_HEIGHT - 2) * (1 - held / most) + 1)
+    return " ".join(
+        f"{CURVE_WIDTH * (1 - before_s / longest):.1f},{(CURVE_HEIGHT - 2) * (1 - held / most) + 1:.1f}"
         for before_s, held in memory
     )
-    return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
 def hang_card(hang: Hang) -> dict[str, Any]:
@@ -128,7 +126,7 @@ def hang_card(hang: Hang) -> dict[str, Any]:
             waits.append(f"and {len(place.stands) - _STANDS} more")
         title = listed(list(map(_name, place.stands)), 4)
         stacks.append({"title": title, "frames": place.frames[::-1], "waits": waits})
-    from_s = max(hang.since_s - _BEFORE_HANG_S, 0.0)
+    from_s = max(hang.since_s - 60, 0.0)
     to_s = hang.told_s if hang.ended_s is None else hang.ended_s
     told = f"{duration(hang.since_s)} into the run, reported after {duration(hang.told_s - hang.since_s)}"
     return {
@@ -142,5 +140,4 @@ def hang_card(hang: Hang) -> dict[str, Any]:
 
 
 def _name(stand: Stand) -> str:
-    who = f"{stand.who} (pid {stand.pid})"
-    return who if stand.is_main else f"{who}, thread {stand.thread}"
+    return f"{stand.who} (pid {stand.pid}){'' if stand.is_main else f', thread {stand.thread}'}"

@@ -29,8 +29,6 @@ from profd.daemon.store.reader import RunReader
 
 Readers = tuple[RunReader, RunReader]
 Selections = tuple[Selection, Selection]
-LEAST_SHARE = 0.0003
-"""Nodes with less of either run's time are counted with their caller: nobody sees them."""
 
 
 class _Node:
@@ -49,8 +47,7 @@ def take_diff_tree(readers: Readers, selections: Selections, diff: Diff) -> dict
     """
     functions = FunctionIndex(lambda frame: frame.module_path)
     root = _Node(-1)
-    sides = (diff.base, diff.new)
-    for place, (reader, selection, side) in enumerate(zip(readers, selections, sides, strict=True)):
+    for place, (reader, selection, side) in enumerate(zip(readers, selections, (diff.base, diff.new), strict=True)):
         whole = side.step_s if diff.unit == "s/step" and side.step_s else 1.0
         profile = take_profile(reader, compared(reader, selection, side))
         for stack, time_ns in profile.time_ns.items():
@@ -62,7 +59,8 @@ def take_diff_tree(readers: Readers, selections: Selections, diff: Diff) -> dict
                 node = node.children.setdefault(function, _Node(function))
                 node.values[place] += value
     up, key, base, new = list[int](), list[int](), list[float](), list[float]()
-    least = [LEAST_SHARE * value for value in root.values]
+    # Nodes with less of either run's time are counted with their caller: nobody sees them.
+    least = [0.0003 * value for value in root.values]
     waiting = [(root, 0)]
     while waiting:
         node, caller = waiting.pop()
@@ -101,10 +99,7 @@ def write_diff_report(path: Path, readers: Readers, selections: Selections, diff
 
 
 def render_diff_report(readers: Readers, selections: Selections, diff: Diff) -> str:
-    facts = [
-        _facts(reader, selection, side)
-        for reader, selection, side in zip(readers, selections, (diff.base, diff.new), strict=True)
-    ]
+    facts = list(map(_facts, readers, selections, (diff.base, diff.new)))
     changes = {
         name: [
             msgspec.structs.replace(one, name=visible(one.name), module_path=visible(one.module_path))

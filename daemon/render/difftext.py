@@ -34,8 +34,7 @@ def diff_text(diff: Diff, *, columns: int = WIDTH) -> str:
         changes: Sequence[Change] = getattr(diff, field)
         shown = [change for change in changes if change.is_significant or change == diff.likeliest][:_ROWS]
         if shown:
-            lines += ["", _heads(title)]
-            lines += _rows(diff, shown)
+            lines += ["", _heads(title), *_rows(diff, shown)]
     # All rows of GPUs and peaks are shown, alike or not.
     lines += _section("GPUs", diff.gpus)
     lines += _section("Memory, by role", [one for one in diff.memory if one.is_significant or one.unit == "bytes"])

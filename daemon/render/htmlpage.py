@@ -27,8 +27,6 @@ import msgspec
 from profd.daemon.render.plaintext import visible
 
 _LENGTH = struct.Struct("<I")
-_ALIGNED = 8
-_LEVEL = 4  # of random numbers level 6 makes a file 0.2 % smaller in four times the time
 
 
 _TYPECODES = {"Uint8Array": "B", "Uint16Array": "H", "Uint32Array": "I", "Int32Array": "i", "Float64Array": "d"}
@@ -42,7 +40,8 @@ def pack(data: object) -> str:
     columns = bytearray()
     head = msgspec.json.encode(_without_columns(data, columns))
     packed = b"".join([_LENGTH.pack(len(head)), _padded(head, _LENGTH.size), columns])
-    return base64.b64encode(zlib.compress(packed, _LEVEL)).decode("ascii")
+    # Of random numbers level 6 makes a file 0.2 % smaller in four times the time.
+    return base64.b64encode(zlib.compress(packed, 4)).decode("ascii")
 
 
 def _without_columns(value: Any, columns: bytearray) -> Any:  # noqa: ANN401  whatever JSON holds
@@ -76,7 +75,7 @@ def distances(values: Sequence[int]) -> list[int]:
 
 def _padded(part: bytes, before: int = 0) -> bytes:
     """Return bytes, which have ``before`` others before them, with zeros up to where a typed array may begin."""
-    return part + bytes(-(before + len(part)) % _ALIGNED)
+    return part + bytes(-(before + len(part)) % 8)
 
 
 PAGE = Path(__file__).with_name("page")

@@ -17,10 +17,7 @@ from profd.daemon.store.rows import WindowRow
 from profd.daemon.units import percent, plural, step_time
 
 _NAME_CELLS = 55
-_SHAPES_CELLS = 80
 _LINES = 6
-_LINE_NAME_CELLS = 34
-_KIB = 1024
 
 
 class Sums(NamedTuple):
@@ -54,19 +51,17 @@ def operator_table(
     sums, columns = sums_of(rows), columns_of(rows)
     if issuers:
         columns.append(Column("From (samples)", lambda row, _: issuer_of(row, issuers)))
-    name, *others = ([column.head, *(column.cell(row, sums) for row in rows[:limit])] for column in columns)
-    texts = [_filled(name, str.ljust), *(_filled(each, str.rjust) for each in others)]
+    texts = []
+    for column in columns:
+        cells = [column.head, *(column.cell(row, sums) for row in rows[:limit])]
+        room, justify = max(map(len, cells)), str.rjust if texts else str.ljust
+        texts.append([justify(cell, room) for cell in cells])
     lines = ["  ".join(line).rstrip() for line in zip(*texts, strict=True)]
     lines.insert(1, "  ".join("-" * len(column[0]) for column in texts))
     lines.append(f"Self CPU time total: {_time(sums.self_cpu_ns)}")
     if sums.self_cuda_ns:
         lines.append(f"Self CUDA time total: {_time(sums.self_cuda_ns)}")
     return "\n".join(lines)
-
-
-def _filled(texts: list[str], justify: Callable[[str, int], str]) -> list[str]:
-    cells = max(map(len, texts))
-    return [justify(text, cells) for text in texts]
 
 
 def operator_lines(windows: Sequence[WindowSummary], columns: int) -> Iterator[str]:
@@ -80,7 +75,7 @@ def operator_lines(windows: Sequence[WindowSummary], columns: int) -> Iterator[s
         for row in window.operators[:_LINES]:
             cuda = f"{percent(row.self_cuda_share or 0.0):>9}  " if on_gpu else ""
             shares, place = f"{cuda}{percent(row.self_cpu_share):>8}", row.line.label if row.line else ""
-            yield cut(f"  {shares}  {row.calls:>7,}  {fit(row.name, _LINE_NAME_CELLS)}  {visible(place)}", columns)
+            yield cut(f"  {shares}  {row.calls:>7,}  {fit(row.name, 34)}  {visible(place)}", columns)
 
 
 def issuer_of(row: OperatorTotals, issuers: Mapping[str, Sequence[IssuingLine]]) -> str:
@@ -111,7 +106,7 @@ def columns_of(rows: Sequence[OperatorTotals]) -> list[Column]:
         columns.append(Column("Self CUDA Mem", lambda row, _: _bytes(row.self_cuda_bytes)))
     columns.append(Column("# of Calls", lambda row, _: str(row.calls)))
     if any(row.input_shapes not in ("", "[]") for row in rows):
-        columns.append(Column("Input Shapes", lambda row, _: visible(row.input_shapes)[:_SHAPES_CELLS]))
+        columns.append(Column("Input Shapes", lambda row, _: visible(row.input_shapes)[:80]))
     if any(row.flops for row in rows):
         columns.append(Column("Total MFLOPs", lambda row, _: f"{row.flops / 1e6:.3f}" if row.flops else "--"))
     return columns
@@ -129,8 +124,8 @@ def _share(time_ns: int, total_ns: int) -> str:
 
 def _bytes(size: int) -> str:
     for power, unit in ((3, "GB"), (2, "MB"), (1, "KB")):
-        if abs(size) >= _KIB**power:
-            return f"{size / _KIB**power:.2f} {unit}"
+        if abs(size) >= 1024**power:
+            return f"{size / 1024**power:.2f} {unit}"
     return f"{size} B"
 
 

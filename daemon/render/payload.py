@@ -24,11 +24,6 @@ from profd.daemon.store.rows import FrameRow, StackRow, WindowRow
 from profd.daemon.store.stepfunction import IDLE_BELOW
 from profd.daemon.units import percent
 
-WINDOW_LIMIT = 32
-"""Windows on a schedule come by the thousand; the last ones are carried."""
-OPERATOR_LIMIT = 600
-"""Of a window by input shape, those that take the most time."""
-
 
 class FunctionIndex:
     """Functions and their files, each once; two frames are of one function if its name and ``path_of`` are the same.
@@ -110,7 +105,7 @@ def take_payload(reader: RunReader, phases: PhaseIndex, memory: Iterable[Growth]
         "parts": [" ".join(names) for names in buckets.parts],
         "windows": [
             _window(reader, row, processes)
-            for row in [row for row in reader.windows() if not row.error][-WINDOW_LIMIT:]
+            for row in [row for row in reader.windows() if not row.error][-32:]  # those on a schedule are thousands
         ],
         "events": [
             {
@@ -142,10 +137,10 @@ def _window(reader: RunReader, row: WindowRow, processes: Mapping[int, int]) -> 
     ``issuer`` is the line of the user's code that an operator was issued from, empty where samples name none.
     """
     operators, issuers = reader.operators(row.id), issuing_lines(reader, row)
-    kept = sorted(operators, key=lambda one: -(one.self_cpu_ns + one.self_cuda_ns))[:OPERATOR_LIMIT]
+    kept = sorted(operators, key=lambda one: -(one.self_cpu_ns + one.self_cuda_ns))[:600]
     columns = {name: [getattr(one, name) for one in kept] for name in OperatorTotals.__struct_fields__}
     for name in ("name", "device", "input_shapes"):
-        columns[name] = [visible(text) for text in columns[name]]
+        columns[name] = list(map(visible, columns[name]))
     columns["issuer"] = [issuer_of(one, issuers) for one in kept]
     busy_ns, idle_ns = row.device_busy_ns or 0, row.device_idle_ns
     is_known = row.device_busy_ns is not None and idle_ns is not None and busy_ns + idle_ns > 0

@@ -48,9 +48,8 @@ def visible_json(text: str) -> str:
 ELLIPSIS = "…"
 
 
-def width(text: str) -> int:
-    """Return how many cells a text takes."""
-    return cell_len(text)
+width = cell_len
+"""Return how many cells a text takes."""
 
 
 def cut(text: str, cells: int, *, keep_end: bool = False) -> str:
@@ -82,7 +81,6 @@ def wrapped(text: str, columns: int, lead: str = "") -> list[str]:
 
 
 def listed(names: Sequence[str], most: int) -> str:
-    """Return the first names of a list, and how many more there are."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
@@ -109,5 +107,4 @@ def aligned(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Seque
 
 
 def titled(title: str, table: str) -> str:
-    """Return a table below its title."""
     return f"{click.style(title, bold=True)}\n{table}"

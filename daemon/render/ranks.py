@@ -14,10 +14,7 @@ from profd.daemon.units import UNKNOWN, percent, rate, step_time
 
 LEAST_SURPLUS = 0.02
 """Less than this is the noise of sampling, and not worth a place."""
-_RANKS = 16
 _NODES = 32
-_NODE_CELLS = 20
-_TABLE_RANKS = 256
 
 
 def rank_lines(ranks: Sequence[RankSummary], columns: int) -> Iterator[str]:
@@ -25,9 +22,9 @@ def rank_lines(ranks: Sequence[RankSummary], columns: int) -> Iterator[str]:
     if not ranks:
         return
     hosts = {row.host for row in ranks}
-    node_cells = min(max(map(width, hosts)), _NODE_CELLS) + 2 if len(hosts) > 1 else 0
+    node_cells = min(max(map(width, hosts)), 20) + 2 if len(hosts) > 1 else 0
     yield f"     rank  {fit('node', node_cells)}   steps  own work   waits  longer than the others at"
-    shown = _waiting_least(ranks, _RANKS)
+    shown = _waiting_least(ranks, 16)
     for row in shown:
         steps = UNKNOWN if row.steps_per_s is None else rate(row.steps_per_s)
         part = _surplus(row)
@@ -54,7 +51,6 @@ def _surplus(row: RankSummary) -> RankPart | None:
 
 
 def node_lines(nodes: Sequence[JoinedNode]) -> Iterator[str]:
-    """Yield the table of the nodes; nothing where there are none."""
     if not nodes:
         return
     cells = max(width(visible(node.host)) for node in nodes)
@@ -93,7 +89,7 @@ def rank_tables(summary: Summary) -> dict[str, object]:
             return percent(share)
         return f"{step_time(share * step_s)} ({percent(share)})"
 
-    shown = _waiting_least(summary.ranks, _TABLE_RANKS)
+    shown = _waiting_least(summary.ranks, 256)
     ranks = [(row, of_step(row.own_share), of_step(row.waiting_share), _surplus(row)) for row in shown]
     nodes = [(node.host, node.run, clock(node), known_by(node)) for node in summary.nodes]
     return {"ranks": ranks, "nodes": nodes, "left_out": len(summary.ranks) - len(shown)}

@@ -32,11 +32,6 @@ from profd.daemon.render.summary import Summary, summarize
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RunInfo
 
-_NEXT_PHASES = 3
-_WORTH_NAMING = 0.01
-_MINUTE_MS = 60_000
-_HANGS = 20
-
 
 def take_words(reader: RunReader, summary: Summary, bucket_ms: int) -> dict[str, Any]:
     """Put into words what stands outside of the charts; ``bucket_ms`` is how exactly the page selects time."""
@@ -46,15 +41,15 @@ def take_words(reader: RunReader, summary: Summary, bucket_ms: int) -> dict[str,
     versions = ", ".join(f"{name.replace('_', '-')} {version}" for name, version in info.versions.items())
     options = ", ".join(f"{name} = {value}" for name, value in info.options.items())
     precision = f"{bucket_ms} ms" if bucket_ms < 1000 else f"{bucket_ms // 1000} s"
-    if bucket_ms >= _MINUTE_MS:
-        precision = f"{bucket_ms // _MINUTE_MS} min, since the run is long"
+    if bucket_ms >= 60_000:
+        precision = f"{bucket_ms // 60_000} min, since the run is long"
     return {
         "title": script(info.command),
         "subtitle": [info.host, units.moment(info.started_ns), length, ending(info, summary)],
         "command": command,
         "verdict": take_verdict(summary),
         "death": death_card(summary.post_mortem),
-        "hangs": [hang_card(hang) for hang in summary.hangs[:_HANGS]],
+        "hangs": [hang_card(hang) for hang in summary.hangs[:20]],
         "findings": summary.findings,
         "mark": mark,
         "measures": measures,
@@ -88,7 +83,7 @@ def take_verdict(summary: Summary) -> dict[str, Any]:
         return {"lead": lead, "line": None, "rest": ""}
     (first, share), *others = summary.phases.items()
     line = next((line for line in summary.phase_lines if line.phase == first), None)
-    following = [f"{name} {units.percent(part)}" for name, part in others[:_NEXT_PHASES] if part >= _WORTH_NAMING]
+    following = [f"{name} {units.percent(part)}" for name, part in others[:3] if part >= 0.01]
     return {
         "lead": f"{units.percent(share)} of the time the main thread {phase_named(first).doing}",
         "line": line,
@@ -97,7 +92,6 @@ def take_verdict(summary: Summary) -> dict[str, Any]:
 
 
 def ending(info: RunInfo, summary: Summary) -> str:
-    """Say how a run ended, or that it goes on."""
     if info.state == "live":
         return "still running"
     if summary.post_mortem is not None:

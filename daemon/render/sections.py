@@ -56,7 +56,6 @@ def finding_lines(findings: Sequence[Finding], phases: Mapping[str, float], colu
         yield from wrapped(finding.remedy, columns, "  ")
 
 
-_LINES = 5
 _PLACE_CELLS = 22
 
 
@@ -78,7 +77,7 @@ def idle_lines(idle: GpuIdle | None, columns: int) -> Iterator[str]:
     """
     if idle is None:
         return
-    lines = idle.lines[:_LINES]
+    lines = idle.lines[:5]
     yield from ("", f"GPU idle {percent(1 - idle.mean_utilization)} of the time")
     seen = f"  {percent(idle.share)} of the time in gaps of {step_time(idle.period_s)} or more"
     yield f"{seen}, {plural(idle.samples, 'sample')}:" if lines else seen
@@ -88,9 +87,6 @@ def idle_lines(idle: GpuIdle | None, columns: int) -> Iterator[str]:
     for line, place in zip(lines, places, strict=True):
         where = f"{fit(line.phase, name_cells)}  {fit(place, place_cells, keep_end=True)}"
         yield cut(f"  {percent(line.share):>5}  {where}  {line.source or ''}", columns)
-
-
-_IN_WORDS = {"host": "the machine", "cgroup": "its control group"}
 
 
 def growth_lines(memory: Iterable[Growth], names: Mapping[int, str]) -> Iterator[str]:
@@ -118,7 +114,7 @@ def growth_words(growth: Growth) -> str:
         text += f", {size(growth.bytes_per_step)} a step"
     if growth.limit is None or growth.time_to_limit_s is None:
         return text
-    limit = _IN_WORDS.get(growth.limit.kind, growth.limit.name)
+    limit = {"host": "the machine", "cgroup": "its control group"}.get(growth.limit.kind, growth.limit.name)
     return f"{text}: {limit} is full in {duration(growth.time_to_limit_s)}"
 
 
@@ -130,21 +126,16 @@ def jump_lines(jumps: Iterable[Jump], names: Mapping[int, str]) -> Iterator[str]
         yield f"  {clock(jump.at_ns)}  {name} {jump.pid} rose{where} by {size(jump.by_bytes)}{line}"
 
 
-_PLACES = 6
-_NAMED = 4
-_FRAMES = 3
-
-
 def hang_lines(hangs: Sequence[Hang], columns: int) -> Iterator[str]:
     for hang in hangs:
         yield from wrapped(f"{duration(hang.since_s)} into the run: {hang.text}; {went_on(hang)}", columns, "  ▲ ")
-        for place in hang.places[:_PLACES]:
+        for place in hang.places[:6]:
             names = [stand.who if stand.is_main else f"{stand.who}, thread {stand.thread}" for stand in place.stands]
             waits = sorted({stand.wait for stand in place.stands})
-            yield from wrapped(f"{listed(names, _NAMED)}: {' / '.join(waits[:2])}", columns, "    ")
-            yield from wrapped(" ← ".join(map(_short, place.frames[: -_FRAMES - 1 : -1])), columns, "      ")
-        if len(hang.places) > _PLACES:
-            yield f"    and {len(hang.places) - _PLACES} more stacks"
+            yield from wrapped(f"{listed(names, 4)}: {' / '.join(waits[:2])}", columns, "    ")
+            yield from wrapped(" ← ".join(map(_short, place.frames[:-4:-1])), columns, "      ")
+        if len(hang.places) > 6:
+            yield f"    and {len(hang.places) - 6} more stacks"
         for fact in hang.facts:
             yield from wrapped(fact, columns, "    ")
 
@@ -154,12 +145,8 @@ def went_on(hang: Hang) -> str:
 
 
 def _short(frame: str) -> str:
-    """Return a frame with the name of its file alone."""
     function, _, place = frame.rpartition(" (")
     return f"{function} ({PurePath(place).name}" if function else frame
-
-
-_OUTPUT_LINES = 8
 
 
 def post_mortem_sentence(post_mortem: PostMortem) -> str:
@@ -182,7 +169,7 @@ def post_mortem_lines(post_mortem: PostMortem | None, columns: int) -> Iterator[
         yield f"  ended shortly before: {', '.join(f'pid {pid}' for pid in post_mortem.others)}"
     for place in post_mortem.last[1:]:
         yield visible(f"  last seen {_last(place)}")
-    for line in post_mortem.output[-_OUTPUT_LINES:]:
+    for line in post_mortem.output[-8:]:
         yield visible(f"  │ {line}")
 
 

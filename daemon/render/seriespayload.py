@@ -25,10 +25,6 @@ from profd.daemon.store.stepfunction import UTILIZATION, IntervalSet, Step, Step
 
 POINT_LIMIT = 1_200
 """Points kept of one series: about as many as a wide screen has columns."""
-LEAST_MINUTES = 300
-"""Of a run of so many minutes the mean of each minute is enough."""
-CHARTED_PROCESSES = 64
-"""Series are kept of the first so many processes: a job that starts thousands would fill the page with them."""
 _DIGITS = {
     "cpu_cores": 5,
     "rss_bytes": -4,
@@ -59,7 +55,8 @@ def process_entries(
     The steps are empty where no loop counter was read.
     """
     started_ns = reader.info.started_ns
-    charted = set(list(index)[:CHARTED_PROCESSES])
+    # Series are kept of the first processes: a job that starts thousands would fill the page with them.
+    charted = set(list(index)[:64])
     hosts = hosts_of(reader) if nodes_of(reader) else {}
     growths: defaultdict[int, list[dict[str, object]]] = defaultdict(list)
     for one in memory:
@@ -117,7 +114,8 @@ def _cover(cover: IntervalSet, started_ns: int) -> dict[str, list[int]]:
 
 
 def _series(reader: RunReader, found: SeriesRow | None) -> Series:
-    steps = list(take_course(reader, found.id, None, None, LEAST_MINUTES).steps()) if found else []
+    # Of a run of so many minutes the mean of each minute is enough.
+    steps = list(take_course(reader, found.id, None, None, 300).steps()) if found else []
     return _columns(reader, steps, _DIGITS[found.name] if found else 0)
 
 

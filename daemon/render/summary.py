@@ -42,9 +42,6 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, StackTotal
 
 VERSION = 1
-FUNCTIONS = 20
-FUNCTIONS_OF_A_PROCESS = 5
-LOSSES = 5
 
 
 class Exit(msgspec.Struct, frozen=True):
@@ -165,7 +162,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         phases=shares,
         phase_errors={name: variance.standard_error(name, share, profile.total_ns) for name, share in shares.items()},
         phase_lines=phase_lines(profile, phases),
-        functions=tuple(hot_functions(reader, profile, busy)[:FUNCTIONS]),
+        functions=tuple(hot_functions(reader, profile, busy)[:20]),
         processes=_processes(reader, selection, changes),
         gpus=take_gpus(reader, selection),
         gpu_idle=take_gpu_idle(reader, selection, phases, tracks, busy),
@@ -177,7 +174,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         ranks=take_ranks(reader, selection, phases),
         last_window=last_window(reader, selection),
         nodes=nodes_of(reader),
-        losses=tuple(itertools.islice(losses, LOSSES)),
+        losses=tuple(itertools.islice(losses, 5)),
         incident="; ".join(incidents),
     )
 
@@ -208,7 +205,7 @@ def _processes(
             samples=profile.total_samples,
             cpu_cores=mean_of_series(reader, "cpu_cores", row.id, selection),
             rss_bytes=int(last.value) if last else None,
-            functions=tuple(hot_functions(reader, profile)[:FUNCTIONS_OF_A_PROCESS]),
+            functions=tuple(hot_functions(reader, profile)[:5]),
         )
         found.append(one)
     return tuple(found)

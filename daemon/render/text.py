@@ -29,16 +29,9 @@ from profd.daemon.render.summary import ProcessSummary, Summary
 from profd.daemon.units import UNKNOWN, duration, percent, rate, size
 
 WIDTH = 80
-_EXACT = 1  # a step is whole, the moment of a reading lies within one
-_EXACT_SHARE = 0.02
-_CLOSING_PHASES = 5
-_CLOSING_SHARE = 0.05
-_FUNCTIONS = 10
 _PROCESSES = 12
 _BAR_CELLS = 12
-_FUNCTION_CELLS = 24
 _PLACE_CELLS = 22
-_EIGHTHS = " ▏▎▍▌▋▊▉"
 
 
 def closing_lines(summary: Summary, *, run: str | None = None, report: str | None = None, columns: int = WIDTH) -> str:
@@ -48,7 +41,7 @@ def closing_lines(summary: Summary, *, run: str | None = None, report: str | Non
     report; the command that writes one where it is not given. No newline at the end.
     """
     lines = [f"profd  {_title(summary)}"]
-    shown = [(name, share) for name, share in summary.phases.items() if share >= _CLOSING_SHARE][:_CLOSING_PHASES]
+    shown = [(name, share) for name, share in summary.phases.items() if share >= 0.05][:5]
     phase_lines = {line.phase: line for line in summary.phase_lines}
     places = {name: _place(phase_lines[name]) if name in phase_lines else "" for name, _ in shown}
     name_cells, place_cells = _widest(places), _widest(places.values(), _PLACE_CELLS)
@@ -101,7 +94,8 @@ def _title(summary: Summary) -> str:
 def is_estimate(steps: Steps) -> bool:
     """Say whether the number of steps is known less exactly than its digits suggest."""
     error = steps.count_error or 0
-    return error > _EXACT or error > _EXACT_SHARE * (steps.count or 0)
+    # A step is whole, the moment of a reading lies within one.
+    return error > 1 or error > 0.02 * (steps.count or 0)
 
 
 def _ending(summary: Summary) -> str:
@@ -151,8 +145,8 @@ def _phase_table(summary: Summary, columns: int) -> Iterator[str]:
 
 
 def _function_table(functions: Sequence[FunctionRow], columns: int) -> Iterator[str]:
-    shown = functions[:_FUNCTIONS]
-    name_cells = _widest((row.function for row in shown), _FUNCTION_CELLS)
+    shown = functions[:10]
+    name_cells = _widest((row.function for row in shown), 24)
     place_cells = _widest(map(_place, shown), _PLACE_CELLS)
     with_gpu = any(row.gpu_utilization is not None for row in shown)
     gpu_title = "   GPU" if with_gpu else ""
@@ -198,6 +192,5 @@ def _margin(error: float) -> str:
 
 
 def _bar(share: float) -> str:
-    """Return a bar whose full length is a share of 1."""
     eighths = round(share * _BAR_CELLS * 8)
-    return f"{'█' * (eighths // 8)}{_EIGHTHS[eighths % 8].strip()}".ljust(_BAR_CELLS)
+    return f"{'█' * (eighths // 8)}{' ▏▎▍▌▋▊▉'[eighths % 8].strip()}".ljust(_BAR_CELLS)

@@ -47,6 +47,16 @@ class Tooltip {
   hide() {
     this.node.hidden = true;
   }
+
+  /** Show what an element says of the place under the pointer; null is nothing. */
+  follow(element, describe) {
+    element.addEventListener("mousemove", (event) => {
+      const lines = describe(event);
+      if (lines) this.show(event, lines);
+      else this.hide();
+    });
+    element.addEventListener("mouseleave", () => this.hide());
+  }
 }
 
 /** The tabs below the flame graph. The page knows which one is open; they report what is picked by `onopen`. */

@@ -66,11 +66,6 @@ class Boxes {
     this.byNode = new Map(this.all.map((box) => [box.node, box]));
   }
 
-  /** The box of a node; undefined where it is not in the picture. */
-  of(node) {
-    return this.byNode.get(node);
-  }
-
   at(x, row) {
     return this.all.find((box) => box.row === row && x >= box.x && x < box.x + Math.max(box.width, 1));
   }
@@ -79,7 +74,6 @@ class Boxes {
 class FlameGraph {
   constructor(node, tooltip, run, onselect) {
     this.run = run;
-    this.tooltip = tooltip;
     this.onselect = onselect;
     this.canvas = new Canvas(node, () => this.draw());
     this.selected = 0;
@@ -89,12 +83,10 @@ class FlameGraph {
       const box = this.boxAt(event);
       if (box) this.zoomTo(box.node);
     });
-    node.addEventListener("mousemove", (event) => {
+    tooltip.follow(node, (event) => {
       const box = this.boxAt(event);
-      if (box) tooltip.show(event, this.describe(box.node));
-      else tooltip.hide();
+      return box && this.describe(box.node);
     });
-    node.addEventListener("mouseleave", () => tooltip.hide());
     node.addEventListener("keydown", (event) => this.onKey(event));
   }
 
@@ -115,8 +107,8 @@ class FlameGraph {
     const context = this.canvas.begin(this.boxes.rows * ROW + 1);
     context.textBaseline = "middle";
     for (const box of this.boxes.all) this.drawBox(context, box, colors);
-    const selected = this.boxes.of(this.selected);
-    if (selected && selected.node) {
+    const selected = this.boxes.byNode.get(this.selected);
+    if (selected?.node) {
       context.strokeStyle = colors.ink;
       context.lineWidth = 2;
       context.strokeRect(selected.x + 1, selected.row * ROW + 1, Math.max(selected.width - 3, 1), ROW - 3);
@@ -205,12 +197,13 @@ class FlameGraph {
   /** Move the selection: to the caller, the largest callee, or the neighbor in the same row. */
   move(rows, columns) {
     const { boxes, tree } = this;
-    const box = boxes.of(this.selected) ?? boxes.of(this.zoomed);
-    const below = () => tree.childrenOf(box.node).find((node) => boxes.of(node));
+    const box = boxes.byNode.get(this.selected) ?? boxes.byNode.get(this.zoomed);
+    if (!box) return; // nothing is selected: no sample
+    const below = () => tree.childrenOf(box.node).find((node) => boxes.byNode.has(node));
     const row = boxes.all.filter((each) => each.row === box.row).sort((a, b) => a.x - b.x);
     const next = columns ? row[row.indexOf(box) + columns]?.node : rows < 0 ? tree.parent[box.node] : below();
     if (next !== undefined && next >= 0) this.select(next);
-    const selected = boxes.of(this.selected);
+    const selected = boxes.byNode.get(this.selected);
     if (!selected) return;
     const frame = this.canvas.node.parentElement;
     const top = selected.row * ROW;

@@ -14,12 +14,8 @@ class Run {
       memory: entry.memory.map((kind) => ({ ...kind, ...decodeSeries(kind.bytes) })),
       cover: { atMs: runningSums(entry.cover.steps_ms), coveredMs: runningSums(entry.cover.covered_ms) },
     }));
-    this.threads = extract.threads.map((entry) => ({ ...entry, ...decodeBuckets(entry) }));
-    this.gpus = extract.gpus.map((entry) => ({
-      title: entry.title,
-      gpu: decodeSeries(entry.utilization),
-      gpuMemory: decodeSeries(entry.memory_bytes),
-    }));
+    this.threads = extract.threads.map((entry) => ({ ...entry, ...decodeTimes(entry) }));
+    this.gpus = extract.gpus.map(({ title, utilization, memory_bytes: memory }) => ({ title, gpu: decodeSeries(utilization), gpuMemory: decodeSeries(memory) }));
   }
 
   /** Return how long a process lived in a range for each millisecond of it that was recorded there. */
@@ -73,23 +69,19 @@ function scaled(column, digits) {
 /** Return a series: `values[i]` held from `fromMs[i]` to `atMs[i]`, and nothing is known of the time between. */
 function decodeSeries(series) {
   const atMs = runningSums(series.steps_ms);
-  const fromMs = new Float64Array(atMs.length);
-  for (let at = 1; at < atMs.length; at += 1) fromMs[at] = atMs[at - 1];
+  const fromMs = atMs.map((_, at) => (at ? atMs[at - 1] : 0));
   runningSums(series.gap_steps).forEach((place, at) => (fromMs[place] += series.gaps_ms[at]));
   return { fromMs, atMs, values: scaled(series.values, series.digits) };
 }
 
-/** Return what a thread did; the times of a part are decoded when first asked for: a page opens without conditions. */
-function decodeBuckets(columns) {
+/** Return when a thread did what; the times of a part are decoded when first asked for: a page opens without conditions. */
+function decodeTimes(columns) {
   const later = ({ samples, times_100us: times }) => {
     let decoded = null;
     return { samples, get timesMs() { return (decoded ??= scaled(times, 1)); } };
   };
   return {
     buckets: new Int32Array(runningSums(columns.steps)),
-    spans: columns.spans,
-    stacks: columns.stacks,
-    samples: columns.samples,
     timesMs: scaled(columns.times_100us, 1),
     parts: columns.parts.map(later),
   };

@@ -107,8 +107,8 @@ function processRows(run, selection) {
       depth,
       order,
       cpu: meanOf([process.cpu], selection.fromMs, selection.toMs),
-      rss: rss.length ? rss[rss.length - 1] : null,
-      rssMost: rss.length ? largestOf(rss) : null,
+      rss: rss.at(-1) ?? null,
+      rssMost: rss.length ? Math.max(...rss) : null,
       samples: counts.samples,
       top: top === undefined ? "" : `${run.functionName[run.frameFunction[top]]} ${shortPath(run.fileOf(run.frameFunction[top]).module)}:${run.frameLine[top]}`,
       end: describeEnd(process),
@@ -139,10 +139,6 @@ function valuesIn(series, selection) {
   return series.values.subarray(lowerBound(series.atMs, selection.fromMs), lowerBound(series.atMs, selection.toMs + 1));
 }
 
-function largestOf(values) {
-  return values.reduce((best, value) => Math.max(best, value), 0);
-}
-
 // Memory
 
 function memoryColumns() {
@@ -164,19 +160,18 @@ function memoryRows(run, selection) {
   const rows = run.processes.flatMap((process, index) => process.memory.map((kind) => {
     const values = valuesIn(kind, selection);
     const times = valuesIn({ ...kind, values: kind.atMs }, selection);
-    const [firstBytes, lastBytes] = [values[0], values[values.length - 1]];
-    const minutes = (times[times.length - 1] - times[0]) / 60_000;
+    const [firstBytes, lastBytes] = [values[0], values.at(-1)];
+    const minutes = (times.at(-1) - times[0]) / 60_000;
     const change = lastBytes - firstBytes;
     const pace = minutes > 0 ? change / minutes : null;
-    return { index, title: run.processTitle(index), kind: kind.title, values, firstBytes, lastBytes, most: largestOf(values), change, pace, growth: kind.growth };
+    return { index, title: run.processTitle(index), kind: kind.title, values, firstBytes, lastBytes, most: Math.max(...values), change, pace, growth: kind.growth };
   }));
   return rows.filter((row) => row.values.length);
 }
 
 /** Return values as a line from their least to their most; flat where they hardly differ. */
 function sparkline(values) {
-  const least = values.reduce((best, value) => Math.min(best, value), Infinity);
-  const most = largestOf(values);
+  const [least, most] = [Math.min(...values), Math.max(...values)];
   const range = Math.max(most - least, most * 0.01, 1);
   const step = LINE_WIDTH / Math.max(values.length - 1, 1);
   const points = [...values].map((value, at) => `${(at * step).toFixed(1)},${(LINE_HEIGHT - 3 - ((value - least) / range) * (LINE_HEIGHT - 6)).toFixed(1)}`);

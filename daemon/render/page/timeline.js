@@ -31,12 +31,10 @@ class Timeline {
     this.threads = (training.length ? training : mains).slice(0, MOST_BANDS);
     this.charts = chartsOf(run);
     this.bands = new Map(); // thread → its band, made for one width: for a long run that takes longer than to draw it
-    node.addEventListener("mousemove", (event) => {
+    tooltip.follow(node, (event) => {
       const x = this.xOf(event);
-      if (x >= LEFT && x <= LEFT + this.plotWidth) tooltip.show(event, this.describe(x));
-      else tooltip.hide();
+      return x >= LEFT && x <= LEFT + this.plotWidth ? this.describe(x) : null;
     });
-    node.addEventListener("mouseleave", () => tooltip.hide());
     this.listen();
   }
 
@@ -80,8 +78,7 @@ class Timeline {
       this.node.setPointerCapture(event.pointerId);
     });
     this.node.addEventListener("pointermove", drag);
-    this.node.addEventListener("pointerup", end);
-    this.node.addEventListener("pointercancel", end);
+    for (const name of ["pointerup", "pointercancel"]) this.node.addEventListener(name, end);
     this.node.addEventListener("dblclick", () => this.onrange(NaN, NaN));
     this.node.addEventListener("keydown", (event) => this.onKey(event));
   }

@@ -13,7 +13,7 @@ from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.catalog import analysis_name, as_stored
 from profd.daemon.findings.finding import INFO
-from profd.daemon.render.summary import LOSSES, Summary, summarize
+from profd.daemon.render.summary import Summary, summarize
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.writer import RunWriter
@@ -235,7 +235,7 @@ def test_losses_are_told_in_the_order_of_time_and_not_without_end(tmp_path: Path
         for kind in ("loss", "note")
     ]
     path = synthetic.write_run(tmp_path / "a.profd", also=said)
-    assert summary_of(path).losses == tuple(f"loss {second}" for second in range(1, LOSSES + 1))
+    assert summary_of(path).losses == tuple(f"loss {second}" for second in range(1, 6))
     later = Selection(from_ns=synthetic.STARTED_NS + 8 * SECOND_NS)
     assert summary_of(path, later).losses == ("loss 8", "loss 9")
 
