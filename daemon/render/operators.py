@@ -51,7 +51,7 @@ def operator_table(
     sums, columns = sums_of(rows), columns_of(rows)
     if issuers:
         columns.append(Column("From (samples)", lambda row, _: issuer_of(row, issuers)))
-    texts = []
+    texts: list[list[str]] = []
     for column in columns:
         cells = [column.head, *(column.cell(row, sums) for row in rows[:limit])]
         room, justify = max(map(len, cells)), str.rjust if texts else str.ljust
