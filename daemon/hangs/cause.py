@@ -36,8 +36,6 @@ _BY_WAIT = {
     "stopped": "stopped",
     "running": "spin",
 }
-# Their waits end by themselves: it takes longer until that is called a hang.
-SELF_ENDING = frozenset({"sleep", "flush"})
 # What a DataLoader's or a pool's worker does that has nothing to do.
 _IDLE_WORKER = re.compile(r"/multiprocessing/(queues|pool|connection)\.py$|/concurrent/futures/\w+\.py$")
 _EVENT_LOOP = ("asyncio/base_events.py", "run_forever")
@@ -76,8 +74,8 @@ def is_waiting_for_work(look: Look) -> bool:
 
 
 def ends_by_itself(look: Look) -> bool:
-    """Say whether all waits of the processes that train end by themselves: a sleep, or a disk that writes."""
-    return all(row.wait.kind in SELF_ENDING for row in look.mains())
+    """Say whether all waits of the processes that train end by themselves: it takes longer until that is a hang."""
+    return all(row.wait.kind in ("sleep", "flush") for row in look.mains())
 
 
 def find_cause(look: Look, deaths: Sequence[Death]) -> Cause:

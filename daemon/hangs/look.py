@@ -18,16 +18,13 @@ from profd.daemon.store.records import Frame, HangGroup, Stand
 from profd.daemon.tree import roles
 from profd.daemon.tree.tree import Member
 
-# Heartbeats of loggers and thread pools, and queues that ask every few seconds whether their workers live.
-_BYTES_PER_S = 64 << 10
-_SWITCHES_PER_S = 5.0
-_SPARE_SWITCHES = 3
-_IDLE_CORES = 0.03
-_SPARE_CPU_S = 0.03
-
 
 class Counters(NamedTuple):
-    """Bytes read and written and CPU time of all processes, and how often the main threads that train waited."""
+    """Bytes read and written and CPU time of all processes, and how often the main threads that train waited.
+
+    Some of each is nothing: heartbeats of loggers and thread pools, and queues that ask every few seconds whether their
+    workers live.
+    """
 
     io_bytes: int
     switches: int
@@ -38,14 +35,13 @@ class Counters(NamedTuple):
 
         Waits do not separate a loop that polls in short sleeps from one that works; steps do.
         """
-        has_computed = self.cpu_s - before.cpu_s > _IDLE_CORES * seconds + _SPARE_CPU_S
-        has_waited = self.switches - before.switches > _SWITCHES_PER_S * seconds + _SPARE_SWITCHES
+        has_computed = self.cpu_s - before.cpu_s > 0.03 * seconds + 0.03
+        has_waited = self.switches - before.switches > 5 * seconds + 3
         is_moving = has_computed or self.has_read_or_written_since(before, seconds)
         return is_moving or (has_waited and not steps_are_known)
 
     def has_read_or_written_since(self, before: Counters, seconds: float) -> bool:
-        """Say whether more was read and written between two looks than by heartbeats."""
-        return self.io_bytes - before.io_bytes > _BYTES_PER_S * seconds
+        return self.io_bytes - before.io_bytes > (64 << 10) * seconds
 
 
 # A look takes some 20 ms a process, and five hundred workers stand alike.

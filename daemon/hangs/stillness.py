@@ -18,11 +18,6 @@ from profd.daemon.store.records import STEP_COUNT, Frame, Identity, PointsTaken,
 from profd.daemon.store.stepfunction import THREAD_CPU, UTILIZATION
 from profd.daemon.units import percent
 
-# Heartbeats and timers go on in a run that hangs: so much CPU time is none.
-QUIET_CORES = 0.03
-QUIET_CORES_OF_A_PROCESS = 0.005
-_SPARE_CORE_S = 0.05
-_BUSY_CORE_S, _BUSY_WITHIN_S = 0.5, 60.0
 _HISTORY = 1200
 
 
@@ -65,7 +60,7 @@ class Stillness:
         for step_s, cores, processes in self._backwards():
             length_s += step_s
             spent_core_s += cores * step_s
-            if spent_core_s <= _allowed_cores(processes) * length_s + _SPARE_CORE_S:
+            if spent_core_s <= _allowed_cores(processes) * length_s + 0.05:
                 quiet_s = length_s
         if self.step_ns is None or not self._readings:
             return quiet_s
@@ -73,15 +68,13 @@ class Stillness:
 
     def is_busy_since(self, at_ns: int) -> bool:
         """Say whether more CPU time was used after a time, in the last minute of it, than a run that hangs takes."""
-        excess_core_s, length_s = 0.0, 0.0
+        excess_core_s = length_s = 0.0
         for step_s, cores, processes in self._backwards(at_ns):
             length_s += step_s
             excess_core_s += (cores - _allowed_cores(processes)) * step_s
-            if excess_core_s > _BUSY_CORE_S:
-                return True
-            if length_s > _BUSY_WITHIN_S:
+            if excess_core_s > 0.5 or length_s > 60:
                 break
-        return False
+        return excess_core_s > 0.5
 
     def forget(self) -> None:
         """Forget the CPU time, so that a run is quiet from now on at the earliest."""
@@ -111,15 +104,8 @@ class Stillness:
 
 
 def _allowed_cores(processes: int) -> float:
-    """Return the cores that a number of processes may use while nothing goes on."""
-    return max(QUIET_CORES, QUIET_CORES_OF_A_PROCESS * processes)
-
-
-# The age of the last recording: from one hand-over to the next, and what it takes to read it.
-_LATEST_NS = 15 * SECOND_NS
-# Of each that spins: its other threads use as much with it. A process that computes on many cores computes.
-_SPINNING_CORES = 1.15
-_EARLY_S = 0.5
+    """Return the cores that a number of processes may use while nothing goes on: heartbeats and timers do."""
+    return max(0.03, 0.005 * processes)
 
 
 class _Place(NamedTuple):
@@ -156,7 +142,8 @@ class SpinWatch:
 
     def _since_ns(self) -> int | None:
         """Return since when all of them have stood where they stand; None where that is not known of each."""
-        oldest_ns = self._clock.now_ns() - _LATEST_NS
+        # The age of the last recording: from one hand-over to the next, and what it takes to read it.
+        oldest_ns = self._clock.now_ns() - 15 * SECOND_NS
         if any(place.until_ns < oldest_ns for place in self._places.values()):
             return None
         return max((place.since_ns for place in self._places.values()), default=None)
@@ -175,7 +162,7 @@ class SpinWatch:
             self._first = None
         elif self._first is None:
             self._first = await self._look(True)
-        elif stood_s >= due_s and self._first.at_ns <= self._clock.now_ns() - (due_s / 2 - _EARLY_S) * SECOND_NS:
+        elif stood_s >= due_s and self._first.at_ns <= self._clock.now_ns() - (due_s / 2 - 0.5) * SECOND_NS:
             first, self._first = self._first, await self._look(False)
             return self._first if self._first is not None and _has_spun(first, self._first) else None
         return None
@@ -190,9 +177,6 @@ def _has_spun(first: Look, second: Look) -> bool:
     """Say whether between two looks the processes that train did nothing but use one core each, one at least."""
     seconds = (second.at_ns - first.at_ns) / SECOND_NS
     spinning = sum(row.wait.kind == "running" for row in second.mains())
-    spent_s = second.counters.cpu_s - first.counters.cpu_s
-    return (
-        spinning > 0
-        and spent_s <= _SPINNING_CORES * spinning * seconds
-        and not second.counters.has_read_or_written_since(first.counters, seconds)
-    )
+    # Its other threads use as much with it; a process that computes on many cores computes.
+    is_one_core = second.counters.cpu_s - first.counters.cpu_s <= 1.15 * spinning * seconds
+    return spinning > 0 and is_one_core and not second.counters.has_read_or_written_since(first.counters, seconds)

@@ -104,9 +104,6 @@ def _is_open_for(pid: int, fd: str, mode: int) -> bool:
 _READS = ("read", "pread64", "readv", "recvfrom", "recvmsg", "accept", "accept4", "getdents64", "ioctl")
 _WRITES = ("write", "pwrite64", "writev", "sendto", "sendmsg", "connect")
 _POLL_FD = struct.Struct("=ihh")
-_MOST_POLLED = 16
-_PATH_BYTES = 256
-_TERMINALS = ("/dev/pts/", "/dev/tty")
 
 
 class Wait(NamedTuple):
@@ -153,7 +150,7 @@ def _wait_in(call: str, first: int, second: int, pid: int, name_of: NameOf) -> W
         case name if name in _READS or name in _WRITES:
             return _wait_at(pid, first, is_reader=call in _READS, name_of=name_of)
         case "poll" | "ppoll":
-            return _wait_at_several(pid, first, min(second, _MOST_POLLED), name_of)
+            return _wait_at_several(pid, first, min(second, 16), name_of)
         case "select" | "pselect6" | "epoll_wait" | "epoll_pwait":
             return Wait("events", "waits for events")
         case "flock" | "fcntl":
@@ -161,7 +158,7 @@ def _wait_in(call: str, first: int, second: int, pid: int, name_of: NameOf) -> W
         case "futex" | "futex_waitv" | "semop" | "semtimedop":
             return Wait("lock", f"a lock ({call} {first:#x})")
         case "open" | "openat" | "newfstatat":
-            path = _memory(pid, first if call == "open" else second, _PATH_BYTES).partition(b"\0")[0]
+            path = _memory(pid, first if call == "open" else second, 256).partition(b"\0")[0]
             return Wait("read", f"opens {path.decode(errors='replace') or 'a file'}")
         case "wait4" | "waitid":
             child = second if call == "waitid" else first
@@ -177,7 +174,7 @@ def _wait_in(call: str, first: int, second: int, pid: int, name_of: NameOf) -> W
 def _wait_at_several(pid: int, address: int, count: int, name_of: NameOf) -> Wait:
     """Return the wait at the descriptors that a call to poll has in memory."""
     data = _memory(pid, address, count * _POLL_FD.size)
-    fds = [fd for fd, _, _ in _POLL_FD.iter_unpack(data[: len(data) // _POLL_FD.size * _POLL_FD.size])]
+    fds = [fd for fd, _, _ in _POLL_FD.iter_unpack(data[: len(data) & ~7])]
     if len(fds) == 1:
         return _wait_at(pid, fds[0], is_reader=True, name_of=name_of)
     kinds = sorted({processes.link(pid, f"fd/{fd}").partition(":")[0] or "unknown" for fd in fds})
@@ -193,7 +190,7 @@ def _wait_at(pid: int, fd: int, *, is_reader: bool, name_of: NameOf) -> Wait:
     link = processes.link(pid, f"fd/{fd}")
     if link.startswith("socket:"):
         return Wait(kind, f"{does} a socket{_far_end(pid, link)}")
-    if link.startswith(_TERMINALS):
+    if link.startswith(("/dev/pts/", "/dev/tty")):
         return Wait("terminal", f"{does} the terminal {link}")
     if link.startswith("/dev/nvidia"):
         return Wait("gpu", f"waits for the GPU ({link})")

@@ -19,36 +19,28 @@ from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.hangs.cause import Death, ends_by_itself, find_cause, is_waiting_for_work
 from profd.daemon.hangs.look import Look, is_training, name_of_member, take_look
 from profd.daemon.hangs.stillness import SpinWatch, Stillness
-from profd.daemon.store.records import (
-    EventHappened,
-    HangEnded,
-    HangFound,
-    HangReport,
-    Identity,
-    PointsTaken,
-    ProcessEnded,
-    Record,
-    RecordingTaken,
-)
+from profd.daemon.store import records
+from profd.daemon.store.records import EventHappened, HangFound, Identity, PointsTaken, ProcessEnded, RecordingTaken
 from profd.daemon.tree.tree import Member
 
 
 class Hook:
     """A shell command that gets a hang through its environment; none where ``command`` is None."""
 
-    def __init__(self, command: str | None) -> None:
+    def __init__(self, command: str | None, run: Mapping[str, str] | None = None) -> None:
+        """Take the command, and the variables that name the run to it."""
         self._command = command
+        self._run = run or {}
         self.running: list[subprocess.Popen[bytes]] = []
 
-    def start(self, variables: Mapping[str, str]) -> str | None:
-        if self._command is None:
-            return None
+    def start(self, text: str, cause: str) -> str | None:
+        """Start the command; return why it could not be started."""
+        environment = {**os.environ, **self._run, "PROFD_HANG": text, "PROFD_HANG_CAUSE": cause}
+        command, null = ["/bin/sh", "-c", self._command or ""], subprocess.DEVNULL
         try:
-            command, null = ["/bin/sh", "-c", self._command], subprocess.DEVNULL
-            environment = {**os.environ, **variables}
-            self.running.append(
-                subprocess.Popen(command, stdin=null, stdout=null, start_new_session=True, env=environment)
-            )
+            if self._command is not None:
+                started = subprocess.Popen(command, stdin=null, stdout=null, start_new_session=True, env=environment)
+                self.running.append(started)
         except (OSError, ValueError) as error:
             return f"the command for hangs could not be started ({error})"
         return None
@@ -58,15 +50,9 @@ class Hook:
         self.running = [process for process in self.running if process.poll() is None]
 
 
-# A run whose steps are long stands still for long.
-PATIENCE_STEPS = 10
 # Waits that end by themselves (a sleep, a disk that writes) get this many times the patience, and so do computations.
 PATIENCE_IN_SLEEP = 4
-# To have said it within the time that was asked for: a reading's age, and two looks.
-_EARLY_SHARE, _MOST_EARLY_S = 0.2, 3.0
 _TICK_S = 0.5
-_DEATH_BEFORE_NS = 10 * SECOND_NS
-_MOST_DEATHS = 64
 
 
 class HangWatch:
@@ -77,31 +63,29 @@ class HangWatch:
         after_s: float,
         clock: Clock,
         members: Callable[[], Collection[Member]],
-        put: Callable[[Record], object],
+        put: Callable[[records.Record], object],
         *,
         hook: Hook | None = None,
-        variables: Mapping[str, str] | None = None,
         look: Callable[..., Look] = take_look,
     ) -> None:
-        """Call it a hang where there is no progress for ``after_s``; ``variables`` name the run to the hook."""
+        """Call it a hang where there is no progress for ``after_s``."""
         self.after_s = after_s
         self._clock = clock
         self._members = members
         self._put = put
         self._hook = hook or Hook(None)
-        self._variables = dict(variables or {})
         self._look = look
         self._inbox: queue.SimpleQueue[PointsTaken | ProcessEnded | RecordingTaken] = queue.SimpleQueue()
         self._stillness = Stillness()
         self._spin = SpinWatch(clock, self._stillness, self._take_look)
-        self._deaths: deque[Death] = deque(maxlen=_MOST_DEATHS)
+        self._deaths: deque[Death] = deque(maxlen=64)
         self._names: dict[Identity, str] = {}
         self._first: Look | None = None
         self._hang: HangFound | None = None
         self._is_spin = False
         self._task: asyncio.Task[None] | None = None
 
-    def take(self, record: Record) -> None:
+    def take(self, record: records.Record) -> None:
         """Keep a record on its way to the run file for the next check; any thread may call this."""
         if isinstance(record, PointsTaken | ProcessEnded | RecordingTaken):
             self._inbox.put(record)
@@ -146,8 +130,8 @@ class HangWatch:
 
     async def _check_quiet(self) -> None:
         patience_s, quiet_s, first = self.patience_s(), self._stillness.quiet_s(), self._first
-        # A little before the patience is over.
-        due_s = patience_s - min(_EARLY_SHARE * patience_s, _MOST_EARLY_S)
+        # To have said it within the time that was asked for: a reading's age, and two looks.
+        due_s = patience_s - min(0.2 * patience_s, 3.0)
         if quiet_s < patience_s / 2:
             self._first = None
         elif first is None:
@@ -163,7 +147,7 @@ class HangWatch:
 
     def patience_s(self) -> float:
         """Return for how long there may be no progress: longer where the steps of the run are long."""
-        return max(self.after_s, PATIENCE_STEPS * self._stillness.step_s)
+        return max(self.after_s, 10 * self._stillness.step_s)
 
     async def _take_look(self, mains_only: bool) -> Look | None:
         """Look at the processes that train, or at all; None where none trains."""
@@ -185,7 +169,7 @@ class HangWatch:
     def _report(self, look: Look, quiet_s: float, *, is_spin: bool = False) -> None:
         now_ns = self._clock.now_ns()
         since_ns = now_ns - int(quiet_s * SECOND_NS)
-        deaths = [death for death in self._deaths if death.at_ns >= since_ns - _DEATH_BEFORE_NS]
+        deaths = [death for death in self._deaths if death.at_ns >= since_ns - 10 * SECOND_NS]
         facts = []
         if (step_ns := self._stillness.step_ns) is not None:
             ago_s = (now_ns - step_ns) / SECOND_NS
@@ -194,13 +178,12 @@ class HangWatch:
         if look.unread:
             facts.append(f"the stacks of {look.unread} more processes were not read")
         cause = find_cause(look, deaths)
-        report = HangReport(cause.group, look.groups(), tuple(facts))
+        report = records.HangReport(cause.group, look.groups(), tuple(facts))
         text = f"no progress for {quiet_s:.0f} s ({cause.group}): {cause.text}"
         self._hang, self._first, self._is_spin = HangFound(now_ns, since_ns, text, report), None, is_spin
         self._put(self._hang)
         self._put(EventHappened(now_ns, "hang", text))
-        variables = {**self._variables, "PROFD_HANG": text, "PROFD_HANG_CAUSE": cause.group}
-        failure = self._hook.start(variables)
+        failure = self._hook.start(text, cause.group)
         if failure is not None:
             self._put(EventHappened(self._clock.now_ns(), "error", failure))
 
@@ -211,5 +194,5 @@ class HangWatch:
             lasted_s = (now_ns - hang.since_ns) / SECOND_NS
             self._hang = self._first = None
             self._stillness.forget()
-            self._put(HangEnded(now_ns, hang.at_ns))
+            self._put(records.HangEnded(now_ns, hang.at_ns))
             self._put(EventHappened(now_ns, "hang", f"progress again, after {lasted_s:.0f} s without"))

@@ -15,10 +15,7 @@ import platformdirs
 from profd.daemon import paths
 from profd.daemon.errors import UsageError
 
-FILE_NAME = "daemon.toml"
 _PAGE = "docs/daemon.md shows what it holds"
-_ADDRESS = r"^(\S+:)?[0-9]{1,5}$"
-_URL = r"^https?://[^/\s]"
 
 Positive = Annotated[float, msgspec.Meta(gt=0)]
 AtLeastZero = Annotated[float, msgspec.Meta(ge=0)]
@@ -77,8 +74,8 @@ class Configuration(msgspec.Struct, frozen=True):
     hang_after_s: AtLeastZero = 120.0
     on_hang: str = ""
     at_exit: Literal["leave", "stop"] = "leave"
-    metrics: Annotated[str, msgspec.Meta(pattern=_ADDRESS)] | None = None
-    otlp: Annotated[str, msgspec.Meta(pattern=_URL)] | None = None
+    metrics: Annotated[str, msgspec.Meta(pattern=r"^(\S+:)?[0-9]{1,5}$")] | None = None
+    otlp: Annotated[str, msgspec.Meta(pattern=r"^https?://[^/\s]")] | None = None
     rule: tuple[Rule, ...] = (Rule(name="torch", torch=True),)
     exclude: tuple[Exclusion, ...] = ()
     retention: Retention = Retention()
@@ -96,7 +93,7 @@ class Configuration(msgspec.Struct, frozen=True):
 
 def default_file() -> Path:
     """Return the usual path of the configuration; the file need not exist."""
-    return (paths.home() or Path(platformdirs.user_config_dir("profd"))) / FILE_NAME
+    return (paths.home() or Path(platformdirs.user_config_dir("profd"))) / "daemon.toml"
 
 
 def read_configuration(file: Path) -> Configuration:

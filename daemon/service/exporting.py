@@ -15,7 +15,6 @@ from profd.daemon.service.configuration import Configuration
 from profd.daemon.service.log import JsonLog
 
 _FIRST_REST_S = 2.0
-_LONGEST_REST_S = 60.0
 
 
 def metrics_command(configuration: Configuration, runs: Path) -> tuple[str, ...]:
@@ -59,7 +58,7 @@ class Exporting:
             text = f"the metrics broke off with {process.returncode}; again in {rest_s:.0f} s"
             self._log.say("unserved", text, level="warning")
             await asyncio.sleep(rest_s)
-            rest_s = min(2 * rest_s, _LONGEST_REST_S)
+            rest_s = min(2 * rest_s, 60.0)
 
 
 async def _end(task: asyncio.Task[None] | None) -> None:

@@ -15,7 +15,6 @@ from profd.daemon.store.records import Identity
 
 QUIET_BELOW_CORES = 0.02
 """A job that uses less waits for somebody: what a kernel of a notebook takes to listen is a tenth of it."""
-_LOOK_EVERY_S = 10.0
 
 
 class Activity:
@@ -36,7 +35,7 @@ class Activity:
             del self._seen[root], self._busy_ns[root]
         for root in roots:
             at_ns, before_s = self._seen.get(root, (0, 0.0))
-            if now_ns - at_ns < _LOOK_EVERY_S * SECOND_NS:
+            if now_ns - at_ns < 10 * SECOND_NS:
                 continue
             cpu_s = self._table.cpu_s(root.pid)
             if not at_ns or cpu_s - before_s >= QUIET_BELOW_CORES * (now_ns - at_ns) / SECOND_NS:
@@ -45,17 +44,9 @@ class Activity:
 
     def quiet_s(self, root: Identity) -> float:
         """Return for how long a job has been quiet by now; 0 of one that was not looked at."""
-        if root not in self._seen:
-            return 0.0
-        return (self._seen[root][0] - self._busy_ns[root]) / SECOND_NS
+        return (self._seen[root][0] - self._busy_ns[root]) / SECOND_NS if root in self._seen else 0.0
 
 
-_ROOM_REST_S = 2.0
-_ELSEWHERE_REST_S = 10.0
-_FIRST_REST_S = 5.0
-_LONGEST_REST_S = 600.0
-# Of one user's supervisor and the system's, which find a process at the same time, its user's comes first.
-_OTHERS_GRACE_S = 3.0
 STOPPED, DURATION, QUIET = "stopped", "duration", "quiet"
 """Why a run ended, as its file says it, where that decides about the next one of the same job."""
 QUIET_S = 300.0
@@ -100,8 +91,7 @@ class Jobs:
 
     def adopt(self, root: Identity) -> None:
         self.skip(root)
-        program = self.table.program(root.pid)
-        if program is not None:
+        if (program := self.table.program(root.pid)) is not None:
             self._states[root].uid = program.uid
 
     def _places(self) -> Counter[int]:
@@ -123,7 +113,7 @@ class Jobs:
             recorded = self.table.recorded() if recorded is None else recorded
             is_recorded = recorded & {job.root.pid, job.member, *self.table.descendants(job.root.pid)}
             if is_recorded or (self._states[job.root].is_quiet and self._activity.quiet_s(job.root) > 0):
-                self._scanner.look_again(job.member, _ELSEWHERE_REST_S)
+                self._scanner.look_again(job.member, 10.0)
             else:
                 wanting[job.root] = job, process.uid
         found: list[Job] = []
@@ -139,7 +129,7 @@ class Jobs:
             state.is_taken, state.is_quiet, state.uid = True, False, uid
             found.append(job)
         for job, _ in wanting.values():
-            self._scanner.look_again(job.member, _ROOM_REST_S)
+            self._scanner.look_again(job.member, 2.0)
             if self.is_first_notice(job.root):
                 self.log.say("waiting", "there is no room for another session, or of its user", pid=job.root.pid)
         held = self._places()
@@ -170,7 +160,7 @@ class Jobs:
         state = self._states[root]
         state.uid = None
         state.failures += 1
-        self._release(root, min(_FIRST_REST_S * 2.0 ** (state.failures - 1), _LONGEST_REST_S))
+        self._release(root, min(5.0 * 2.0 ** (state.failures - 1), 600.0))
 
     def is_first_notice(self, root: Identity) -> bool:
         """Say whether nothing was logged of a job's delay or failure so far; from now on something was."""
@@ -183,9 +173,11 @@ class Jobs:
         rule = matching_rule(self.configuration, process)
         if rule is None:
             return None
-        grace_s = 0.0 if process.uid == os.geteuid() else _OTHERS_GRACE_S
-        if process.age_s < rule.min_age_s + grace_s:
-            self._scanner.look_again(process.identity.pid, rule.min_age_s + grace_s - process.age_s)
+        # A user's supervisor and that of root find a process at the same time. Root's waits a little longer, so that
+        # the user's own records it.
+        left_s = rule.min_age_s + (0.0 if process.uid == os.geteuid() else 3.0) - process.age_s
+        if left_s > 0:
+            self._scanner.look_again(process.identity.pid, left_s)
             return None
         job = job_of(process, rule.name, self.table, self.configuration)
         if job is None or self._states[job.root].is_taken:

@@ -81,10 +81,6 @@ class _Reader(threading.Thread):
 # A CUDA context maps the driver's devices, which loading torch alone does not.
 _GPU_DEVICE = "/dev/nvidia"
 _PYTHON = re.compile(r"/python[\d.]*[a-z]*( \(deleted\))?$")
-_LIBPYTHON = "/libpython"
-# An embedded Python is loaded early: to look into the maps of every program again and again would be dear.
-_LOOKS_AT_MAPS = 5
-_PID = re.compile(r"[0-9]{1,7}")
 
 
 class Program(msgspec.Struct, frozen=True):
@@ -131,15 +127,8 @@ class ProcessTable:
         uid, stat, command = processes.owner_uid(pid), processes.read_stat(pid), self._command(pid)
         if uid is None or self._uid not in (0, uid) or stat is None or not command or is_profd(command):
             return None
-        return ProcessInfo(
-            Identity(pid, stat.start_ticks),
-            stat.ppid,
-            uid,
-            command,
-            TORCH_LIBRARY in maps,
-            _GPU_DEVICE in maps,
-            stat.age_s,
-        )
+        uses_torch, uses_gpu = TORCH_LIBRARY in maps, _GPU_DEVICE in maps
+        return ProcessInfo(Identity(pid, stat.start_ticks), stat.ppid, uid, command, uses_torch, uses_gpu, stat.age_s)
 
     def _maps_of_python(self, pid: int) -> str | None:
         """Return the maps of a Python; None where the process is none. Cheap where it was none before."""
@@ -151,11 +140,12 @@ class ProcessTable:
         known, looks = self._strangers.get(pid, ("", 0))
         if known != executable:
             looks = 0
-        if looks == _LOOKS_AT_MAPS:
+        # An embedded Python is loaded early: to look into the maps of every program again and again would be dear.
+        if looks == 5:
             return None
         self._strangers[pid] = (executable, looks + 1)
         maps = self._maps(pid)
-        return maps if _LIBPYTHON in maps else None
+        return maps if "/libpython" in maps else None
 
     def program(self, pid: int) -> Program | None:
         stat, uid = processes.read_stat(pid), processes.owner_uid(pid)
@@ -197,13 +187,7 @@ class ProcessTable:
 def _recorded_by(command: tuple[str, ...]) -> int | None:
     """Return the PID that a command of py-spy's records, as sessions start it: its last word."""
     is_recording = command[:2] == ("py-spy", "record") and command[-2] == "--pid"
-    return int(command[-1]) if is_recording and _PID.fullmatch(command[-1]) else None
-
-
-_SHORTEST_REST_S = 1.0
-_LONGEST_REST_S = 60.0
-_REST_OF_AGE = 0.5
-_NEVER_NS = 1 << 62
+    return int(command[-1]) if is_recording and re.fullmatch(r"[0-9]{1,7}", command[-1]) else None
 
 
 @dataclass(eq=False)
@@ -224,8 +208,7 @@ class ProcessScanner:
             self._began_ns[pid] = now_ns - int(self.table.age_s(pid) * SECOND_NS)
         due = [pid for pid, due_ns in self._due_ns.items() if due_ns <= now_ns]
         for pid in due:
-            rest_s = (now_ns - self._began_ns[pid]) / SECOND_NS * _REST_OF_AGE
-            self.look_again(pid, min(max(rest_s, _SHORTEST_REST_S), _LONGEST_REST_S))
+            self.look_again(pid, min(max((now_ns - self._began_ns[pid]) / SECOND_NS / 2, 1.0), 60.0))
         return [process for process in map(self.table.look, due) if process is not None]
 
     def look_again(self, pid: int, in_s: float) -> None:
@@ -235,19 +218,15 @@ class ProcessScanner:
     def settle(self, pid: int) -> None:
         """Do not look at a process again before ``look_again``."""
         if pid in self._due_ns:
-            self._due_ns[pid] = _NEVER_NS
+            self._due_ns[pid] = 1 << 62
 
 
 def matching_rule(configuration: Configuration, process: ProcessInfo) -> Rule | None:
     """Return the rule that a process meets, its age aside; the one with the least age where it meets several."""
     if any(_names(exclusion, process) for exclusion in configuration.exclude):
         return None
-    met = [
-        rule
-        for rule in configuration.rule
-        if (process.uses_torch or not rule.torch) and (process.uses_gpu or not rule.gpu) and _names(rule, process)
-    ]
-    return min(met, key=lambda rule: rule.min_age_s, default=None)
+    met = [rule for rule in configuration.rule if process.uses_torch >= rule.torch and process.uses_gpu >= rule.gpu]
+    return min((rule for rule in met if _names(rule, process)), key=lambda rule: rule.min_age_s, default=None)
 
 
 def _names(rule: Rule | Exclusion, process: ProcessInfo) -> bool:
@@ -260,7 +239,6 @@ def _names(rule: Rule | Exclusion, process: ProcessInfo) -> bool:
 _LAUNCHERS = frozenset(
     {"mpirun", "mpiexec", "mpiexec.hydra", "orterun", "prterun", "orted", "prted", "hydra_pmi_proxy", "srun"}
 )
-_MOST_GENERATIONS = 12
 
 
 class Job(msgspec.Struct, frozen=True):
@@ -277,18 +255,16 @@ def job_of(process: ProcessInfo, rule: str, table: ProcessTable, configuration: 
     """Return the job of a process that meets a rule; None where `profd run` launched it and so records it."""
     job = Job(process.identity, process.identity.pid, rule, process.command)
     pid = process.parent
-    for _ in range(_MOST_GENERATIONS):
+    for _ in range(12):
         above = table.program(pid) if pid > 1 else None
         if above is None:
             break
         if is_profd(above.command):
             return None
         if above.uid == process.uid:
-            is_part = bool(above.command) and Path(above.command[0]).name in _LAUNCHERS
-            if not is_part:
-                python = table.look(pid)
-                is_part = python is not None and matching_rule(configuration, python) is not None
-            if is_part:
+            is_launcher = bool(above.command) and Path(above.command[0]).name in _LAUNCHERS
+            python = None if is_launcher else table.look(pid)
+            if is_launcher or (python is not None and matching_rule(configuration, python) is not None):
                 job = Job(above.identity, process.identity.pid, rule, above.command)
         pid = above.parent
     return job

@@ -26,7 +26,6 @@ from profd.daemon.store.findings import findings_now
 from profd.daemon.store.reader import RunReader
 
 _TIMEOUT_S = 1800.0
-_MOST_CHARACTERS = 400
 
 
 class _Summary(msgspec.Struct, frozen=True):
@@ -72,7 +71,7 @@ async def _profd(output: Path, *words: str) -> None:
                 what = f"`profd {words[0]}` took longer than {_TIMEOUT_S:.0f} s"
                 raise SessionFailed(what, "run it by hand") from None
     if process.returncode:
-        reason = stderr.decode(errors="replace").strip()[-_MOST_CHARACTERS:]
+        reason = stderr.decode(errors="replace").strip()[-400:]
         raise SessionFailed(f"`profd {words[0]}` ended with {process.returncode} ({reason})", "run it by hand")
 
 

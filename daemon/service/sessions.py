@@ -38,7 +38,6 @@ from profd.daemon.tree.attachable import check_attachable
 from profd.daemon.tree.exitstatus import Watch
 
 INTERRUPTED = "interrupted"
-_REAPING_S = 5.0
 
 
 @dataclass(eq=False)
@@ -125,7 +124,7 @@ class Sessions:
         """Let go of a session that has ended, and return why it did, as ``Entry.why_ended`` has it."""
         recording.watch.close()
         if recording.session is not None:
-            recording.session.wait_closed(_REAPING_S)
+            recording.session.wait_closed(5.0)
         return why_ended(recording.entry.run_id)
 
 
@@ -171,8 +170,6 @@ def _find_session(run_id: str) -> int | None:
 
 START_S = 0.8
 """CPU seconds that it takes to begin a recording, until its session has measured itself: interpreter and py-spy."""
-_LEAST_CHANGE = 0.1
-"""Of a session's part: one whose part changed each second would never settle."""
 
 
 class HostBudget:
@@ -316,7 +313,8 @@ class SessionPool:
     async def _share(self) -> None:
         async with self._sharing:
             part = self._part()
-            changed = [one for one in self._live.values() if abs(one.budget_percent - part) > _LEAST_CHANGE * part]
+            # One whose part changed each second would never settle.
+            changed = [one for one in self._live.values() if abs(one.budget_percent - part) > 0.1 * part]
             await asyncio.gather(*(self._allow(recording, part) for recording in changed))
 
     async def _allow(self, recording: Recording, part: float) -> None:

@@ -226,14 +226,6 @@ def _opened(folder: Path) -> Iterator[int | None]:
             os.close(descriptor)
 
 
-_AGED_EVERY_NS = _HOUR_NS
-_AGED_SHARE = 0.1
-"""Age removes parts of at most this share of the runs in that time, of one run at least.
-
-A machine that boots with a clock of years ahead finds everything too old; until that is set right little is gone.
-"""
-
-
 @dataclass(frozen=True)
 class RunRetention:
     """Removes what the retention does not keep of the supervisor's runs that have ended."""
@@ -263,8 +255,10 @@ class RunRetention:
         live_bytes = sum(size(RUN_FILES, run_id) for run_id in live)
         # By the clock on the wall, which may have been set right since this one was made.
         now_ns = self.clock.now_ns() + self.clock.wall_jump_ns()
-        is_too_soon = 0 <= now_ns - self.registry.aged_ns() < _AGED_EVERY_NS
-        most_old = 0 if is_too_soon else max(int(_AGED_SHARE * len(kept)), 1)
+        # Age removes parts of at most a tenth of the runs in an hour, of one run at least: a machine that boots with a
+        # clock of years ahead finds everything too old, and until that is set right little is gone.
+        is_too_soon = 0 <= now_ns - self.registry.aged_ns() < _HOUR_NS
+        most_old = 0 if is_too_soon else max(len(kept) // 10, 1)
         gone = removals(kept, retention, now_ns, live_bytes, most_old)
         if gone and most_old:
             self.registry.note_aged(now_ns)

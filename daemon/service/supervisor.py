@@ -26,7 +26,6 @@ from profd.daemon.service.sessions import SessionPool, Sessions, run_file, why_e
 from profd.daemon.service.storage import RunRegistry, RunRetention, RunStorage
 from profd.daemon.store.database import unwritable
 
-_RETENTION_EVERY_S = 300.0
 INCIDENTS_EVERY_S = 3.0
 _STOPPING_S = 30.0
 
@@ -74,7 +73,7 @@ class Supervisor:
         self._exporting.use(metrics_command(self.configuration, paths.runs_folder()))
         beats: list[tuple[Callable[[], None], float]] = [
             (lambda: self._incidents.look(self._pool.live), INCIDENTS_EVERY_S),
-            (self._apply_retention, _RETENTION_EVERY_S),
+            (self._apply_retention, 300.0),
         ]
         if notifier.watchdog_s:
             beats.append((lambda: notifier.tell("WATCHDOG=1"), notifier.watchdog_s / 2))
@@ -151,15 +150,12 @@ class Supervisor:
             task.result()
 
 
-_LOCK = "daemon.lock"
-
-
 class SingleInstanceLock:
     """The lock, held until ``close`` or the end of the process."""
 
     def __init__(self, folder: Path) -> None:
         """Take the lock in ``folder``; raises SessionFailed where another process holds it, and OutputUnwritable."""
-        path = folder / _LOCK
+        path = folder / "daemon.lock"
         try:
             self._fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
         except OSError as error:

@@ -57,16 +57,9 @@ def _children() -> list[int]:
 
 LOWEST_RATE_HZ = 5
 MINUTE_S = 60.0
-# Before the first reading: the cores that reading a loop of some depth takes for each sample a second.
-_FIRST_CORES_PER_HZ = 0.0006
-_FEW_READINGS_MARGIN = 3.0
 _READINGS = 12  # a multiple of a recording's length in seconds: starting one costs most
 _AIM = 0.85
-_ROOM = 0.7
 _MOST_RISE = 4.0
-_FIRST_RAISE_WAIT_S = 12.0
-_LONGEST_RAISE_WAIT_S = 240.0
-_HORIZONS_S = (5.0, 10.0, 20.0, 40.0, MINUTE_S)
 
 
 class Ledger:
@@ -98,7 +91,7 @@ class Ledger:
         The minute that ends in h seconds holds the last 60 - h, which are spent, and h that are still to be.
         """
         whole_s = MINUTE_S * budget_cores
-        return min((whole_s - self.spent_s(MINUTE_S - ahead_s)) / ahead_s for ahead_s in _HORIZONS_S)
+        return min((whole_s - self.spent_s(MINUTE_S - ahead_s)) / ahead_s for ahead_s in (5.0, 10.0, 20.0, 40.0, 60.0))
 
 
 class Governor:
@@ -131,10 +124,10 @@ class Governor:
         self._ledger = Ledger()
         self._readings: deque[float] = deque(maxlen=_READINGS)
         self._is_settling = True  # what starting costs has to be paid, but says nothing of what recording costs
-        self._raise_wait_s = _FIRST_RAISE_WAIT_S
-        self._since_lowering_s = MINUTE_S
-        self._since_rise_s = MINUTE_S
-        self.rate_hz = self._within_bounds(budget_cores / _FIRST_CORES_PER_HZ)
+        self._raise_wait_s = 12.0
+        self._since_lowering_s = self._since_rise_s = MINUTE_S
+        # Before the first reading: 0.6 ms a sample is what reading a loop of some depth takes.
+        self.rate_hz = self._within_bounds(budget_cores / 0.0006)
 
     @property
     def turn_share(self) -> float:
@@ -174,7 +167,7 @@ class Governor:
             return False
         if wanted_hz < self.rate_hz:
             if self._since_rise_s < MINUTE_S:  # it takes a raise back: the next raise waits longer
-                self._raise_wait_s = min(2 * self._raise_wait_s, _LONGEST_RAISE_WAIT_S)
+                self._raise_wait_s = min(2 * self._raise_wait_s, 240.0)
             self._since_lowering_s = 0.0
             self._is_settling = True  # the reading that comes next is in part of the rate before
         else:
@@ -186,12 +179,12 @@ class Governor:
     def _wanted_hz(self) -> int:
         forecast = sum(self._readings) / len(self._readings)
         allowance = self._ledger.allowance(self._budget_cores)
-        margin = 1 + _FEW_READINGS_MARGIN * (1 / len(self._readings) - 1 / _READINGS)
+        margin = 1 + 3.0 * (1 / len(self._readings) - 1 / _READINGS)
         factor = _AIM * max(allowance, 0.0) / forecast if forecast else _MOST_RISE
         if forecast > margin * max(allowance, 0.0):
             return self._within_bounds(self.rate_hz * factor)
         is_calm = len(self._readings) == _READINGS and self._since_lowering_s >= self._raise_wait_s
-        if is_calm and forecast < _ROOM * allowance:
+        if is_calm and forecast < 0.7 * allowance:
             return self._within_bounds(self.rate_hz * min(factor, _MOST_RISE))
         return self.rate_hz
 

@@ -22,18 +22,12 @@ from profd.daemon import paths
 from profd.daemon.errors import OutputUnwritable, SessionFailed
 from profd.daemon.windows.request import WindowRequest
 
-_NO_PID = 0
-"""The PID of a process in a container that cannot be seen from here."""
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
-_BACKLOG = 100
-_MOST_PATH_BYTES = 107
 _LINE_LIMIT = 4096
 _TIMEOUT_S = 10.0
-_CLOSING_TIMEOUT_S = 1.0
 LONGEST_NOTE = 500
 """Characters of a note; a request has to fit into one line."""
 HIGHEST_RATE_HZ = 1000
-HIGHEST_BUDGET_PERCENT = 100_000
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -48,7 +42,7 @@ class Request(msgspec.Struct, frozen=True):
     window: WindowRequest | None = None
     note: Annotated[str, msgspec.Meta(max_length=LONGEST_NOTE)] = ""
     rate_hz: Annotated[int, msgspec.Meta(ge=1, le=HIGHEST_RATE_HZ)] | None = None
-    budget_percent: Annotated[float, msgspec.Meta(gt=0, le=HIGHEST_BUDGET_PERCENT)] | None = None
+    budget_percent: Annotated[float, msgspec.Meta(gt=0, le=100_000)] | None = None
 
 
 class SessionStatus(msgspec.Struct, frozen=True):
@@ -117,11 +111,11 @@ class ControlServer:
         unnamed = self.path.with_name(f".{os.getpid()}")
         previous = os.umask(0o177)
         try:
-            if len(os.fsencode(self.path)) > _MOST_PATH_BYTES:
+            if len(os.fsencode(self.path)) > 107:
                 raise OSError("its path is too long for a socket")
             unnamed.unlink(missing_ok=True)
             listening.bind(str(unnamed))
-            listening.listen(_BACKLOG)
+            listening.listen(100)
             unnamed.rename(self.path)
             return await asyncio.start_unix_server(self._serve, sock=listening, limit=_LINE_LIMIT)
         except OSError as error:
@@ -138,7 +132,7 @@ class ControlServer:
         for writer in list(self._connections):
             writer.close()
         if tasks:
-            await asyncio.wait(tasks, timeout=_CLOSING_TIMEOUT_S)
+            await asyncio.wait(tasks, timeout=1.0)
         with contextlib.suppress(OSError):  # its folder may be gone
             self.path.unlink()
 
@@ -188,8 +182,8 @@ class ControlClient:
             self._socket.close()
             reason = f"the session at {path} cannot be reached ({error.strerror or error})"
             raise SessionFailed(reason, "it may have ended: see `profd ls`") from error
-        found, uid = _peer(self._socket)
-        if (uid != os.getuid() and os.getuid() != 0) or (pid is not None and found not in (pid, _NO_PID)):
+        found, uid = _peer(self._socket)  # the PID of a process in a container that cannot be seen from here is 0
+        if (uid != os.getuid() and os.getuid() != 0) or (pid is not None and found not in (pid, 0)):
             self._socket.close()
             raise SessionFailed(f"what listens at {path} is not that session", "see `profd ls` for those there are")
 

@@ -11,11 +11,8 @@ from profd.daemon import paths
 from profd.daemon.paths import replacing
 from profd.daemon.store import database
 
-_COPIED_AT_ONCE = 1 << 20
 MOST_IN_MEMORY_BYTES = 256 << 20
 """The limit of a run that is written to memory: it counts for the training's own limit of memory."""
-_LOCAL_VARIABLES = ("SLURM_TMPDIR", "PBS_JOBFS", "LOCAL_SCRATCH")
-"""The variables by which clusters name a job's folder on a disk of its node."""
 
 
 class LiveFile:
@@ -63,7 +60,7 @@ class LiveFile:
                 copy.unlink(missing_ok=True)
                 database.copy_whole(self.path, copy)
             with whole.open("rb") as source, replacing(self._wanted) as moved:
-                shutil.copyfileobj(source, moved, _COPIED_AT_ONCE)
+                shutil.copyfileobj(source, moved, 1 << 20)
         except OSError as error:
             raise database.unwritable(self._wanted, error) from error
         database.remove(self.path)
@@ -72,7 +69,9 @@ class LiveFile:
 
 def _local_folder() -> Path:
     """Return the folder for temporary files that suits a run best: on a disk of this machine, else in its memory."""
-    named = [folder for name in _LOCAL_VARIABLES if (folder := os.environ.get(name))]
+    # The variables by which clusters name a job's folder on a disk of its node.
+    variables = ("SLURM_TMPDIR", "PBS_JOBFS", "LOCAL_SCRATCH")
+    named = [folder for name in variables if (folder := os.environ.get(name))]
     folders = [Path(folder) for folder in (tempfile.gettempdir(), *named, "/var/tmp")]
     local = [folder for folder in folders if os.access(folder, os.W_OK | os.X_OK) and not paths.is_on_network(folder)]
     return min(local or folders[:1], key=paths.is_in_memory)

@@ -10,9 +10,6 @@ from profd.daemon.machine.collector import HostCollector
 from profd.daemon.session.budget import CostMeter, Governor
 from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken, Record
 
-WALL_JUMP_NS = SECOND_NS
-SLEEP_NS = SECOND_NS
-
 
 @dataclass(eq=False)
 class Readings:
@@ -44,12 +41,12 @@ class Readings:
             self._say("note", f"profd costs more than its budget even at {self._noted_hz} Hz, which is its lowest rate")
             self._has_noted_excess = True
         slept_ns = self.clock.suspended_ns()
-        if slept_ns - self._slept_ns > SLEEP_NS:
+        if slept_ns - self._slept_ns > SECOND_NS:
             slept_s = (slept_ns - self._slept_ns) / SECOND_NS
             self._say("wall-jump", f"the machine was suspended for {slept_s:.3f} s, which the run's times leave out")
             self._slept_ns = slept_ns
         jump_ns = self.clock.wall_jump_ns() - slept_ns
-        if abs(jump_ns - self._wall_jump_ns) > WALL_JUMP_NS:
+        if abs(jump_ns - self._wall_jump_ns) > SECOND_NS:
             self._say("wall-jump", f"the wall clock jumped by {(jump_ns - self._wall_jump_ns) / SECOND_NS:+.3f} s")
             self._wall_jump_ns = jump_ns
 

@@ -43,19 +43,9 @@ from profd.daemon.tree.tree import ProcessTree
 from profd.daemon.userfiles import files_of
 from profd.daemon.windows.request import WindowRequest
 
-TREE_INTERVAL_S = 0.25
-READ_INTERVAL_S = 1.0
 STATUS_TIMEOUT_S = 1.0
-_STORED_OPTIONS = [
-    "rate_hz",
-    "budget_percent",
-    "subprocesses",
-    "steps",
-    "source",
-    "all_gpus",
-    "duration_s",
-    "hang_after_s",
-]
+_STORED = "rate_hz budget_percent subprocesses steps source all_gpus duration_s hang_after_s"
+"""The options that change what the numbers mean."""
 
 
 class Recorder:
@@ -71,18 +61,9 @@ class Recorder:
         self._tree = ProcessTree(self._root, mask_command, clock, subprocesses=options.subprocesses)
         self._hangs: HangWatch | None = None
         if options.hang_after_s is not None:
-            self._hangs = HangWatch(
-                options.hang_after_s,
-                clock,
-                self._tree.members.values,
-                self._put,
-                hook=Hook(options.on_hang),
-                variables={
-                    "PROFD_RUN": options.run_id,
-                    "PROFD_RUN_FILE": str(options.run_file),
-                    "PROFD_PID": str(options.pid),
-                },
-            )
+            run = {"PROFD_RUN": options.run_id, "PROFD_RUN_FILE": str(options.run_file), "PROFD_PID": str(options.pid)}
+            members, hook = self._tree.members.values, Hook(options.on_hang, run)
+            self._hangs = HangWatch(options.hang_after_s, clock, members, self._put, hook=hook)
         self._ended = asyncio.Event()
         self._ended_ns = 0
         self._why = "stopped"
@@ -180,15 +161,12 @@ class Recorder:
             trouble = self._writer.trouble
             if bool(trouble) != was_in_trouble:  # it cannot stand in the run, so the session's log has it
                 was_in_trouble = bool(trouble)
-                text = (
-                    f"{trouble}: it is tried again until it can be" if trouble else "the run file can be written again"
-                )
-                sys.stderr.write(f"profd: {text}\n")
-                sys.stderr.flush()
+                again = f"{trouble}: it is tried again until it can be"
+                sys.stderr.write(f"profd: {again if trouble else 'the run file can be written again'}\n")
             if self._writer.failure or not self._live_file.is_there():
                 self._end("failed")
             await self._server.renew()
-            await asyncio.sleep(TREE_INTERVAL_S)
+            await asyncio.sleep(0.25)
 
     async def _read(self) -> None:
         while True:
@@ -198,7 +176,7 @@ class Recorder:
             await self._readings.take(self._tree.members, self._members.python_threads)
             if self._governor.rate_hz < before_hz:  # what is in flight costs too much to wait for its end
                 self._sampling.hurry()
-            await asyncio.sleep(READ_INTERVAL_S)
+            await asyncio.sleep(1.0)
 
     async def _exit_status(self, watch: exitstatus.Watch) -> int | None:
         """Return how the target ended, by its launcher or by the kernel, once all its output is here.
@@ -296,16 +274,7 @@ def run_started(options: SessionOptions, control_socket: Path, now_ns: int) -> r
             "py_spy": metadata.version("py-spy"),
             "kernel": os.uname().release,
         },
-        options={
-            "rate_hz": options.rate_hz,
-            "budget_percent": options.budget_percent,
-            "subprocesses": options.subprocesses,
-            "steps": options.steps,
-            "source": options.source,
-            "all_gpus": options.all_gpus,
-            "duration_s": options.duration_s,
-            "hang_after_s": options.hang_after_s,
-        },
+        options={name: getattr(options, name) for name in _STORED.split()},
         control_socket=str(control_socket),
     )
 

@@ -10,11 +10,12 @@ import functools
 import traceback
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 
 from profd.daemon.clock import Clock
 from profd.daemon.session.budget import LOWEST_RATE_HZ, Governor
 from profd.daemon.session.stepping import Stepping
-from profd.daemon.stacks.chain import OVERLAP_SAMPLES, StackChain
+from profd.daemon.stacks.chain import OVERLAP_SAMPLES, Pace, StackChain
 from profd.daemon.stacks.source import Statements
 from profd.daemon.store.records import EventHappened, Identity, ProcessEnded, Record, RecordingTaken
 from profd.daemon.tree import exitstatus, roles
@@ -25,13 +26,7 @@ from profd.daemon.userfiles import files_of
 # From one hand-over to the next: a kill -9 loses this much, and the time to start, end and write a recording.
 LENGTH_S = 4.5
 WATCHED_LENGTH_S = 1.6
-TURN_RATE_DIVISOR = 5
-# However small the budget: new processes are to be seen, and stacks show which are workers.
-SMALLEST_TURN_SHARE = 0.1
-SHORTEST_LENGTH_S = 0.5
 CLOSING_TIMEOUT_S = 10.0
-CANCELING_TIMEOUT_S = 1.0
-_ROOTS_HELD = 8
 
 
 class Sampling:
@@ -49,13 +44,13 @@ class Sampling:
         self._chains: dict[Identity, tuple[StackChain, asyncio.Task[None]]] = {}
         self._turn = asyncio.Semaphore(1)
         # Workers that come and go see the files that the others saw: each is read and parsed once.
-        self._statements = functools.lru_cache(_ROOTS_HELD)(Statements)
+        self._statements = functools.lru_cache(8)(Statements)
 
     def begin(self, member: Member) -> None:
         if member.identity in self._chains:
             return
-        source = self._statements(files_of(member.identity.pid))
-        chain = StackChain(self._executable, member.identity, MemberPace(self, member), source, self._clock, self._put)
+        source, pace = self._statements(files_of(member.identity.pid)), partial(self._pace_of, member)
+        chain = StackChain(self._executable, member.identity, pace, source, self._clock, self._put)
         # One that turns out to be something else stays as it began.
         run = chain.run() if member.role in (roles.MAIN, roles.LAUNCHER) else chain.run_in_turns(self._turn)
         task = asyncio.ensure_future(run)
@@ -80,41 +75,23 @@ class Sampling:
             for task in late:
                 task.cancel()
             if late:
-                await asyncio.wait(late, timeout=CANCELING_TIMEOUT_S)
+                await asyncio.wait(late, timeout=1.0)
+
+    def _pace_of(self, member: Member) -> Pace:
+        rate_hz = self.governor.rate_hz
+        if member.role != roles.MAIN:
+            # Not below the lowest rate: a recording is waited for until it has seen something.
+            rate_hz = min(max(rate_hz // 5, LOWEST_RATE_HZ), rate_hz)
+        length_s = WATCHED_LENGTH_S if self.is_watched else LENGTH_S
+        # However small the budget: new processes are to be seen, and stacks show which are workers.
+        turn_share = max(self.governor.turn_share, 0.1)
+        return Pace(rate_hz, max(length_s - OVERLAP_SAMPLES / rate_hz, 0.5), (1 - turn_share) / turn_share)
 
     def _forget(self, identity: Identity, task: asyncio.Task[None]) -> None:
         self._chains.pop(identity, None)
         if not task.cancelled() and (error := task.exception()) is not None:
             traceback.print_exception(error)
             self._put(EventHappened(self._clock.now_ns(), "error", f"sampling stopped: {error!r}", identity))
-
-
-@dataclass(frozen=True)
-class MemberPace:
-    """How one member is sampled now: by its role, by the governor, and by whether anyone watches."""
-
-    sampling: Sampling
-    member: Member
-
-    def rate_hz(self) -> int:
-        """Return samples a second; members that take turns get a part of the main process's rate."""
-        rate_hz = self.sampling.governor.rate_hz
-        # Not below the lowest rate: a recording is waited for until it has seen something.
-        part_hz = min(max(rate_hz // TURN_RATE_DIVISOR, LOWEST_RATE_HZ), rate_hz)
-        return rate_hz if self.member.role == roles.MAIN else part_hz
-
-    def length_s(self) -> float:
-        """Return seconds that a recording lasts before the next one is started, which it then overlaps."""
-        length_s = WATCHED_LENGTH_S if self.sampling.is_watched else LENGTH_S
-        return max(length_s - OVERLAP_SAMPLES / self.rate_hz(), SHORTEST_LENGTH_S)
-
-    def rest_ratio(self) -> float:
-        """Return the seconds without a recording for each second of a turn."""
-        turn_share = max(self.sampling.governor.turn_share, SMALLEST_TURN_SHARE)
-        return (1 - turn_share) / turn_share
-
-
-_COMMAND_LENGTH = 200
 
 
 @dataclass(eq=False)
@@ -138,7 +115,7 @@ class Members:
                 self._take_end(member, change.exit_status)
                 continue
             self.put(self.tree.record_of(member))
-            command = " ".join(member.command)[:_COMMAND_LENGTH]
+            command = " ".join(member.command)[:200]
             if change.kind == "started":
                 place = f" ({in_words(member.placement)})" if member.placement else ""
                 self._say(change.kind, f"{member.role} {member.identity.pid}{place}: {command}", member)
@@ -146,10 +123,10 @@ class Members:
                 self._say(change.kind, f"process {member.identity.pid} became {command}", member)
             if member.python is None:
                 self.sampling.end(member)
-                continue
-            self.sampling.begin(member)
-            if self.stepping is not None:
-                self.stepping.begin(member)
+            else:
+                self.sampling.begin(member)
+                if self.stepping is not None:
+                    self.stepping.begin(member)
 
     def look_at_end(self) -> None:
         """Look a last time: note the ends, and begin nothing."""

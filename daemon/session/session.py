@@ -92,10 +92,8 @@ class RunningSession:
     """A session that records."""
 
     def __init__(self, process: subprocess.Popen[bytes], ready: Ready) -> None:
-        self.pid = process.pid
-        self.run_file = ready.run_file
-        self.control_socket = ready.control_socket
-        self._process = process
+        self._process, self.pid = process, process.pid
+        self.run_file, self.control_socket = ready.run_file, ready.control_socket
 
     def is_running(self) -> bool:
         return self._process.poll() is None

@@ -21,8 +21,6 @@ from profd.daemon.stacks.torn import Evidence
 from profd.daemon.store.records import Frame, Identity, Interval, RecordingTaken, ThreadTimeline
 
 Stack = tuple[Frame, ...]
-# One read is given as many samples as its interval is long; hardly ever more than these.
-_TORN_SAMPLES = 5
 _MAIN_THREAD = "MainThread"
 
 
@@ -130,7 +128,8 @@ def _read(
     torn_us: list[int] = []
     for change, (frames, length_us), stack in zip(changes, stays, mended, strict=True):
         is_out = is_seldom_in_python and not frames
-        if stack is not None or is_out or not found or length_us * samples > _TORN_SAMPLES * whole_us:
+        # One read is given as many samples as its interval is long; hardly ever more than five.
+        if stack is not None or is_out or not found or length_us * samples > 5 * whole_us:
             found.append(Change(change.at_us, stack or ()))
         else:
             torn_us.append(change.at_us)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
-from typing import Any, Protocol
+from typing import Any, NamedTuple
 
 from profd.daemon import processes
 from profd.daemon.clock import Clock
@@ -17,7 +17,8 @@ from profd.daemon.stacks import assembly
 from profd.daemon.stacks.assembly import Span, Threads
 from profd.daemon.stacks.chrometrace import TraceDamaged
 from profd.daemon.stacks.pyspy import Recording, RecordingFailed
-from profd.daemon.stacks.torn import Evidence, Source
+from profd.daemon.stacks.source import Statements
+from profd.daemon.stacks.torn import Evidence
 from profd.daemon.store.records import EventHappened, Identity, Record
 
 # After py-spy reports that it samples, the next recording runs on for this many mean distances of samples before the
@@ -31,26 +32,30 @@ RETRY_LAST_S = 2.0
 REPORT_AFTER_FAILURES = 8
 
 
-class Pace(Protocol):
-    """How a process is to be sampled now; may change at any time and counts from the next recording on.
+class Pace(NamedTuple):
+    """How a process is to be sampled, from the next recording on.
 
-    ``length_s`` is how long a recording lasts, ``rest_ratio`` how long nothing is recorded for each second of a turn.
+    ``length_s`` is how long a recording lasts before the next one is started, which it then overlaps; ``rest_ratio``
+    how long nothing is recorded for each second of a turn.
     """
 
-    def rate_hz(self) -> int: ...
-    def length_s(self) -> float: ...
-    def rest_ratio(self) -> float: ...
+    rate_hz: int
+    length_s: float
+    rest_ratio: float = 1.0
 
 
 class StackChain:
-    """The recordings of one process, from now to its end; ``source`` is what it runs, ``put`` takes the records."""
+    """The recordings of one process, from now to its end; ``source`` is what it runs, ``put`` takes the records.
+
+    ``pace`` is asked anew for each recording.
+    """
 
     def __init__(
         self,
         executable: str,
         identity: Identity,
-        pace: Pace,
-        source: Source | None,
+        pace: Callable[[], Pace],
+        source: Statements | None,
         clock: Clock,
         put: Callable[[Record], object],
     ) -> None:
@@ -99,7 +104,7 @@ class StackChain:
                         await self._wait(self._hurry, recording.length_s, recording.ended)
                         await self._finish(recording, Span())
                         # Then none is recorded: processes that are alike need not be sampled all the time.
-                        await self._wait(self._hurry, recording.length_s * self._pace.rest_ratio())
+                        await self._wait(self._hurry, recording.length_s * self._pace().rest_ratio)
                 if recording is None:
                     await self._wait(self._hurry, RETRY_LAST_S)
 
@@ -127,9 +132,10 @@ class StackChain:
 
     async def _begin(self) -> Recording | None:
         """Start a recording and return it once it has sampled for a moment; None where it would not."""
-        length_s = self._pace.length_s() if self._has_recorded else FIRST_LENGTH_S
+        rate_hz, length_s, _ = self._pace()
+        length_s = length_s if self._has_recorded else FIRST_LENGTH_S
         try:
-            recording = Recording(self._executable, self.identity.pid, self._pace.rate_hz(), length_s, self._clock)
+            recording = Recording(self._executable, self.identity.pid, rate_hz, length_s, self._clock)
         except RecordingFailed as error:
             self._count_failure(str(error))
             return None
@@ -168,10 +174,8 @@ class StackChain:
             if raw.errors and not raw.failed and not self._has_reported_log:
                 self._has_reported_log = True
                 text = f"py-spy failed to read {raw.errors} stacks, and profd cannot read from its log when: code that "
-                text += (
-                    "calls and returns all the time may be shown too small. `profd doctor` shows which py-spy is known"
-                )
-                self._say("loss", text)
+                text += "calls and returns all the time may be shown too small. "
+                self._say("loss", f"{text}`profd doctor` shows which py-spy is known")
             self._put(assembly.assemble(raw, self.identity, recording.rate_hz, keep, self._threads, self._evidence))
         except (RecordingFailed, TraceDamaged) as error:
             self._say("loss", f"a recording was lost: {error}")

@@ -22,9 +22,6 @@ from profd.daemon.clock import MICROSECOND_NS
 from profd.daemon.store.records import Frame
 
 _THREAD = re.compile(r"thread \((?:0x[0-9a-fA-F]+|(\d{1,9}))\)(?:: (.*))?", re.DOTALL)
-_LATEST_US = 1 << 50  # decades: what is later is no time
-_WHOLE_ID = (1 << 63) - 1  # what a target calls a thread may have 64 bits, a run file holds one less
-_FRAMES_HELD = 1 << 12
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -61,7 +58,7 @@ class _Arguments(msgspec.Struct, gc=False):
 class _Event(msgspec.Struct, gc=False):
     ph: str
     tid: int
-    ts: Annotated[int, msgspec.Meta(ge=0, le=_LATEST_US)]
+    ts: Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]  # decades: what is later is no time
     name: str = ""
     args: _Arguments = msgspec.field(default_factory=_Arguments)
 
@@ -82,14 +79,14 @@ def decode(data: bytes) -> list[ThreadTrace]:
     for event in events:
         if event.ph in ("B", "E"):
             thread = threads.get(event.tid)
-            if thread is None:
-                thread = threads[event.tid] = _Thread(event.tid & _WHOLE_ID)
+            if thread is None:  # what a target calls a thread may have 64 bits, a run file holds one less
+                thread = threads[event.tid] = _Thread(event.tid & ((1 << 63) - 1))
             thread.take(event)
     return [trace for thread in threads.values() if (trace := thread.trace()) is not None]
 
 
 # The one object for a frame: later look-ups, in whichever recording, compare no text.
-_frame = functools.lru_cache(_FRAMES_HELD)(Frame)
+_frame = functools.lru_cache(1 << 12)(Frame)
 
 
 class _Thread:
@@ -144,8 +141,6 @@ START_US = 15_000
 FRAMES_AROUND = 12
 """What a moment of reading costs beside the frames themselves, in frames: 210 µs of CPU time, and 17 µs a frame."""
 USUAL_US_PER_FRAME = 8.0
-_LEAST_US_PER_FRAME, _MOST_US_PER_FRAME = 2.0, 40.0
-_ENOUGH_MOMENTS = 50
 
 
 def as_read(traces: Sequence[ThreadTrace], samples: int, cpu_ns: int) -> list[ThreadTrace]:
@@ -161,9 +156,9 @@ def as_read(traces: Sequence[ThreadTrace], samples: int, cpu_ns: int) -> list[Th
     depths = [_mean_depth(trace) for trace in traces]
     frames = sum(depth * length for depth, length in zip(depths, lengths, strict=True)) / longest
     moments, per_frame_us = samples * longest / sum(lengths), USUAL_US_PER_FRAME
-    if moments >= _ENOUGH_MOMENTS:
+    if moments >= 50:
         per_frame_us = (cpu_ns / MICROSECOND_NS - START_US) / moments / (FRAMES_AROUND + frames)
-        per_frame_us = min(max(per_frame_us, _LEAST_US_PER_FRAME), _MOST_US_PER_FRAME)
+        per_frame_us = min(max(per_frame_us, 2.0), 40.0)
     return [
         _shifted(trace, per_frame_us, FRAMES_AROUND + max(frames - depth, 0.0))
         for trace, depth in zip(traces, depths, strict=True)

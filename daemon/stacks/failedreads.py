@@ -34,10 +34,6 @@ _LOGGED = re.compile(
     rb"^\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{1,9})Z +WARN +py_spy\] Failed to get stack trace from \d+: ([^\n]*)",
     re.MULTILINE,
 )
-_OF_THREAD = re.compile(rb" for thread (\d{1,20})\b")
-
-_DEEPEST = 32
-_PLACES_HELD = 4_000
 # A place of few sightings counts mostly as the place around it, which has the weight of this many.
 _AROUND = 1
 # From here on one place is as restless as another: how often reads fail and how often they are torn are not the same.
@@ -50,10 +46,6 @@ _NEAR, _FAR, _FAR_WEIGHT = 3.0, 15.0, 0.1
 """The stacks seen within this many distances of samples show where a thread was at a moment. Those further away count
 a little, too: where all reads fail nothing is seen nearby."""
 _REACH = 30.0
-# An interval has this share of it left for its stack, however many reads failed there.
-_LEAST_HELD = 0.1
-# Its multiples, less their whole part, are spread evenly however many are taken: chance, but the same every time.
-_SPREAD = (math.sqrt(5) - 1) / 2
 
 
 class FailedRead(msgspec.Struct, frozen=True):
@@ -75,7 +67,7 @@ def read_log(said: bytes, wall_ahead_ns: int) -> tuple[FailedRead, ...]:
         except ValueError:
             continue
         wall_ns = int(at.timestamp()) * SECOND_NS + int(fraction.ljust(9, b"0"))
-        thread = _OF_THREAD.search(why)
+        thread = re.search(rb" for thread (\d{1,20})\b", why)
         found.append(FailedRead(wall_ns - wall_ahead_ns, int(thread[1]) if thread else None))
     return tuple(found)
 
@@ -108,7 +100,7 @@ class TornShares:
 
     def learn(self, seen: Mapping[Stack, float], torn: Mapping[Stack, float]) -> None:
         """Learn how often stacks were seen, whole or torn, and how often they were torn."""
-        if self.held > _PLACES_HELD:  # a program that makes up functions: begin anew
+        if self.held > 4_000:  # a program that makes up functions: begin anew
             self._outside, self.held = _Place(), 0
         for stack, times in seen.items():
             torn_times = torn.get(stack, 0.0)
@@ -131,7 +123,7 @@ class TornShares:
     def _along(self, stack: Stack, *, makes: bool = False) -> Iterator[_Place]:
         place = self._outside
         yield place
-        for frame in stack[:_DEEPEST]:
+        for frame in stack[:32]:
             inner = place.inner.get(frame)
             if inner is None:
                 if not makes:
@@ -213,7 +205,9 @@ class _Thread:
         if hardest < far_harder:
             return None
         likely = self._likely(first, last, at_us, hardest)
-        left = (number + 1) * _SPREAD % 1 * sum(likely.values())
+        # Multiples of this, less their whole part, are spread evenly however many are taken: chance, but the same every
+        # time.
+        left = (number + 1) * (math.sqrt(5) - 1) / 2 % 1 * sum(likely.values())
         for stack, weight in likely.items():
             left -= weight
             if left <= 0:
@@ -240,7 +234,8 @@ class _Thread:
         likely: dict[int, float] = {}
         for number, time_us, lost_us in zip(self._numbers[first:last], times_us, failed_us, strict=True):
             difficulty = self._difficulties[number]
-            left_us = max(time_us - lost_us * (1 - difficulty / hardest), _LEAST_HELD * time_us)
+            # A tenth of it is left for its stack, however many reads failed there.
+            left_us = max(time_us - lost_us * (1 - difficulty / hardest), 0.1 * time_us)
             likely[number] = likely.get(number, 0.0) + left_us * difficulty
         return likely
 

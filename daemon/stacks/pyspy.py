@@ -29,11 +29,8 @@ EXECUTABLE_VARIABLE = "PROFD_PY_SPY"
 KNOWN_VERSIONS = ((0, 4, 1), (0, 5))
 """From this py-spy on, and before that one, what it writes is known to be understood."""
 _SAMPLING = b"Sampling process"
-_CAUSE = re.compile(r"^Caused by:\n\s*(?:\d+: )?(.+)$", re.MULTILINE)
 _TOTALS = re.compile(rb"Samples: (\d+) Errors: (\d+)")
-_SPARE_S = 5
 _KILL_AFTER_S = 5.0
-_REAP_AGAIN_S = 0.001
 # With RUST_BACKTRACE in the environment py-spy would unwind its own stack at every read that fails.
 ENVIRONMENT = {"RUST_LIB_BACKTRACE": "0", **LOG_FAILURES}
 
@@ -103,15 +100,14 @@ class Recording:
     def __init__(self, executable: str, pid: int, rate_hz: int, length_s: float, clock: Clock) -> None:
         """Start py-spy on ``pid`` for at most ``length_s`` seconds and a few to spare."""
         loop = asyncio.get_running_loop()
-        self.rate_hz = rate_hz
-        self.length_s = length_s
+        self.rate_hz, self.length_s = rate_hz, length_s
         self.sampling: asyncio.Future[bool] = loop.create_future()
         self.ended: asyncio.Future[bool] = loop.create_future()
         self._clock = clock
         self._said = bytearray()
         self._sampling_ns = self._ended_ns = self.cpu_ns = 0
         self.spawned_ns = clock.now_ns()
-        duration_s = math.ceil(length_s) + _SPARE_S
+        duration_s = math.ceil(length_s) + 5
         arguments = [
             *("py-spy", "record", "--nonblocking", "--idle", "--threads", "--format", "chrometrace"),
             *("--rate", str(rate_hz), "--duration", str(duration_s), "--output", "/proc/self/fd/3", "--pid", str(pid)),
@@ -162,17 +158,8 @@ class Recording:
             if self._memory is not None:
                 trace = os.pread(self._memory, os.fstat(self._memory).st_size, 0)
                 self._release()
-        return read_output(
-            PySpyOutput(
-                trace,
-                bytes(self._said),
-                self.spawned_ns,
-                self._sampling_ns,
-                self._ended_ns,
-                self.cpu_ns,
-                self._clock.wall_jump_ns(),
-            )
-        )
+        said, times_ns = bytes(self._said), (self.spawned_ns, self._sampling_ns, self._ended_ns)
+        return read_output(PySpyOutput(trace, said, *times_ns, self.cpu_ns, self._clock.wall_jump_ns()))
 
     def abandon(self) -> None:
         """Kill py-spy and let go of what it has written; of no effect on a recording that was collected."""
@@ -211,7 +198,7 @@ class Recording:
         with contextlib.suppress(ChildProcessError):
             pid, _, usage = os.wait4(self._pid, os.WNOHANG)
             if not pid:
-                asyncio.get_running_loop().call_later(_REAP_AGAIN_S, self._reap)
+                asyncio.get_running_loop().call_later(0.001, self._reap)
                 return
             self.cpu_ns = int((usage.ru_utime + usage.ru_stime) * SECOND_NS)
         if not self.sampling.done():
@@ -246,7 +233,7 @@ def reason_of(said: bytes) -> str:
     text = without_log(said).decode(errors="replace")
     lines = [" ".join(line.split()) for line in text.splitlines() if line.strip()]
     errors = [line.removeprefix("Error:").strip() for line in lines if line.startswith("Error:")]
-    cause = _CAUSE.search(text)
+    cause = re.search(r"^Caused by:\n\s*(?:\d+: )?(.+)$", text, re.MULTILINE)
     causes = [line.partition(":")[2].strip() for line in lines if re.match(r"\d+: (?!.*::)", line)]
     return " — ".join([*errors, *([cause[1]] if cause else causes[:1])]) or (
         lines[-1] if lines else "py-spy ended without a word"

@@ -21,16 +21,6 @@ import msgspec
 from profd.daemon.store.records import Frame, FrameDescription
 from profd.daemon.userfiles import Unanswered, UserFiles
 
-_LIBRARY_FOLDERS = ("site-packages", "dist-packages")
-# The standard library, of whichever interpreter: …/lib/python3.11/threading.py, …/lib64/python3.6/…
-_STANDARD_LIBRARY = re.compile(r"/lib(64)?/python3\.\d+[a-z]?/")
-_LINE_END = re.compile(r"\r\n?|\n")
-_USERS_OWN_CODE = ("<string>", "<stdin>")
-# Whole files are large and asked for a few of their lines: few are held, the lines that were asked for long.
-_FILES_HELD = 4
-_LINES_HELD = 2048
-_LINE_LIMIT = 200
-
 
 class SourceTree:
     """The source files that a target sees, those that we see ourselves where no ``files`` are given.
@@ -41,8 +31,9 @@ class SourceTree:
     def __init__(self, files: UserFiles | None = None, own: Path | None = None) -> None:
         self._files = files or UserFiles()
         self._own = f"{own}/" if own else ""
-        self._bytes = functools.lru_cache(_FILES_HELD)(self._read)
-        self._kept_line = functools.lru_cache(_LINES_HELD)(self._line)
+        # Whole files are large and asked for a few of their lines: few are held, the lines that were asked for long.
+        self._bytes = functools.lru_cache(4)(self._read)
+        self._kept_line = functools.lru_cache(2048)(self._line)
         self._has_init = functools.lru_cache(1024)(lambda folder: self._files.is_file(str(folder / "__init__.py")))
 
     def describe(self, frame: Frame) -> FrameDescription:
@@ -56,7 +47,7 @@ class SourceTree:
     def lines(self, file: str) -> list[str]:
         """Return the lines of a file as Python counts them; none where it cannot be read."""
         try:
-            return _LINE_END.split(self._bytes(file).decode(errors="replace"))
+            return re.split(r"\r\n?|\n", self._bytes(file).decode(errors="replace"))
         except Unanswered:  # not kept: the file is asked for again
             return [""]
 
@@ -69,7 +60,7 @@ class SourceTree:
     def _line(self, file: str, line: int) -> str | None:
         # Of bytes, since in a text a form feed would end a line, as it does not in Python.
         lines = self._bytes(file).splitlines()
-        return lines[line - 1].decode(errors="replace").strip()[:_LINE_LIMIT] if 0 < line <= len(lines) else None
+        return lines[line - 1].decode(errors="replace").strip()[:200] if 0 < line <= len(lines) else None
 
     def module_path(self, file: str) -> str:
         """Return the path from the outermost package down, as py-spy shortens it: ``torch/nn/modules/module.py``."""
@@ -86,9 +77,10 @@ class SourceTree:
 def is_library(file: str) -> bool:
     """Say whether a file belongs to an installed package, the standard library, or the interpreter itself."""
     if file.startswith("<"):
-        return file not in _USERS_OWN_CODE and not file.startswith("<ipython")
-    parts = Path(file).parts
-    return any(folder in parts for folder in _LIBRARY_FOLDERS) or bool(_STANDARD_LIBRARY.search(file))
+        return file not in ("<string>", "<stdin>") and not file.startswith("<ipython")
+    # The standard library is that of whichever interpreter: …/lib/python3.11/threading.py, …/lib64/python3.6/…
+    is_installed = not {"site-packages", "dist-packages"}.isdisjoint(Path(file).parts)
+    return is_installed or re.search(r"/lib(64)?/python3\.\d+[a-z]?/", file) is not None
 
 
 def parsed(text: str) -> ast.Module | None:
@@ -178,7 +170,6 @@ def _indent(line: str) -> int:
 
 # A millisecond or two each.
 PARSED_AT_ONCE = 8
-_ANSWERS_HELD = 2048
 _BODIES = (ast.stmt, ast.excepthandler, ast.match_case)
 
 # What these are made of enters no function: names that are read, bound and returned. Everything else may: a call, an
@@ -208,8 +199,9 @@ class Statements:
         self._sources = SourceTree(files)
         self._answers: dict[tuple[str, int], Statement | None] = {}
         self._left = PARSED_AT_ONCE
-        self.line = self._sources.line
-        """``line(file, line)``: the text of a line, None where it cannot be read."""
+
+    def line(self, file: str, line: int) -> str | None:
+        return self._sources.line(file, line)
 
     def allow_more(self) -> None:
         """Let another few functions be parsed: many at once would hold the caller up."""
@@ -222,7 +214,7 @@ class Statements:
             if not self._left:
                 return None
             self._left -= 1
-            if len(self._answers) >= _ANSWERS_HELD:
+            if len(self._answers) >= 2048:
                 self._answers.clear()
             block = block_around(self._sources.lines(file), line)
             tree = parsed(block.text) if block else None

@@ -18,10 +18,9 @@ import itertools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Protocol
 
 from profd.daemon.stacks.failedreads import TornShares
-from profd.daemon.stacks.source import Statement
+from profd.daemon.stacks.source import Statements
 from profd.daemon.store.records import Frame
 
 Stack = tuple[Frame, ...]
@@ -30,30 +29,16 @@ Code = tuple[str, str]
 # Where CPython starts a thread's Python code: scripts, `-m` and interactive code in the main thread, threading's
 # bootstrap elsewhere (with its class before it from Python 3.11 on).
 ROOT_FUNCTIONS = frozenset({"<module>", "_run_module_as_main", "_bootstrap", "Thread._bootstrap"})
-_MOST_LINES = 1_000_000
-# Of the times that a function was seen to be entered, those from a line that does not seem to call it.
-_RARE_TIMES = 2
-_RARE_SHARE = 0.02
-# Beside another line of the same function less has to speak against a line: most functions call another one once.
-_RARE_SHARE_BESIDE = 0.1
-_USUAL_TIMES = 30
-_USUAL_TIMES_BESIDE = 10
-_CALLS_HELD = 20_000
-_STACKS_HELD = 1_000
+# Of the times that a function was seen to be entered, those from a line that does not seem to call it. Beside another
+# line of the same function less has to speak against a line: most functions call another one once.
+_RARE_SHARE, _RARE_SHARE_BESIDE = 0.02, 0.1
+_USUAL_TIMES, _USUAL_TIMES_BESIDE = 30, 10
 # What has none of these is names, constants and commas, or part of a longer statement.
 _MAY_CALL = re.compile(
     r"[^\w\s,='\":#]|\b(?:if|elif|while|for|in|is|not|and|or|with|import|class|await|yield|assert|del|except|raise)\b"
 )
 # Entered from any line: by the collector, by a signal, by a debugger.
 _FROM_ANYWHERE = ("__del__", "_remove", "remove")
-
-
-class Source(Protocol):
-    """The source files of the target, as ``Statements`` has them."""
-
-    def line(self, file: str, line: int, /) -> str | None: ...
-    def at(self, file: str, line: int, /) -> Statement | None: ...
-    def allow_more(self) -> None: ...
 
 
 class Calls:
@@ -67,7 +52,7 @@ class Calls:
 
     def add(self, stacks: Iterable[Stack]) -> None:
         """Count the calls of the stacks of one thread, in order of time: those that the stack before had not."""
-        if self._held > _CALLS_HELD:  # a program that makes up functions: begin anew, everything is unsure again
+        if self._held > 20_000:  # a program that makes up functions: begin anew, everything is unsure again
             self._callers.clear()
             self.times_left.clear()
             self._held = 0
@@ -101,7 +86,7 @@ class SuffixIndex:
         self._held = 0
 
     def learn(self, seen: Mapping[Stack, int]) -> None:
-        if self._held > _STACKS_HELD:  # a program that makes up functions, or recurses: begin anew
+        if self._held > 1_000:  # a program that makes up functions, or recurses: begin anew
             self._stacks.clear()
             self._held = 0
         for stack, times in seen.items():
@@ -129,10 +114,7 @@ def valid_roots(stacks: Iterable[tuple[Stack, int]]) -> frozenset[str]:
     for stack, samples in stacks:
         if stack:
             roots[stack[0].function] += samples
-    known = ROOT_FUNCTIONS & roots.keys()
-    if known or not roots:
-        return frozenset(known)
-    return frozenset({roots.most_common(1)[0][0]})
+    return frozenset(ROOT_FUNCTIONS & roots.keys() or (root for root, _ in roots.most_common(1)))
 
 
 class Evidence:
@@ -140,7 +122,7 @@ class Evidence:
 
     __slots__ = ("calls", "endings", "source", "torn_shares")
 
-    def __init__(self, source: Source | None = None) -> None:
+    def __init__(self, source: Statements | None = None) -> None:
         self.calls = Calls()
         self.endings = SuffixIndex()
         self.torn_shares = TornShares()
@@ -222,18 +204,18 @@ def is_plausible(frame: Frame) -> bool:
         and frame.function.isprintable()
         and frame.file.isprintable()
         and not frame.file.isdigit()
-        and 0 <= frame.line <= _MOST_LINES
+        and 0 <= frame.line <= 1_000_000
     )
 
 
-def is_possible_call(caller: Frame, callee: Frame, calls: Calls, source: Source | None) -> bool:
+def is_possible_call(caller: Frame, callee: Frame, calls: Calls, source: Statements | None) -> bool:
     """Say whether a line can have called a function; in doubt it can."""
     name = callee.function.rpartition(".")[2]
     callers = calls.callers(callee[:2])
     usual = max(callers, key=callers.__getitem__, default=None)
     is_beside = usual is not None and usual != caller and usual[:2] == caller[:2]
     share = _RARE_SHARE_BESIDE if is_beside else _RARE_SHARE
-    if callers[caller] > max(_RARE_TIMES, share * callers.total()) or name in _FROM_ANYWHERE or source is None:
+    if callers[caller] > max(2, share * callers.total()) or name in _FROM_ANYWHERE or source is None:
         return True
     # Modules run once: while a script imports, everything is rare.
     text = source.line(caller.file, caller.line) if caller.function != "<module>" else None

@@ -14,7 +14,6 @@ MAIN, WORKER, HELPER, LAUNCHER = "main", "worker", "helper", "launcher"
 _HELPER_COMMAND = re.compile(
     r"multiprocessing[.](resource_tracker|semaphore_tracker|forkserver)|_inductor.compile_worker"
 )
-_OPTIONS_WITH_A_WORD = ("-X", "-W", "--check-hash-based-pycs")
 # (function without its class, end of the file's path): the loop that a worker process stands in all its life.
 _WORKER_LOOPS = (
     ("_worker_loop", "torch/utils/data/_utils/worker.py"),
@@ -56,7 +55,7 @@ def _program(command: Sequence[str]) -> str:
             return next(words, "")
         if word == "-c" or not word.startswith("-"):
             return "" if word == "-c" else word
-        if word in _OPTIONS_WITH_A_WORD:
+        if word in ("-X", "-W", "--check-hash-based-pycs"):
             next(words, None)
     return ""
 
@@ -64,9 +63,6 @@ def _program(command: Sequence[str]) -> str:
 def next_ordinal(taken: Collection[int | None]) -> int:
     """Return the lowest number from 1 that no living sibling has: an epoch's new workers take those of the last."""
     return next(number for number in itertools.count(1) if number not in taken)
-
-
-_NUMBER = re.compile(r"[0-9]{1,6}")
 
 
 # The variables of each launcher: of the rank, local rank, node and world size; empty where it has none. The nearest to
@@ -80,7 +76,6 @@ _LAUNCHERS = (
 )
 
 _JOB_VARIABLES = ("TORCHELASTIC_RUN_ID", "MASTER_ADDR", "MASTER_PORT", "SLURM_JOB_ID", "SLURM_STEP_ID")
-_NO_ID = "none"  # what torchrun writes where it was given none
 _WORD = re.compile(r"[!-~]{1,128}")
 
 VARIABLES = frozenset({name for names in (*_LAUNCHERS, _JOB_VARIABLES) for name in names if name})
@@ -94,7 +89,7 @@ def placement_of(environment: Mapping[str, str]) -> Placement | None:
     """
     for names in _LAUNCHERS:
         rank, local_rank, node, world_size = (
-            int(word) if _NUMBER.fullmatch(word := environment.get(name, "")) else None for name in names
+            int(word) if re.fullmatch(r"[0-9]{1,6}", word := environment.get(name, "")) else None for name in names
         )
         if rank is not None:
             return Placement(rank, local_rank, node, world_size, _job(environment))
@@ -116,7 +111,7 @@ def _job(environment: Mapping[str, str]) -> str | None:
     run_id, address, port, job, step = (
         word if _WORD.fullmatch(word := environment.get(name, "")) else None for name in _JOB_VARIABLES
     )
-    if run_id is not None and run_id != _NO_ID:
+    if run_id not in (None, "none"):  # what torchrun writes where it was given none
         return run_id
     if address is not None and port is not None:
         return f"{address}:{port}"

@@ -15,8 +15,6 @@ from profd.daemon.tree.roles import VARIABLES, placement_of
 
 FULL_SCAN_EVERY = 8
 
-MaskCommand = Callable[[Sequence[str]], tuple[str, ...]]
-
 
 class Member(msgspec.Struct):
     """A living process of the tree, as it is known now. A process that is itself a rank has a ``placement``."""
@@ -46,7 +44,14 @@ class Change(msgspec.Struct, frozen=True):
 class ProcessTree:
     """A process and its descendants, those whose parent is gone among them."""
 
-    def __init__(self, root: Identity, mask: MaskCommand, clock: Clock, *, subprocesses: bool = True) -> None:
+    def __init__(
+        self,
+        root: Identity,
+        mask: Callable[[Sequence[str]], tuple[str, ...]],
+        clock: Clock,
+        *,
+        subprocesses: bool = True,
+    ) -> None:
         """Watch ``root``, and its descendants unless ``subprocesses`` is False; ``mask`` hides secrets of commands."""
         self.root = root
         self.members: dict[Identity, Member] = {}

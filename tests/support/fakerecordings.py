@@ -13,7 +13,7 @@ import pytest
 from profd.daemon import processes
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS, Clock
 from profd.daemon.stacks import chain as chain_module
-from profd.daemon.stacks.chain import StackChain
+from profd.daemon.stacks.chain import Pace, StackChain
 from profd.daemon.stacks.pyspy import RawRecording, RecordingFailed
 from profd.daemon.store.records import EventHappened, Identity, Record, RecordingTaken
 from support.traces import Told, raw_recording, stack
@@ -45,14 +45,8 @@ class FixedPace:
     hz: int = 1_000_000
     seconds: float = LONG_S
 
-    def rate_hz(self) -> int:
-        return self.hz
-
-    def length_s(self) -> float:
-        return self.seconds
-
-    def rest_ratio(self) -> float:
-        return 1.0
+    def __call__(self) -> Pace:
+        return Pace(self.hz, self.seconds)
 
 
 class FakeRecording:

@@ -96,25 +96,24 @@ class RecordedTree:
         return FrameDescription(known.about.module_path, known.about.is_library, line.text if line else None)
 
 
-class RecordedSource:
+class RecordedSource(Statements):
     """What the check of stacks asks of source files."""
 
     def __init__(self, sources: Sources, root: Path) -> None:
+        super().__init__(UserFiles(root=root))
         self._files = sources.files
-        self._own = Statements(UserFiles(root=root))
-        self.allow_more = self._own.allow_more
 
-    def line(self, file: str, line: int, /) -> str | None:
+    def line(self, file: str, line: int) -> str | None:
         """Return the text of a line."""
         if file not in self._files:
-            return self._own.line(file, line)
+            return super().line(file, line)
         known = self._files[file].lines.get(str(line))
         return known.text if known else None
 
-    def at(self, file: str, line: int, /) -> Statement | None:
+    def at(self, file: str, line: int) -> Statement | None:
         """Return the statement at a line."""
         if file not in self._files:
-            return self._own.at(file, line)
+            return super().at(file, line)
         known = self._files[file].lines.get(str(line))
         return known.statement if known else None
 

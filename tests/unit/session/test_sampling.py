@@ -13,7 +13,7 @@ from profd.daemon.session import sampling
 from profd.daemon.session.budget import Governor
 from profd.daemon.session.sampling import LENGTH_S, WATCHED_LENGTH_S, Members, Sampling
 from profd.daemon.stacks.chain import Pace
-from profd.daemon.stacks.torn import Source
+from profd.daemon.stacks.source import Statements
 from profd.daemon.store.records import (
     EventHappened,
     Frame,
@@ -36,8 +36,8 @@ class FakeChain:
         self,
         executable: str,
         identity: Identity,
-        pace: Pace,
-        source: Source,
+        pace: Callable[[], Pace],
+        source: Statements,
         clock: Clock,
         put: Callable[[Record], object],
     ) -> None:
@@ -93,8 +93,8 @@ def studio(monkeypatch: pytest.MonkeyPatch) -> Studio:
     def make(
         executable: str,
         identity: Identity,
-        pace: Pace,
-        source: Source,
+        pace: Callable[[], Pace],
+        source: Statements,
         clock: Clock,
         put: Callable[[Record], object],
     ) -> FakeChain:
@@ -121,29 +121,29 @@ async def test_main_processes_are_sampled_without_a_gap_and_others_in_one_turn(s
 
 async def test_rate_is_the_governors_and_a_part_of_it_for_others(studio: Studio) -> None:
     main, worker = await studio.begin(roles.MAIN, 1), await studio.begin(roles.WORKER, 2)
-    assert (main.pace.rate_hz(), worker.pace.rate_hz()) == (100, 20)
+    assert (main.pace().rate_hz, worker.pace().rate_hz) == (100, 20)
     studio.sampling.governor.rate_hz = 20
-    assert (main.pace.rate_hz(), worker.pace.rate_hz()) == (20, 5)
+    assert (main.pace().rate_hz, worker.pace().rate_hz) == (20, 5)
     studio.sampling.governor.rate_hz = 3
-    assert (main.pace.rate_hz(), worker.pace.rate_hz()) == (3, 3)
+    assert (main.pace().rate_hz, worker.pace().rate_hz) == (3, 3)
     await studio.sampling.close()
 
 
 async def test_turns_are_half_of_the_time_and_less_as_the_rate_falls(studio: Studio) -> None:
     worker = await studio.begin(roles.WORKER)
-    assert worker.pace.rest_ratio() == 1
+    assert worker.pace().rest_ratio == 1
     studio.sampling.governor.rate_hz = 50
-    assert worker.pace.rest_ratio() == 3
+    assert worker.pace().rest_ratio == 3
     studio.sampling.governor.rate_hz = 5
-    assert worker.pace.rest_ratio() == pytest.approx(9)
+    assert worker.pace().rest_ratio == pytest.approx(9)
     await studio.sampling.close()
 
 
 async def test_recordings_are_short_while_someone_watches(studio: Studio) -> None:
     main = await studio.begin(roles.MAIN)
-    assert main.pace.length_s() == LENGTH_S - 0.03
+    assert main.pace().length_s == LENGTH_S - 0.03
     studio.sampling.is_watched = True
-    assert main.pace.length_s() == WATCHED_LENGTH_S - 0.03
+    assert main.pace().length_s == WATCHED_LENGTH_S - 0.03
     studio.sampling.hurry()
     assert main.hurries == 1
     await studio.sampling.close()
@@ -152,10 +152,10 @@ async def test_recordings_are_short_while_someone_watches(studio: Studio) -> Non
 async def test_the_overlap_is_part_of_what_a_recording_may_last(studio: Studio) -> None:
     main = await studio.begin(roles.MAIN)
     studio.sampling.governor.rate_hz = 5
-    assert main.pace.length_s() == LENGTH_S - 0.6
+    assert main.pace().length_s == LENGTH_S - 0.6
     studio.sampling.governor.rate_hz = 1
     studio.sampling.is_watched = True
-    assert main.pace.length_s() == 0.5
+    assert main.pace().length_s == 0.5
     await studio.sampling.close()
 
 

@@ -66,8 +66,8 @@ class FakeProgram(Program):
     def number_of(self, _place: Place, _path: str) -> int | None:
         return None
 
-    def value(self, variable: Variable) -> int | None:
-        return self.values.get(variable)
+    def value(self, variable: Variable | None) -> int | None:
+        return None if variable is None else self.values.get(variable)
 
     def close(self) -> None:
         self.is_closed = True
