@@ -81,6 +81,7 @@ def wrapped(text: str, columns: int, lead: str = "") -> list[str]:
 
 
 def listed(names: Sequence[str], most: int) -> str:
+    """Return the first names of a list, and how many more there are."""
     return ", ".join(names[:most]) + (f" and {len(names) - most} more" if len(names) > most else "")
 
 
@@ -107,4 +108,5 @@ def aligned(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Seque
 
 
 def titled(title: str, table: str) -> str:
+    """Return a table below its title."""
     return f"{click.style(title, bold=True)}\n{table}"
