@@ -22,7 +22,7 @@ from profd.daemon.analyze.profile import Profile, take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.steps import training_range
 from profd.daemon.analyze.uncertainty import ShareVariance, State
-from profd.daemon.findings.finding import CRITICAL, INFO, WARNING, Evidence, Finding, Line, Measure
+from profd.daemon.findings.finding import Evidence, Finding, Line, Measure
 from profd.daemon.findings.texts import at, speeds_up, table
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, ProcessRow
@@ -109,50 +109,51 @@ class FindingContext:
 
         Hardly any samples prove nothing.
         """
-        texts = table()
-        scale = texts.scale[texts.finding[name].scale]
-        if self.profile.total_samples < _LEAST_SAMPLES or low < scale.info:
-            return None
-        if low < scale.warning:
-            return INFO
-        return WARNING if low < scale.critical else CRITICAL
+        return table().severity(name, low) if self.profile.total_samples >= _LEAST_SAMPLES else None
 
     def finding(
         self,
         name: str,
-        severity: str,
         first: Share | Measure | float,
         /,
         *others: Measure,
-        gain: float | None = None,
-        line: Line | None = None,
+        severity: str | None = None,
+        surely: float | None = None,
+        gain: float | Callable[[], float | None] | None = None,
+        line: Callable[[], Line | None] | None = None,
         cases: Mapping[str, bool] = {},
         selection: Selection | None = None,
         since_ns: int | None = None,
         series: tuple[str, ...] = (),
         **words: str,
-    ) -> Finding:
-        """Return the finding ``name`` of ``texts.toml``, where ``cases`` hold, in the ``words`` that its texts name.
+    ) -> Finding | None:
+        """Return the finding ``name`` of ``texts.toml``, where ``cases`` hold; None where too little is lost for it.
 
-        Its stacks are those of ``selection``, else of the main threads, in its phase where it has one. ``first`` is the
-        measure that decides it, which the table names where it is a share. ``series`` are those that were read, where
-        the table cannot know them.
+        ``first`` is the measure that decides it: a share of the time with its interval, a part of what there is, or
+        any other. Without a ``severity`` the scale of the table decides, by what is ``surely`` lost: by default the low
+        end of the share, or the part. ``gain`` and ``line`` are looked for only then; the default is the line of the
+        finding's phase. Its stacks are those of ``selection``, else of the main threads in its phase. ``series`` are
+        those that were read where the table cannot know them.
         """
         texts = table().finding[name]
+        if severity is None and isinstance(first, float):
+            severity = table().severity(name, first)
+        elif severity is None and isinstance(first, Share):
+            severity = self.severity(name, first.low if surely is None else surely)
+        if severity is None:
+            return None
+        found = line() if line else self.line(texts.phase) if texts.phase else None
+        bound = gain() if callable(gain) else gain
         share = first if isinstance(first, float) else first.value
-        words = {"share": percent(share), "at": at(line), "speeds_up": speeds_up(gain), **words}
+        words = {"share": percent(share), "at": at(found), "speeds_up": speeds_up(bound), **words}
         said = texts.said(words, cases)
-        if isinstance(first, Share):
-            first = first.measure(said["measure"])
-        elif isinstance(first, float):
-            first = Measure(said["measure"], first)
+        if not isinstance(first, Measure):
+            first = first.measure(said["measure"]) if isinstance(first, Share) else Measure(said["measure"], first)
         selection = selection or self.in_phase(texts.phase)
-        from_ns = since_ns or selection.from_ns or self.from_ns
-        evidence = Evidence(
-            (first, *others), from_ns, selection.to_ns or self.to_ns, selection, line, series or texts.series
-        )
+        from_ns, to_ns = since_ns or selection.from_ns or self.from_ns, selection.to_ns or self.to_ns
+        evidence = Evidence((first, *others), from_ns, to_ns, selection, found, series or texts.series)
         rule, title = texts.rule or name, f"{texts.label}: {said['title']}"
-        return Finding(rule, severity, texts.label, title, said["cause"], said["remedy"], gain, evidence, page=rule)
+        return Finding(rule, severity, texts.label, title, said["cause"], said["remedy"], bound, evidence, page=rule)
 
     def in_phase(self, phase: str | None) -> Selection:
         return msgspec.structs.replace(self.selection, phase=phase)

@@ -113,12 +113,12 @@ def slow_down(context: FindingContext) -> Finding | None:
         gain = bound(context, Share(lost, lost, lost), limit, indirect=_INDIRECT)
     return context.finding(
         "slow-down",
-        WARNING,
         Measure("longer a step", ratio, "times", ratio - around, ratio + around),
         Measure("a step at first", early.mean, "s"),
         Measure("a step at last", late.mean, "s"),
+        severity=WARNING,
         gain=gain,
-        line=line,
+        line=lambda: line,
         selection=msgspec.structs.replace(_third(context, 2), phase=phase),
         longer=percent(ratio - 1),
         where=where,
@@ -236,10 +236,10 @@ def slow_start(context: FindingContext) -> Finding | None:
     selection = context.selection.between(info.started_ns, context.from_ns)
     return context.finding(
         "slow-start",
-        WARNING if start_s >= _VERY_LONG_S and part >= _LARGE_PART else INFO,
         Measure("until the first step", start_s, "s"),
         Measure("of the run", part),
-        line=context.heaviest_line(context.profile_on(selection)),
+        severity=WARNING if start_s >= _VERY_LONG_S and part >= _LARGE_PART else INFO,
+        line=lambda: context.heaviest_line(context.profile_on(selection)),
         selection=selection,
         took=duration(start_s),
         part=percent(part),

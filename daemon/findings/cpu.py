@@ -22,11 +22,10 @@ _THROTTLED = "cgroup_cpu_throttled_share"
 
 def cpu_limit(context: FindingContext) -> Finding | None:
     share = context.mean_share(_THROTTLED)
-    severity = context.severity("cpu-limit", share.low) if share else None
-    if share is None or severity is None:
+    if share is None:
         return None
     limits = cpu_limits(context)
-    return context.finding("cpu-limit", severity, share, limit=f" of {min(limits):g} cores" if limits else "")
+    return context.finding("cpu-limit", share, limit=f" of {min(limits):g} cores" if limits else "")
 
 
 # An operation that takes this long by itself can surely be divided: many short ones in a row may not.
@@ -52,15 +51,13 @@ def idle_cores(context: FindingContext) -> Finding | None:
         return None
     computing = _computing(context)
     lost = computing.times(idle / (1 + idle))
-    if (severity := context.severity("idle-cores", lost.low)) is None:
-        return None
     return context.finding(
         "idle-cores",
-        severity,
         computing,
         Measure("idle cores", idle, "cores"),
-        gain=bound(context, lost, lost.gain),
-        line=context.line(*STEP),
+        surely=lost.low,
+        gain=lambda: bound(context, lost, lost.gain),
+        line=lambda: context.line(*STEP),
         idle=plural(idle, "idle core"),
         threads=str(1 + idle),
     )
@@ -112,17 +109,14 @@ def interpreter_lock(context: FindingContext) -> Finding | None:
         return None
     used, rival = max(rivals, key=lambda one: one[0].value)
     lost = _held_up(context).at_most(used.value, used.low, used.high)
-    if (severity := context.severity("interpreter-lock", lost.low)) is None:
-        return None
     selection = Selection(context.from_ns, context.to_ns, frozenset({rival.process}), thread=rival.name)
     is_known = lost.high <= _KNOWN_UNTIL
     return context.finding(
         "interpreter-lock",
-        severity,
         lost,
         used.measure(f"cores of {rival.name}"),
-        gain=bound(context, lost) if is_known else None,
-        line=context.heaviest_line(context.profile_on(selection)),
+        gain=lambda: bound(context, lost) if is_known else None,
+        line=lambda: context.heaviest_line(context.profile_on(selection)),
         cases={"nearly-all": not is_known},
         selection=selection,
         rival=rival.name,
@@ -165,9 +159,9 @@ def oversubscription(context: FindingContext) -> Finding | None:
         return None
     return context.finding(
         "oversubscription",
-        WARNING,
         pressure,
         Measure("threads", threads, "threads"),
+        severity=WARNING,
         threads=f"{threads:.0f}",
         cores=plural(round(cores), "core"),
         most=plural(round(cores), "thread"),

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import itertools
 import re
+from functools import partial
 
 from profd.daemon.analyze.operators import HOST
 from profd.daemon.analyze.phases import COPY, FORWARD
 from profd.daemon.analyze.torchtraces import selected_windows
+from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext, Share, share_of_series
 from profd.daemon.findings.finding import CRITICAL, WARNING, Finding, Measure
-from profd.daemon.findings.sharerule import of_phase, of_share
+from profd.daemon.findings.phases import of_phase
 from profd.daemon.units import percent, plural, size
 
 
@@ -20,7 +22,7 @@ def gpu_unused(context: FindingContext) -> Finding | None:
         return None
     gpus = plural(len(devices), devices[0].model)
     first = Measure("GPUs", len(devices), "devices")
-    return context.finding("gpu-unused", CRITICAL, first, line=context.line(FORWARD), gpus=gpus)
+    return context.finding("gpu-unused", first, severity=CRITICAL, line=lambda: context.line(FORWARD), gpus=gpus)
 
 
 _THROTTLED = "gpu_throttled_share"
@@ -31,7 +33,7 @@ def gpu_held_back(context: FindingContext) -> Finding | None:
     for device in context.devices:
         share = context.mean_share(_THROTTLED, device)
         if share is not None and share.low >= _HELD_BACK:
-            return context.finding("gpu-held-back", WARNING, share, device=device)
+            return context.finding("gpu-held-back", share, severity=WARNING, device=device)
     return None
 
 
@@ -52,14 +54,13 @@ def pcie_bound(context: FindingContext) -> Finding | None:
         share = _share_of_link(context, series, device)
         if share is None or share.low < _FULL:
             continue
-        found = of_share(
+        found = context.finding(
             "pcie-bound",
-            context,
             share,
             Measure("GPU busy", busy),
             surely=min(share.low, 1 - busy),
-            limit=1 / busy if busy else None,
-            line_of=lambda: context.line(COPY),
+            gain=partial(bound, context, share, 1 / busy if busy else None),
+            line=lambda: context.line(COPY),
             series=(series, _GENERATION, _LANES),
             carried=size(context.mean(series, device=device) or 0.0),
             direction=_DIRECTIONS[series],
@@ -120,7 +121,7 @@ _TURNING = re.compile(r"nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw", re.I)
 
 def memory_format(context: FindingContext) -> Finding | None:
     share = _share_of_kernels(context, _TURNING)
-    return of_share("memory-format", context, share, limit=share.gain) if share else None
+    return context.finding("memory-format", share, gain=lambda: bound(context, share, share.gain)) if share else None
 
 
 # Volta, Turing, Ampere, Ada, Hopper, Blackwell.
@@ -137,4 +138,4 @@ def precision(context: FindingContext) -> Finding | None:
     models = [row.model for row in context.reader.devices() if not used or row.name in used]
     has_tensor_cores = bool(models) and all(_TENSOR_CORES.search(model) for model in models)
     share = _share_of_kernels(context, _FLOAT32, but=_NOT_FLOAT32) if has_tensor_cores else None
-    return of_share("precision", context, share, limit=share.gain) if share else None
+    return context.finding("precision", share, gain=lambda: bound(context, share, share.gain)) if share else None

@@ -8,8 +8,7 @@ from profd.daemon.analyze.phases import COPY, DATA_LOAD, DATA_WAIT
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.findings.bounds import bound, ceiling, usable_cores
 from profd.daemon.findings.context import SATURATED, FindingContext, Loaders, Share
-from profd.daemon.findings.finding import CRITICAL, INFO, WARNING, Finding
-from profd.daemon.findings.sharerule import of_share
+from profd.daemon.findings.finding import INFO, Finding
 from profd.daemon.findings.texts import at
 from profd.daemon.units import percent, plural, size
 
@@ -21,11 +20,10 @@ def load_in_process(context: FindingContext) -> Finding | None:
     # As many as keep up with steps that do not load any more, but none without a core to spare.
     needed = -(-share.value // (1 - min(share.value, 0.99)))
     workers = max(int(min(needed, max((usable_cores(context) or needed) - 1, 1))), 1)
-    return of_share(
+    return context.finding(
         "input-bound-in-process",
-        context,
         share,
-        limit=ceiling(context),
+        gain=bound(context, share, ceiling(context)),
         workers=plural(workers, "worker"),
         number=str(workers),
     )
@@ -37,9 +35,8 @@ _MOSTLY_WAITING = 0.25
 
 def saturated_workers(context: FindingContext) -> Finding | None:
     share = context.share(DATA_WAIT)
-    severity = context.severity("input-bound-saturated", share.low)
-    loaders = context.loaders if severity else None
-    if severity is None or loaders is None or loaders.busy.value < SATURATED:
+    loaders = context.loaders if context.severity("input-bound-saturated", share.low) else None
+    if loaders is None or loaders.busy.value < SATURATED:
         return None
     limit, count = ceiling(context), loaders.at_once
     has_cores = limit is None or limit >= _NO_CORES
@@ -48,11 +45,9 @@ def saturated_workers(context: FindingContext) -> Finding | None:
     needed = max(math.ceil(count * loaders.busy.value / (1 - min(share.value, 0.99))), count + 1)
     return context.finding(
         "input-bound-saturated",
-        severity,
         share,
         loaders.busy.measure("workers busy"),
         gain=bound(context, share, limit if has_cores else None),
-        line=context.line(DATA_WAIT),
         cases={"full": not has_cores, "waiting": is_waiting},
         who={1: "its only worker is", 2: "both workers are"}.get(count, f"all {count} workers are"),
         busy=percent(loaders.busy.value),
@@ -73,19 +68,17 @@ _PIN_THREAD = "_pin_memory_loop"
 
 def idle_workers(context: FindingContext) -> Finding | None:
     share = context.share(DATA_WAIT)
-    severity = context.severity("input-bound-idle", share.low)
-    loaders = context.loaders if severity else None
-    if severity is None or loaders is None or loaders.busy.high >= SATURATED:
+    loaders = context.loaders if context.severity("input-bound-idle", share.low) else None
+    if loaders is None or loaders.busy.high >= SATURATED:
         return None
     gain = bound(context, share)
     return context.finding(
         "input-bound-idle",
-        # On crowded cores, workers and main thread wait for one another's and for others' turns.
-        severity if gain is not None else INFO,
         share,
         loaders.busy.measure("workers busy"),
+        # On crowded cores, workers and main thread wait for one another's and for others' turns.
+        severity=INFO if gain is None else None,
         gain=gain,
-        line=context.line(DATA_WAIT),
         cases=_cause_between(context, share, loaders),
         busy=percent(loaders.busy.value),
     )
@@ -110,12 +103,10 @@ def _cause_between(context: FindingContext, share: Share, loaders: Loaders) -> d
 
 
 _USED, _TOTAL = "shm_used_bytes", "shm_total_bytes"
-_NEARLY_FULL, _FULL = 0.8, 0.95
 
 
 def shared_memory(context: FindingContext) -> Finding | None:
     used, total = context.values(_USED), context.values(_TOTAL)
-    if not context.workers or not used or not total or max(used) < _NEARLY_FULL * total[-1]:
+    if not context.workers or not used or not total:
         return None
-    part = max(used) / total[-1]
-    return context.finding("shared-memory", CRITICAL if part >= _FULL else WARNING, part, total=size(total[-1]))
+    return context.finding("shared-memory", max(used) / total[-1], total=size(total[-1]))

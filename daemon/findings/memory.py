@@ -6,7 +6,6 @@ Collections that Python makes by itself have no frame and no line: their time is
 from __future__ import annotations
 
 import re
-from functools import partial
 
 import msgspec
 
@@ -16,8 +15,7 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import total_of_series
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext, Share, share_of_series
-from profd.daemon.findings.finding import CRITICAL, INFO, WARNING, Finding, Measure
-from profd.daemon.findings.sharerule import of_share
+from profd.daemon.findings.finding import CRITICAL, WARNING, Finding, Measure
 from profd.daemon.naming import process_title
 from profd.daemon.store.rows import ProcessRow
 from profd.daemon.units import duration, size
@@ -36,12 +34,12 @@ def allocator_churn(context: FindingContext) -> Finding | None:
         faults, share = context.mean(_MINOR_FAULTS, row.id), _kernel_share(context, row)
         if share is None or faults is None or faults < _MANY_MINOR_FAULTS:
             continue
-        severity = context.severity("allocator-churn", share.low)
-        if severity is None or (context.mean(_SYSTEM, row.id) or 0.0) > faults * _LONGEST_S:
+        if (context.mean(_SYSTEM, row.id) or 0.0) > faults * _LONGEST_S:
             continue
         gain = bound(context, msgspec.structs.replace(share, high=min(share.high + faults * _BESIDES_S, 1.0)))
         pages, memory = Measure("page faults", faults, "/s"), size(faults * _PAGE_BYTES)
-        return context.finding("allocator-churn", severity, share, pages, gain=gain, memory=memory)
+        if found := context.finding("allocator-churn", share, pages, gain=gain, memory=memory):
+            return found
     return None
 
 
@@ -60,8 +58,12 @@ def garbage_collection(context: FindingContext) -> Finding | None:
         return bool(_CALL.search(context.leaf(stack).source or ""))
 
     share = context.share_of(context.profile, collects)
-    line_of = partial(context.heaviest_line, context.profile, collects)
-    return of_share("garbage-collection", context, share, line_of=line_of)
+    return context.finding(
+        "garbage-collection",
+        share,
+        gain=lambda: bound(context, share),
+        line=lambda: context.heaviest_line(context.profile, collects),
+    )
 
 
 # Sooner than this, there is hardly time to see to it.
@@ -80,8 +82,8 @@ def memory_growth(context: FindingContext) -> Finding | None:
     low, high = worst.interval_bytes_per_s or (None, None)
     return context.finding(
         "memory-growth",
-        CRITICAL if left_s is not None and left_s < _SOON_S else WARNING,
         Measure(worst.series, slope, "bytes/s", low, high),
+        severity=CRITICAL if left_s is not None and left_s < _SOON_S else WARNING,
         since_ns=max(worst.since_ns or context.from_ns, context.reader.info.started_ns),
         series=(worst.series,),
         process=f"{process_title(row.role, row.ordinal)} {row.pid}",
@@ -92,23 +94,16 @@ def memory_growth(context: FindingContext) -> Finding | None:
     )
 
 
-_NEARLY_FULL, _MEMORY_FULL = 0.92, 0.97
-
-
 def memory_limit(context: FindingContext) -> Finding | None:
     for row in context.trainers:
         series = context.reader.find_series("rss_bytes", row.id)
         limit = tightest(context.reader, series, context.selection) if series else None
-        if limit is None or not limit.limit_bytes or limit.used_bytes < _NEARLY_FULL * limit.limit_bytes:
+        if limit is None or not limit.limit_bytes:
             continue
-        used = limit.used_bytes / limit.limit_bytes
-        return context.finding(
-            "memory-limit",
-            CRITICAL if used >= _MEMORY_FULL else WARNING,
-            used,
-            limit=size(limit.limit_bytes),
-            whose="the machine" if limit.kind == "host" else "its control group",
-        )
+        used, of = limit.used_bytes / limit.limit_bytes, size(limit.limit_bytes)
+        whose = "the machine" if limit.kind == "host" else "its control group"
+        if found := context.finding("memory-limit", used, limit=of, whose=whose):
+            return found
     return None
 
 
@@ -122,9 +117,9 @@ def swapping(context: FindingContext) -> Finding | None:
         if faults is not None and swapped and faults >= _MANY_MAJOR_FAULTS:
             return context.finding(
                 "swapping",
-                CRITICAL,
                 Measure("pages from disk", faults, "/s"),
                 Measure("in swap", swapped, "bytes"),
+                severity=CRITICAL,
                 pid=str(row.pid),
                 swapped=size(swapped),
                 pages=f"{faults:.0f}",
@@ -133,17 +128,14 @@ def swapping(context: FindingContext) -> Finding | None:
 
 
 _USED, _TOTAL = "gpu_memory_used_bytes", "gpu_memory_total_bytes"
-# Torch keeps what it was given once: a GPU that is well used is nearly full, and stays so.
-_WELL_USED, _GPU_MEMORY_FULL = 0.92, 0.98
 
 
 def gpu_memory_limit(context: FindingContext) -> Finding | None:
     for device in context.devices:
         most = total_of_series(context.reader, _USED, None, context.selection, device).most
         total = context.values(_TOTAL, device=device)
-        if most <= 0 or not total or most < _WELL_USED * total[-1]:
+        if most <= 0 or not total:
             continue
-        part = most / total[-1]
-        severity = WARNING if part >= _GPU_MEMORY_FULL else INFO
-        return context.finding("gpu-memory-limit", severity, part, total=size(total[-1]), device=device)
+        if found := context.finding("gpu-memory-limit", most / total[-1], total=size(total[-1]), device=device):
+            return found
     return None

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
+from collections.abc import Mapping
 from functools import partial
 
 from profd.daemon.analyze.phases import (
     DATA_LOAD,
     DATA_WAIT,
     OPTIMIZER,
+    OTHER,
     STARTUP,
     STEP,
     SYNCHRONIZE,
@@ -17,9 +19,22 @@ from profd.daemon.analyze.phases import (
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import SEVERITIES, Finding, Measure
-from profd.daemon.findings.sharerule import of_phase, of_share
-from profd.daemon.findings.texts import speeds_up
+from profd.daemon.findings.texts import speeds_up, table
 from profd.daemon.units import percent
+
+
+def of_phase(
+    name: str, context: FindingContext, busy: float | None = None, *, cases: Mapping[str, bool] = {}
+) -> Finding | None:
+    """Return the finding ``name`` where a GPU, ``busy`` for this share of the time, leaves room to lose its phase.
+
+    Steps take at least as long as the GPU works for them.
+    """
+    share = context.share(table().finding[name].phase or OTHER)
+    surely = share.low if busy is None else min(share.low, 1 - busy)
+    limit = 1 / busy if busy else None
+    return context.finding(name, share, surely=surely, gain=lambda: bound(context, share, limit), cases=cases)
+
 
 checkpoints = partial(of_phase, "checkpoint-stalls")
 evaluations = partial(of_phase, "evaluation-share")
@@ -43,7 +58,8 @@ def unfused_optimizer(context: FindingContext) -> Finding | None:
             for frame in context.reader.frames_of(stack)
         )
 
-    return of_share("unfused-optimizer", context, context.share_of(context.profile, is_one_by_one))
+    share = context.share_of(context.profile, is_one_by_one)
+    return context.finding("unfused-optimizer", share, gain=lambda: bound(context, share))
 
 
 def small_batches(context: FindingContext) -> Finding | None:
@@ -63,21 +79,19 @@ def _optimizer_bound(context: FindingContext) -> Finding | None:
         return None
     if slow is not None:  # the optimizer is slow by itself, which is to be mended first
         severity = min(severity, slow.severity, key=SEVERITIES.index)
-    gain, line = bound(context, share), context.line(OPTIMIZER)
-    return context.finding("small-batches-on-cpu", severity, share, line=line, speeds_up=speeds_up(gain))
+    gain = speeds_up(bound(context, share))
+    return context.finding("small-batches-on-cpu", share, severity=severity, speeds_up=gain)
 
 
 def _dispatch_bound(context: FindingContext, busy: float) -> Finding | None:
     share, idle = context.share(*STEP), 1 - busy
     removable = share.at_most(idle, idle, idle)
-    if (severity := context.severity("small-batches", removable.low)) is None:
-        return None
     return context.finding(
         "small-batches",
-        severity,
         share,
         Measure("GPU busy", busy),
-        line=context.line(*STEP),
+        surely=removable.low,
+        line=lambda: context.line(*STEP),
         busy=percent(busy),
         speeds_up=speeds_up(bound(context, removable, removable.gain)),
     )
@@ -100,11 +114,12 @@ def hot_function(context: FindingContext) -> Finding | None:
     def of_it(stack: int) -> bool:
         return _function_of(context, stack) == name
 
-    return of_share(
+    share = context.share_of(context.profile, of_it)
+    return context.finding(
         "hot-function",
-        context,
-        context.share_of(context.profile, of_it),
-        line_of=lambda: context.heaviest_line(context.profile, of_it, context.leaf),
+        share,
+        gain=lambda: bound(context, share),
+        line=lambda: context.heaviest_line(context.profile, of_it, context.leaf),
         name=name[0],
     )
 

@@ -27,15 +27,12 @@ def collectives(context: FindingContext) -> Finding | None:
     share = context.share(COLLECTIVE)
     if job.sleeps_in_waits:  # then the CPU time shows more than what they stand in
         share = take_waiting(job.ranks, context.mean(PRESSURE) or 0.0) or NONE
-    if (severity := context.severity("collectives", share.low)) is None:
-        return None
     phase = COLLECTIVE if context.share(COLLECTIVE).value > context.share(BACKWARD).value else BACKWARD
     return context.finding(
         "collectives",
-        severity,
         share,
         gain=share.gain,
-        line=context.line(phase),
+        line=lambda: context.line(phase),
         selection=context.in_phase(phase),
         ranks=str(len(job.ranks)),
     )
@@ -92,13 +89,13 @@ def straggler(context: FindingContext) -> Finding | None:
     host = next((hosts[row.id] for row in context.trainers if row.rank == late.rank), context.reader.info.host)
     return context.finding(
         "straggler",
-        severity,
         share,
         Measure(f"own work of rank {late.rank}", own),
         Measure("own work of the others, median", others),
         Measure("rank", float(late.rank), ""),
+        severity=severity,
         gain=gain,
-        line=line,
+        line=lambda: line,
         selection=msgspec.structs.replace(context.selection, rank=late.rank, phase=phase),
         cases={
             "of-cores": late.is_of_cores,

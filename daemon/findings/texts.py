@@ -6,12 +6,13 @@ Here are also the words that all texts may name.
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Mapping
 from pathlib import Path, PurePath
 
 import msgspec
 
-from profd.daemon.findings.finding import Line
+from profd.daemon.findings.finding import SEVERITIES, Line
 from profd.daemon.units import times
 
 TABLE = Path(__file__).with_name("texts.toml")
@@ -20,11 +21,11 @@ SAID = ("title", "cause", "remedy", "measure")
 
 
 class Scale(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """The shares of time from which on a loss is of each severity."""
+    """The shares from which on a loss is of each severity, of the time or of what there is; some are never reached."""
 
-    info: float
-    warning: float
-    critical: float
+    info: float = math.inf
+    warning: float = math.inf
+    critical: float = math.inf
 
 
 class Texts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
@@ -55,6 +56,11 @@ class Texts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 class _Table(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     scale: dict[str, Scale]
     finding: dict[str, Texts]
+
+    def severity(self, name: str, share: float) -> str | None:
+        """Return how grave the finding ``name`` is at a share, None where that is too small to mention."""
+        scale = self.scale[self.finding[name].scale]
+        return next((one for one in reversed(SEVERITIES) if share >= getattr(scale, one)), None)
 
 
 @functools.cache

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import math
 import re
 import string
 from collections.abc import Callable, Iterator
@@ -16,15 +17,11 @@ from profd.daemon.analyze.phases import PHASES
 from profd.daemon.findings import texts
 from profd.daemon.findings.catalog import RULES
 from profd.daemon.findings.context import FindingContext
-from profd.daemon.findings.sharerule import of_phase, of_share
+from profd.daemon.findings.phases import of_phase
 from profd.daemon.findings.texts import SAID, Texts, table
 
 ROOM = Path(texts.__file__).parent
-FORMS: dict[str, Callable[..., object]] = {
-    "finding": FindingContext.finding,
-    "of_share": of_share,
-    "of_phase": of_phase,
-}
+FORMS: dict[str, Callable[..., object]] = {"finding": FindingContext.finding, "of_phase": of_phase}
 OF_EACH = {"share", "at", "speeds_up"}
 FINDINGS = table().finding
 
@@ -112,7 +109,8 @@ def test_a_finding_names_a_phase_series_and_a_scale_that_there_are() -> None:
     assert {series for one in FINDINGS.values() for series in one.series} <= described
     assert {one.scale for one in FINDINGS.values()} == set(table().scale)
     for scale in table().scale.values():
-        assert 0 < scale.info < scale.warning < scale.critical < 1
+        reached = [share for share in msgspec.structs.astuple(scale) if share < math.inf]
+        assert reached == sorted(set(reached)) != []
 
 
 PLAIN = Texts("lost", "{share} lost{at}{besides}", "It {does}.", "Keep {it}.", phase="other", words={"besides": ""})
