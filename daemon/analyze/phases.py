@@ -5,16 +5,12 @@ What a phase looks like on a screen (letter, color) stands here too, so that it 
 
 from __future__ import annotations
 
-import fnmatch
-import functools
-import os
-import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
-import platformdirs
 
+from profd.daemon.analyze.framepatterns import FramePattern, frame_test, own_table, read_patterns
 from profd.daemon.errors import UsageError
 from profd.daemon.store.entities import Entities
 from profd.daemon.store.reader import RunReader
@@ -23,23 +19,12 @@ from profd.daemon.store.rows import FrameRow
 BUILT_IN = Path(__file__).with_name("phases.toml")
 
 
-class Rule(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """A phase, and what one frame of a stack must be for the stack to belong to it.
-
-    Every condition that is given must hold, of the same frame; ``phases.toml`` explains each.
-    """
+class Rule(FramePattern, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """A phase, and what one frame of a stack must be for the stack to belong to it."""
 
     phase: str
-    function: tuple[str, ...] = ()
-    module: tuple[str, ...] = ()
-    source: str = ""
-    library: bool | None = None
     leaf: bool = False
     innermost: bool = False
-
-
-class _RuleFile(msgspec.Struct, forbid_unknown_fields=True):
-    rule: tuple[Rule, ...] = ()
 
 
 def load_rules(phases: Iterable[str]) -> tuple[Rule, ...]:
@@ -47,71 +32,20 @@ def load_rules(phases: Iterable[str]) -> tuple[Rule, ...]:
 
     ``phases`` are the names that a rule may give. Raises UsageError where the user's file is wrong.
     """
+    own = own_table(BUILT_IN.name)
     known = frozenset(phases)
-    home = os.environ.get("PROFD_HOME")
-    own = (Path(home) if home else Path(platformdirs.user_config_dir("profd"))) / "phases.toml"
     return (*(read_rules(own, known) if own.is_file() else ()), *read_rules(BUILT_IN, known))
 
 
 def read_rules(file: Path, phases: frozenset[str]) -> tuple[Rule, ...]:
     """Read a table of rules; raises UsageError that names what is wrong with it."""
-    try:
-        rules = msgspec.toml.decode(file.read_bytes(), type=_RuleFile).rule
-    except OSError as error:
-        raise UsageError(f"{file} cannot be read ({error.strerror})", "make it readable, or remove it") from error
-    except (msgspec.DecodeError, UnicodeDecodeError) as error:
-        raise UsageError(
-            f"{file} is no table of phase rules ({error})", "docs/phases.md shows what it holds"
-        ) from error
+    rules = read_patterns(file, "rule", Rule, "docs/phases.md shows what it holds")
     for number, rule in enumerate(rules, 1):
-        where = f"{file}, rule {number}"
         if rule.phase not in phases:
-            raise UsageError(f"{where}: there is no phase {rule.phase!r}", f"use one of: {'; '.join(sorted(phases))}")
-        if not (rule.function or rule.module or rule.source):
-            raise UsageError(f"{where}: it says nothing of a frame", "give it a function, a module or a source")
-        try:
-            re.compile(rule.source)
-        except re.error as error:
             raise UsageError(
-                f"{where}: {rule.source!r} is no regular expression ({error})", "mend its source"
-            ) from error
+                f"{file}, rule {number}: there is no phase {rule.phase!r}", f"use one of: {'; '.join(sorted(phases))}"
+            )
     return rules
-
-
-def _frame_test(rule: Rule) -> Callable[[FrameRow], bool]:
-    """Return what says whether a frame meets the conditions of a rule, ``leaf`` and ``innermost`` aside."""
-    function, module, source = _name_test(rule.function), _any_of(rule.module), re.compile(rule.source)
-    return lambda frame: (
-        (rule.library is None or frame.is_library == rule.library)
-        and (not rule.module or module.match(frame.module_path) is not None)
-        and (not rule.function or function(frame.function))
-        and (not rule.source or source.search(frame.source or "") is not None)
-    )
-
-
-def _name_test(patterns: tuple[str, ...]) -> Callable[[str], bool]:
-    """Return a function that compares a name with patterns.
-
-    Up to Python 3.10 a frame has ``step`` where later ones have ``Adam.step``. So a name without a dot is compared
-    with the end of a pattern with one. Not so where that end is ``*``, which would meet every function there is, nor
-    where the class has a wildcard: of ``*Loss.forward`` the end alone says nothing.
-    """
-    dotted = tuple(pattern for pattern in patterns if "." in pattern)
-    split = [pattern.rpartition(".") for pattern in dotted]
-    whole = _any_of(dotted)
-    ends = _any_of(tuple(end for owner, _, end in split if end != "*" and not re.search(r"[*?\[]", owner)))
-    plain = _any_of(tuple(pattern for pattern in patterns if "." not in pattern))
-
-    def test(name: str) -> bool:
-        qualified = whole if "." in name else ends
-        return bool(qualified.match(name) or plain.match(name.rpartition(".")[2]))
-
-    return test
-
-
-@functools.lru_cache(1024)
-def _any_of(globs: tuple[str, ...]) -> re.Pattern[str]:
-    return re.compile("|".join(map(fnmatch.translate, globs)) or "(?!)")  # which nothing meets
 
 
 class Phase(msgspec.Struct, frozen=True):
@@ -198,7 +132,7 @@ class PhaseIndex:
         """
         self._reader = reader
         self.rules = load_rules(_BY_NAME) if rules is None else rules
-        self._tests = [_frame_test(rule) for rule in self.rules]
+        self._tests = [frame_test(rule) for rule in self.rules]
         self._leaf_rules = sum(1 << number for number, rule in enumerate(self.rules) if rule.leaf)
         self._innermost_rules = sum(1 << number for number, rule in enumerate(self.rules) if rule.innermost)
         self._met_by_frame: dict[int, int] = {}

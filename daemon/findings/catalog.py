@@ -11,7 +11,7 @@ import msgspec
 
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
-from profd.daemon.findings import course, cpu, gpu, loading, memory, phases, ranks
+from profd.daemon.findings import course, cpu, gpu, loading, memory, overhead, phases, ranks
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import SEVERITIES, Finding
 from profd.daemon.store import database
@@ -57,6 +57,7 @@ RULES: tuple[Rule, ...] = (
     course.slow_start,
     course.slow_down,
     phases.compilation,
+    overhead.overhead,
 )
 
 

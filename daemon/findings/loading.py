@@ -24,9 +24,22 @@ def load_in_process(context: FindingContext) -> Finding | None:
         "input-bound-in-process",
         share,
         gain=bound(context, share, ceiling(context)),
+        cases={"without-loader": not _is_by_loader(context)},
         workers=plural(workers, "worker"),
         number=str(workers),
     )
+
+
+def _is_by_loader(context: FindingContext) -> bool:
+    """Say whether most of the loading in the main thread is that of a DataLoader."""
+    loads = [stack for stack in context.profile.time_ns if context.phases.of_stack(stack) == DATA_LOAD]
+    by_loader = [
+        stack
+        for stack in loads
+        if any(frame.module_path.startswith("torch/utils/data/") for frame in context.reader.frames_of(stack))
+    ]
+    spent = context.profile.time_ns
+    return 2 * sum(spent[stack] for stack in by_loader) >= sum(spent[stack] for stack in loads)
 
 
 _NO_CORES = 1.1

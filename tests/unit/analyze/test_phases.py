@@ -123,8 +123,9 @@ def test_rules_of_the_user_come_first(tmp_path: Path) -> None:
         ('[[rule]]\nphase = "other"\nsource = "("', "no regular expression"),
         ('[[rule]]\nphase = "other"\nfunctions = ["f"]', "unknown field `functions`"),
         ('[[rule]]\nphase = "other"\nfunction = "f"', "Expected `array`"),
-        ("[[rule", "no table of phase rules"),
-        (b"\xff", "no table of phase rules"),
+        ("[[rule", "no table of [[rule]]"),
+        ('[[rules]]\nphase = "other"\nfunction = ["f"]', "has 'rules' where it may have [[rule]] only"),
+        (b"\xff", "no table of [[rule]]"),
     ],
 )
 def test_wrong_table_is_refused_with_what_is_wrong(tmp_path: Path, text: str | bytes, complaint: str) -> None:

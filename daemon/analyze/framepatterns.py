@@ -1,0 +1,101 @@
+"""Patterns of frames, and the tables that hold them: what a call is, by its function, module and line.
+
+profd brings such tables, and users add to them with a file of the same name in profd's folder of configuration files.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import functools
+import os
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+import platformdirs
+
+from profd.daemon.errors import UsageError
+from profd.daemon.store.rows import FrameRow
+
+
+class FramePattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a frame must be: every condition that is given must hold; ``phases.toml`` explains each."""
+
+    function: tuple[str, ...] = ()
+    module: tuple[str, ...] = ()
+    source: str = ""
+    library: bool | None = None
+
+
+Pattern = TypeVar("Pattern", bound=FramePattern)
+
+
+def own_table(name: str) -> Path:
+    """Return where the user's table of this name is, or would be."""
+    home = os.environ.get("PROFD_HOME")
+    return (Path(home) if home else Path(platformdirs.user_config_dir("profd"))) / name
+
+
+def read_patterns(file: Path, key: str, kind: type[Pattern], hint: str) -> tuple[Pattern, ...]:
+    """Read a table of [[key]]; raises UsageError that names what is wrong with it."""
+    try:
+        tables: dict[str, tuple[Pattern, ...]] = msgspec.toml.decode(
+            file.read_bytes(),
+            type=dict[str, tuple[kind, ...]],  # type: ignore[valid-type]
+        )
+    except OSError as error:
+        raise UsageError(f"{file} cannot be read ({error.strerror})", "make it readable, or remove it") from error
+    except (msgspec.DecodeError, UnicodeDecodeError) as error:
+        raise UsageError(f"{file} is no table of [[{key}]] ({error})", hint) from error
+    if tables.keys() - {key}:
+        raise UsageError(f"{file} has {min(tables.keys() - {key})!r} where it may have [[{key}]] only", hint)
+    patterns = tables.get(key, ())
+    for number, pattern in enumerate(patterns, 1):
+        where = f"{file}, {key} {number}"
+        if not (pattern.function or pattern.module or pattern.source):
+            raise UsageError(f"{where}: it says nothing of a frame", "give it a function, a module or a source")
+        try:
+            re.compile(pattern.source)
+        except re.error as error:
+            raise UsageError(
+                f"{where}: {pattern.source!r} is no regular expression ({error})", "mend its source"
+            ) from error
+    return patterns
+
+
+def frame_test(pattern: FramePattern) -> Callable[[FrameRow], bool]:
+    """Return what says whether a frame meets a pattern."""
+    function, module, source = _name_test(pattern.function), _any_of(pattern.module), re.compile(pattern.source)
+    return lambda frame: (
+        (pattern.library is None or frame.is_library == pattern.library)
+        and (not pattern.module or module.match(frame.module_path) is not None)
+        and (not pattern.function or function(frame.function))
+        and (not pattern.source or source.search(frame.source or "") is not None)
+    )
+
+
+def _name_test(patterns: tuple[str, ...]) -> Callable[[str], bool]:
+    """Return a function that compares a name with patterns.
+
+    Up to Python 3.10 a frame has ``step`` where later ones have ``Adam.step``. So a name without a dot is compared
+    with the end of a pattern with one. Not so where that end is ``*``, which would meet every function there is, nor
+    where the class has a wildcard: of ``*Loss.forward`` the end alone says nothing.
+    """
+    dotted = tuple(pattern for pattern in patterns if "." in pattern)
+    split = [pattern.rpartition(".") for pattern in dotted]
+    whole = _any_of(dotted)
+    ends = _any_of(tuple(end for owner, _, end in split if end != "*" and not re.search(r"[*?\[]", owner)))
+    plain = _any_of(tuple(pattern for pattern in patterns if "." not in pattern))
+
+    def test(name: str) -> bool:
+        qualified = whole if "." in name else ends
+        return bool(qualified.match(name) or plain.match(name.rpartition(".")[2]))
+
+    return test
+
+
+@functools.lru_cache(1024)
+def _any_of(globs: tuple[str, ...]) -> re.Pattern[str]:
+    return re.compile("|".join(map(fnmatch.translate, globs)) or "(?!)")  # which nothing meets

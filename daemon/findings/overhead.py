@@ -1,0 +1,159 @@
+"""Time of a step that no other rule explains: the line that takes it, and what kind of time it is.
+
+Stacks outside of forward, loss, backward and optimizer form a tree of the user's lines. From its root the heaviest line
+is followed for as long as the time lies there alone: that is the line to look at. The table ``overhead.toml`` says what
+the calls below it do; some kinds of calls, such as debug modes, are overhead wherever they are.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections import Counter, defaultdict
+from pathlib import Path
+
+from profd.daemon.analyze.framepatterns import FramePattern, frame_test, own_table, read_patterns
+from profd.daemon.analyze.phases import OTHER, STARTUP, STEP, WAITING, own_frame
+from profd.daemon.findings.bounds import bound
+from profd.daemon.findings.context import FindingContext, line_of
+from profd.daemon.findings.finding import Finding, Line
+from profd.daemon.findings.phases import hot_function
+
+BUILT_IN = Path(__file__).with_name("overhead.toml")
+_UNEXPLAINED = frozenset({OTHER, WAITING, STARTUP})
+_STEP_BESIDE = 0.1  # of the time below a line; with more of a step it is a line around the step
+_ALONE = 0.8
+_MOST = 0.5
+
+LinePath = tuple[int, ...]
+
+
+class Kind(FramePattern, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a call does that is of such a frame, a [[kind]] of the table."""
+
+    what: str
+    instead: str
+    remedy: str
+    anywhere: bool = False
+
+
+@functools.cache
+def load_kinds() -> tuple[Kind, ...]:
+    """Return the kinds in the order in which they are tried: the user's, then the built-in ones.
+
+    Raises UsageError where the user's file is wrong.
+    """
+    own, hint = own_table(BUILT_IN.name), "docs/findings.md shows what it holds"
+    tables = [own, BUILT_IN] if own.is_file() else [BUILT_IN]
+    return tuple(kind for table in tables for kind in read_patterns(table, "kind", Kind, hint))
+
+
+class _Kinds:
+    """The kind of each stack of a training."""
+
+    def __init__(self, context: FindingContext) -> None:
+        self._context = context
+        self._tests = [(kind, frame_test(kind)) for kind in load_kinds()]
+        self._of_frame: dict[int, Kind | None] = {}
+        self._of_stack: dict[int, Kind | None] = {}
+
+    def of_stack(self, stack: int) -> Kind | None:
+        """Return the kind of the innermost frame that has one, up to the user's line.
+
+        Kinds that are overhead anywhere come first, and of any frame.
+        """
+        if stack not in self._of_stack:
+            frames = self._context.reader.frames_of(stack)
+            for frame in frames:
+                if frame.id not in self._of_frame:
+                    # The text of a line says what it calls in the user's code alone: libraries have their modules.
+                    self._of_frame[frame.id] = next(
+                        (kind for kind, test in self._tests if test(frame) and not (kind.source and frame.is_library)),
+                        None,
+                    )
+            found = [self._of_frame[frame.id] for frame in reversed(frames)]
+            until = next((depth for depth, frame in enumerate(reversed(frames), 1) if not frame.is_library), len(found))
+            everywhere = (kind for kind in found if kind is not None and kind.anywhere)
+            near = (kind for kind in found[:until] if kind is not None)
+            self._of_stack[stack] = next(everywhere, None) or next(near, None)
+        return self._of_stack[stack]
+
+
+def overhead(context: FindingContext) -> Finding | None:
+    of_stack, phase_of = _Kinds(context).of_stack, context.phases.of_stack
+    spent_ns = context.profile.time_ns
+
+    def is_anywhere(stack: int) -> bool:
+        kind = of_stack(stack)
+        return kind is not None and kind.anywhere
+
+    # Without a phase of a step only its kind says that a stack is none of one.
+    lost = {
+        stack for stack in spent_ns if (phase_of(stack) in _UNEXPLAINED if context.is_training else of_stack(stack))
+    }
+    step = {stack for stack in spent_ns if phase_of(stack) in STEP}
+    anchor, paths = _heaviest_line(context, lost, step)
+    below = {stack for stack in spent_ns if anchor and paths[stack][: len(anchor)] == anchor and stack not in step}
+    aside = {stack for stack in spent_ns if is_anywhere(stack)}
+    stacks = max(below, aside, key=lambda some: sum(spent_ns[stack] for stack in some))
+    if not stacks:
+        return None
+    by_kind: Counter[Kind | None] = Counter()
+    for stack in stacks:
+        by_kind[of_stack(stack)] += int(spent_ns[stack])
+    kind, most_ns = by_kind.most_common(1)[0]
+    is_known = kind is not None and most_ns >= _MOST * by_kind.total()
+    function, hot = _function(context, stacks), hot_function(context)
+    if hot is not None and hot.evidence.line is not None and hot.evidence.line.function == function:
+        return None  # which says more of it
+
+    def line() -> Line | None:
+        if stacks is aside:
+            return context.heaviest_line(context.profile, stacks.__contains__)
+        return line_of(context.reader.frames[anchor[-1]])
+
+    share = context.share_of(context.profile, stacks.__contains__)
+    return context.finding(
+        "overhead",
+        share,
+        gain=lambda: bound(context, share),
+        line=line,
+        cases={"unknown": not is_known},
+        function=function,
+        what=kind.what if kind else "",
+        instead=kind.instead if kind else "",
+        what_helps=kind.remedy if kind else "",
+    )
+
+
+def _heaviest_line(context: FindingContext, lost: set[int], step: set[int]) -> tuple[LinePath, dict[int, LinePath]]:
+    """Return the path to the line below which most time is lost and none is of a step, and the paths of all stacks.
+
+    A path is the ids of the user's frames from the outermost one on; it is empty where there is no such line.
+    """
+    paths: dict[int, LinePath] = {}
+    lost_ns: defaultdict[LinePath, float] = defaultdict(float)
+    step_ns: defaultdict[LinePath, float] = defaultdict(float)
+    lines_below: defaultdict[LinePath, set[LinePath]] = defaultdict(set)
+    for stack, time_ns in context.profile.time_ns.items():
+        path = paths[stack] = tuple(frame.id for frame in context.reader.frames_of(stack) if not frame.is_library)
+        for depth in range(1, len(path) + 1):
+            lines_below[path[: depth - 1]].add(path[:depth])
+            lost_ns[path[:depth]] += time_ns if stack in lost else 0
+            step_ns[path[:depth]] += time_ns if stack in step else 0
+    found: LinePath = ()
+    while lines_below[found]:
+        heaviest = max(lines_below[found], key=lost_ns.__getitem__)
+        is_alone = bool(found) and step_ns[found] <= _STEP_BESIDE * lost_ns[found]
+        if lost_ns[heaviest] <= (_ALONE * lost_ns[found] if is_alone else 0):
+            break
+        found = heaviest
+    return (found if step_ns[found] <= _STEP_BESIDE * lost_ns[found] else ()), paths
+
+
+def _function(context: FindingContext, stacks: set[int]) -> str:
+    """Return the name of the user's function in which most of the time of some stacks goes by."""
+    spent: Counter[str] = Counter()
+    for stack in stacks:
+        frame = own_frame(context.reader.frames_of(stack))
+        spent[frame.function if frame else ""] += int(context.profile.time_ns[stack])
+    return spent.most_common(1)[0][0]

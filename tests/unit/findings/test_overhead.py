@@ -1,0 +1,124 @@
+"""Overhead: which line is named for time outside of the step, and which kind it is."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.findingruns import at_most_without, diagnose, step, write_case
+from support.synthetic import BACKWARD, CONV, LIBRARY, SOURCES, TRAIN
+from support.training_stacks import DATA
+
+from profd.daemon.errors import UsageError
+from profd.daemon.findings import overhead as finding
+from profd.daemon.findings.finding import CRITICAL, WARNING
+from profd.daemon.findings.overhead import load_kinds, overhead
+from profd.daemon.store.records import Frame
+
+STANDARD = "/usr/lib/python3.11/"
+LOOP = (Frame("<module>", TRAIN, 96), Frame("main", TRAIN, 90))
+CALL = (*LOOP, Frame("train_epoch", TRAIN, 66))
+SNAPSHOT = (*CALL, Frame("snapshot", DATA, 12))
+DUMPS = (*SNAPSHOT, Frame("dumps", STANDARD + "json/__init__.py", 231))
+ENCODE = (*DUMPS, Frame("JSONEncoder.iterencode", STANDARD + "json/encoder.py", 258))
+OPEN = (*CALL, Frame("snapshot", DATA, 13), Frame("Path.open", STANDARD + "pathlib.py", 1044))
+RUN = (*SNAPSHOT, Frame("Popen.__init__", STANDARD + "subprocess.py", 1020))
+OWN = (*CALL, Frame("relabel", DATA, 40))
+FORMAT_STACK = Frame("format_stack", LIBRARY + "torch/fx/traceback.py", 510)
+
+
+@pytest.fixture(autouse=True)
+def _fresh_table() -> None:
+    load_kinds.cache_clear()
+
+
+@pytest.mark.parametrize(
+    ("lost", "title"),
+    [
+        ([(ENCODE, 150)], "overhead: serialization takes 30 % of the time (augment.py:12): doing it seldom"),
+        ([(RUN, 150)], "overhead: a child process takes 30 % of the time (augment.py:12): starting it seldom"),
+        ([(OWN, 150)], "overhead: relabel takes 30 % of the time (augment.py:40): less of it"),
+        # Two lines of a function share the time: their caller is named, with all of it.
+        ([(ENCODE, 90), (OPEN, 60)], "overhead: serialization takes 30 % of the time (train.py:66): doing it seldom"),
+        # Most of it goes into one line, and the rest does not count where that line is named.
+        (
+            [(ENCODE, 180), (OPEN, 20)],
+            "overhead: serialization takes 36 % of the time (augment.py:12): doing it seldom",
+        ),
+        # Of two kinds of calls none has half of the time.
+        ([(ENCODE, 60), (OPEN, 60), (RUN, 60)], "overhead: snapshot takes 36 % of the time (train.py:66): less of it"),
+    ],
+)
+def test_the_line_below_which_time_is_lost_is_named_with_its_kind(
+    tmp_path: Path, lost: list[tuple[tuple[Frame, ...], int]], title: str
+) -> None:
+    found = diagnose(write_case(tmp_path / "a.profd", step(*lost)), overhead)
+
+    assert found is not None
+    assert found.title.startswith(title)
+    assert found.gain_bound == pytest.approx(at_most_without(found.evidence.measures[0].value), rel=0.03)
+
+
+def test_a_call_into_c_is_known_by_the_text_of_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SOURCES, (DATA, 40), "return zlib.compress(labels)")
+    found = diagnose(write_case(tmp_path / "a.profd", step((OWN, 200))), overhead)
+
+    assert found is not None
+    assert found.severity == CRITICAL
+    assert found.title.startswith("overhead: compression takes 40 % of the time (augment.py:40)")
+
+
+def test_a_debug_mode_is_overhead_within_the_forward_pass(tmp_path: Path) -> None:
+    # What it calls by itself is of another kind: files.
+    traced = (*CONV, FORMAT_STACK, Frame("checkcache", STANDARD + "linecache.py", 72))
+    found = diagnose(write_case(tmp_path / "a.profd", step((traced, 100))), overhead)
+
+    assert found is not None
+    assert found.severity == WARNING
+    assert found.title.startswith("overhead: anomaly detection takes 20 % of the time (train.py:61): switching it off")
+
+
+def test_a_line_around_the_step_is_not_named(tmp_path: Path) -> None:
+    # The time is lost in small parts, at lines that none of the user's functions has in common but the loop's.
+    parts = [((*LOOP, Frame("train_epoch", TRAIN, 100 + line)), 20) for line in range(6)]
+
+    assert diagnose(write_case(tmp_path / "a.profd", step(*parts)), overhead) is None
+
+
+def test_without_phases_of_a_step_only_known_kinds_count(tmp_path: Path) -> None:
+    spans = ((OWN, 300), (ENCODE, 200))
+    found = diagnose(write_case(tmp_path / "a.profd", spans), overhead)
+
+    assert found is not None
+    assert found.title.startswith("overhead: serialization takes 40 % of the time (augment.py:12)")
+    assert diagnose(write_case(tmp_path / "b.profd", ((OWN, 500),)), overhead) is None
+
+
+def test_backward_is_no_overhead_whatever_is_on_its_line(tmp_path: Path) -> None:
+    assert diagnose(write_case(tmp_path / "a.profd", ((CONV, 200), (BACKWARD, 300))), overhead) is None
+
+
+def test_kinds_of_the_user_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROFD_HOME", str(tmp_path))
+    (tmp_path / "overhead.toml").write_text(
+        '[[kind]]\nwhat = "our store"\ninstead = "asking once"\nremedy = "Ask once."\nmodule = ["json/*"]\n'
+    )
+    found = diagnose(write_case(tmp_path / "a.profd", step((ENCODE, 150))), overhead)
+
+    assert found is not None
+    assert found.title.startswith("overhead: our store takes 30 % of the time (augment.py:12): asking once speeds")
+    assert found.remedy == "Ask once."
+
+
+def test_a_wrong_table_of_the_user_is_refused_with_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROFD_HOME", str(tmp_path))
+    (tmp_path / "overhead.toml").write_text('[[kind]]\nwhat = "our store"\n')
+    with pytest.raises(UsageError, match=r"overhead.toml is no table of \[\[kind\]\].*instead"):
+        load_kinds()
+
+
+def test_each_kind_says_what_helps() -> None:
+    for kind in load_kinds():
+        assert kind.remedy.endswith(".")
+        assert not kind.instead.endswith(".")
+    assert finding.BUILT_IN.is_file()
