@@ -12,7 +12,7 @@ from collections import Counter, defaultdict
 from pathlib import Path
 
 from profd.daemon.analyze.framepatterns import FramePattern, frame_test, own_table, read_patterns
-from profd.daemon.analyze.phases import OTHER, STARTUP, STEP, WAITING, own_frame
+from profd.daemon.analyze.phases import BACKWARD, OTHER, STARTUP, STEP, WAITING, own_frame
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext, line_of
 from profd.daemon.findings.finding import Finding, Line
@@ -86,9 +86,11 @@ def overhead(context: FindingContext) -> Finding | None:
         kind = of_stack(stack)
         return kind is not None and kind.anywhere
 
-    # Without a phase of a step only its kind says that a stack is none of one.
+    # Where no backward pass is seen, as in NumPy, what is left may be any part of a step: only its kind says that it is
+    # none.
+    has_backward = context.share(BACKWARD).value > 0
     lost = {
-        stack for stack in spent_ns if (phase_of(stack) in _UNEXPLAINED if context.is_training else of_stack(stack))
+        stack for stack in spent_ns if phase_of(stack) in _UNEXPLAINED and (has_backward or of_stack(stack) is not None)
     }
     step = {stack for stack in spent_ns if phase_of(stack) in STEP}
     anchor, paths = _heaviest_line(context, lost, step)
@@ -102,8 +104,10 @@ def overhead(context: FindingContext) -> Finding | None:
         by_kind[of_stack(stack)] += int(spent_ns[stack])
     kind, most_ns = by_kind.most_common(1)[0]
     is_known = kind is not None and most_ns >= _MOST * by_kind.total()
+    share = context.share_of(context.profile, stacks.__contains__)
     function, hot = _function(context, stacks), hot_function(context)
-    if hot is not None and hot.evidence.line is not None and hot.evidence.line.function == function:
+    hot_line = hot.evidence.line.function if hot and hot.evidence.line else None
+    if hot and hot_line == function and hot.evidence.measures[0].value >= _ALONE * share.value:
         return None  # which says more of it
 
     def line() -> Line | None:
@@ -111,7 +115,6 @@ def overhead(context: FindingContext) -> Finding | None:
             return context.heaviest_line(context.profile, stacks.__contains__)
         return line_of(context.reader.frames[anchor[-1]])
 
-    share = context.share_of(context.profile, stacks.__contains__)
     return context.finding(
         "overhead",
         share,
