@@ -62,7 +62,6 @@ def profile_message() -> Any:  # noqa: ANN401  the class is made at run time
 
 
 def pprof(reader: RunReader, selection: Selection) -> bytes:
-    """Return the samples of a selection as a gzipped profile."""
     phases, profile, info = PhaseIndex(reader), _Profile(), reader.info
     string, message = profile.string, profile.message
     for name, unit in (("samples", "count"), ("time", "nanoseconds")):

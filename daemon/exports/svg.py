@@ -18,11 +18,6 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.units import percent
 
 WIDTH, MARGIN, ROW, HEAD = 1200, 10, 17, 44
-NARROWEST = 0.3
-"""Frames narrower than this many pixels are left out: nobody sees them, and there are thousands."""
-MIXED = "#cccccc"
-"""A frame of which no phase has half."""
-_CHARACTER = 6.7
 _STYLE = (
     "text{font:11px monospace;fill:#14171a}rect{stroke:#fff;stroke-width:.5}"
     ".l{fill-opacity:.55}.w{fill:#fff}.n{font-size:13px}"
@@ -41,10 +36,10 @@ def flame_graph_svg(reader: RunReader, selection: Selection) -> bytes:
     while waiting:
         node, left, depth = waiting.pop()
         deepest = max(deepest, depth)
-        color = colors.get(id(node), MIXED)
+        color = colors.get(id(node), "#cccccc")
         drawn.append(_drawn(reader, node, color, (left, node.total_ns * scale, depth), tree.total_ns))
         for child in sorted(node.children.values(), key=lambda child: -child.total_ns):
-            if child.total_ns * scale >= NARROWEST:
+            if child.total_ns * scale >= 0.3:  # pixels: nobody sees narrower frames, and there are thousands
                 waiting.append((child, left, depth + 1))
             left += child.total_ns * scale
     height, body = HEAD + MARGIN + ROW * (1 + deepest), "\n".join(drawn)
@@ -70,7 +65,7 @@ def _drawn(reader: RunReader, node: CallNode, color: str, place: tuple[float, fl
     top = HEAD + depth * ROW
     pale = ' class="l"' if frame is not None and frame.is_library else ""
     shape = f'<rect{pale} x="{left:.2f}" y="{top}" width="{width:.2f}" height="{ROW}" fill="{color}"/>'
-    cells = int((width - 6) / _CHARACTER)
+    cells = int((width - 6) / 6.7)
     red, green, blue = (int(color[at : at + 2], 16) for at in (1, 3, 5))
     # White stands out more than black from a color with little luma.
     ink = ' class="w"' if not pale and 0.299 * red + 0.587 * green + 0.114 * blue < 110 else ""
@@ -85,7 +80,7 @@ def _text(text: str, cells: int | None = None) -> str:
 
 
 def _colors(reader: RunReader, profile: Profile, tree: CallNode, phases: PhaseIndex) -> dict[int, str]:
-    """Return the color of each node, by its ``id``: of the phase that has at least half of its time."""
+    """Return the color of each node, by its ``id``: of the phase that has at least half of its time, if one has."""
     spent_ns: defaultdict[int, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
     nodes: dict[int, CallNode] = {}
     for stack, time_ns in profile.time_ns.items():

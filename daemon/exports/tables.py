@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import csv
 import io
-import itertools
 from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profd.daemon.analyze.phases import PhaseIndex
@@ -110,25 +110,51 @@ def csv_files(reader: RunReader, selection: Selection) -> dict[str, bytes]:
     return files
 
 
-_BATCH = 65_536
-"""Rows that are held in memory at a time."""
-
-
 def parquet_files(reader: RunReader, selection: Selection) -> dict[str, bytes]:
     """Return the tables of a selection by file name; raises MissingTool where pyarrow is not installed."""
     files = {}
     for name, (columns, rows) in TABLES.items():
-        schema, content = parquet_schema(columns, "parquet"), io.BytesIO()
-        import pyarrow
-        from pyarrow import parquet
-
-        with parquet.ParquetWriter(content, schema, compression="zstd") as writer:
-            left = rows(reader, selection)
-            while batch := list(itertools.islice(left, _BATCH)):
-                values = dict(zip(schema.names, zip(*batch, strict=True), strict=True))
-                writer.write_table(pyarrow.Table.from_pydict(values, schema=schema))
+        content = io.BytesIO()
+        file = ParquetFile(parquet_schema(columns, "parquet"), content)
+        for row in rows(reader, selection):
+            file.add(row)
+        file.close()
         files[f"{name}.parquet"] = content.getvalue()
     return files
+
+
+class ParquetFile:
+    """A Parquet file of one table that is being written to ``target``, with ``batch`` rows in memory at a time."""
+
+    def __init__(self, schema: pyarrow.Schema, target: Path | io.BytesIO, batch: int = 65_536) -> None:
+        """Begin the file; pyarrow is installed, as there is a schema."""
+        from pyarrow import parquet
+
+        self.rows = 0
+        self._schema = schema
+        # A dictionary that grows beyond the limit is given up for the whole column, and stacks are long.
+        self._writer = parquet.ParquetWriter(target, schema, compression="zstd", dictionary_pagesize_limit=1 << 26)
+        self._batch: list[tuple[Value, ...]] = []
+        self._batch_rows = batch
+
+    def add(self, values: tuple[Value, ...]) -> None:
+        self._batch.append(values)
+        self.rows += 1
+        if len(self._batch) >= self._batch_rows:
+            self._flush()
+
+    def close(self) -> None:
+        """Write what is left, and end the file."""
+        if self._batch:
+            self._flush()
+        self._writer.close()
+
+    def _flush(self) -> None:
+        import pyarrow
+
+        columns = dict(zip(self._schema.names, zip(*self._batch, strict=True), strict=True))
+        self._writer.write_table(pyarrow.Table.from_pydict(columns, schema=self._schema))
+        self._batch.clear()
 
 
 def parquet_schema(columns: Mapping[str, type], extra: str, metadata: dict[str, str] | None = None) -> pyarrow.Schema:

@@ -22,7 +22,6 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import WindowRow
 
 _STEP = "ProfilerStep#"
-_QUICK = 1
 
 
 def tensorboard_files(reader: RunReader, selection: Selection) -> Mapping[str, bytes]:
@@ -37,7 +36,7 @@ def tensorboard_files(reader: RunReader, selection: Selection) -> Mapping[str, b
         if window.kept_bytes is not None and (text := trace_text(reader, window)) is not None:
             process, span = reader.processes[window.process], window.start_ns // MICROSECOND_NS // 1000
             worker = f"pid{process.pid}" if process.rank is None else f"rank{process.rank}"
-            content = gzip.compress(_complete(reader, window, text), _QUICK, mtime=0)
+            content = gzip.compress(_complete(reader, window, text), 1, mtime=0)
             files[f"{worker}.{span}.pt.trace.json.gz"] = content
     if not files:
         raise UsageError("no window with its trace is in this selection", "take one: profd window RUN")

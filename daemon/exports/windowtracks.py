@@ -27,10 +27,7 @@ _OWN_TID = 1 << 31
 """Tracks from here on are no threads; the first ``_IDS`` are those of phases."""
 _STEPS_TID = _OWN_TID + _IDS
 _LANES_TID = _OWN_TID + 2 * _IDS
-_LANES = 64
 _DEVICES = 64
-_FLOWS = frozenset({"s", "t", "f"})
-_MEMORY = "[memory]"
 
 
 class _Memory(msgspec.Struct, frozen=True):
@@ -41,7 +38,6 @@ class _Memory(msgspec.Struct, frozen=True):
 
 
 def microseconds(reader: RunReader, at_ns: int) -> float:
-    """Return a time as microseconds since the run's start."""
     return (at_ns - reader.info.started_ns) / MICROSECOND_NS
 
 
@@ -85,9 +81,9 @@ class _WindowTracks:
                 continue
             if event.ph == "X":
                 tracks[self._track(event, on_device=event.cat in DEVICE_WORK)].append(event)
-            elif event.ph in _FLOWS:
+            elif event.ph in ("s", "t", "f"):
                 yield self._flow(event)
-            elif event.name == _MEMORY:
+            elif event.name == "[memory]":
                 yield from self._memory(event)
         for track, events in sorted(tracks.items()):
             yield from self._slices(track, events)
@@ -156,7 +152,7 @@ def _in_lanes(trace: TorchTrace, events: Iterable[TorchEvent]) -> Iterator[tuple
     lanes: list[list[int]] = []
     for event in sorted(events, key=lambda event: (trace.start_ns(event), -trace.end_ns(event))):
         start_ns, end_ns = trace.start_ns(event), trace.end_ns(event)
-        for lane in range(_LANES):
+        for lane in range(64):
             if lane == len(lanes):
                 lanes.append([])
             ends = lanes[lane]

@@ -161,12 +161,9 @@ def phase_costs(partial: Partial) -> tuple[PhaseCost, ...]:
     for key, one in partial.phases:
         spent[key.phase] = spent[key.phase].plus(one)
         jobs[key.phase].add(job_of[key.run])
-
-    def by_loss(cost: PhaseCost) -> tuple[float | str, ...]:
-        hours = cost.hours
-        return (-hours.gpus_lost, -hours.ranks_lost, -hours.gpus, -hours.ranks, cost.phase)
-
-    return tuple(sorted((PhaseCost(phase, hours_of(spent[phase]), len(jobs[phase])) for phase in spent), key=by_loss))
+    costs = [PhaseCost(phase, hours_of(spent[phase]), len(jobs[phase])) for phase in sorted(spent)]
+    order = ("gpus_lost", "ranks_lost", "gpus", "ranks")
+    return tuple(sorted(costs, key=lambda one: [-getattr(one.hours, name) for name in order]))
 
 
 def finding_costs(partial: Partial) -> tuple[FindingCost, ...]:

@@ -124,7 +124,6 @@ def _quoted(text: str) -> str:
 
 
 def date_of(at_ns: int) -> str:
-    """Return the day of a time, in UTC."""
     return datetime.fromtimestamp(at_ns // DAY_NS * 86_400, timezone.utc).date().isoformat()
 
 

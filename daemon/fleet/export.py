@@ -9,15 +9,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profd.daemon.errors import OutputUnwritable
-from profd.daemon.exports.tables import Value, parquet_schema
+from profd.daemon.exports.tables import ParquetFile, parquet_schema
 from profd.daemon.fleet.dataset import TABLES, VERSION, DataFile, DataSet, Manifest, Partition, date_of, encoded
 from profd.daemon.fleet.tables import ROWS, Source
 from profd.daemon.store.reader import RunReader
 
 if TYPE_CHECKING:
     import pyarrow
-
-_BATCH = 16_384
 
 
 def schema_of(table: str) -> pyarrow.Schema:
@@ -33,39 +31,6 @@ def empty_file(table: str, path: Path) -> Path:
     return path
 
 
-class PartitionFile:
-    """A Parquet file of one table that is being written to a local path."""
-
-    def __init__(self, table: str, path: Path) -> None:
-        from pyarrow import parquet
-
-        self.path = path
-        self.rows = 0
-        self._schema = schema_of(table)
-        # A dictionary that grows beyond the limit is given up for the whole column, and stacks are long.
-        self._writer = parquet.ParquetWriter(path, self._schema, compression="zstd", dictionary_pagesize_limit=1 << 26)
-        self._batch: list[tuple[Value, ...]] = []
-
-    def add(self, values: tuple[Value, ...]) -> None:
-        self._batch.append(values)
-        self.rows += 1
-        if len(self._batch) >= _BATCH:
-            self._flush()
-
-    def close(self) -> None:
-        """Write what is left, and end the file."""
-        if self._batch:
-            self._flush()
-        self._writer.close()
-
-    def _flush(self) -> None:
-        import pyarrow
-
-        columns = dict(zip(self._schema.names, zip(*self._batch, strict=True), strict=True))
-        self._writer.write_table(pyarrow.Table.from_pydict(columns, schema=self._schema))
-        self._batch.clear()
-
-
 def export_run(reader: RunReader, data: DataSet) -> Manifest:
     """Write a run into a data set, in the place of its earlier exports, and return its manifest.
 
@@ -76,17 +41,18 @@ def export_run(reader: RunReader, data: DataSet) -> Manifest:
     before = data.manifest(source.run)
     try:
         with tempfile.TemporaryDirectory(prefix="profd-") as folder:
-            files: dict[tuple[str, Partition], PartitionFile] = {}
+            files: dict[tuple[str, Partition], ParquetFile] = {}
             for table, rows in ROWS.items():
                 complete = len(files)
                 for row in rows(source):
                     key = (table, Partition(date_of(row.at_ns), info.name, info.host, row.rank))
                     if key not in files:
-                        files[key] = PartitionFile(table, Path(folder) / str(len(files)))
+                        files[key] = ParquetFile(schema_of(table), Path(folder) / str(len(files)), 16_384)
                     files[key].add(row.values)
                 for file in list(files.values())[complete:]:
                     file.close()
-            written = [(*key, file.path, file.rows) for key, file in files.items()]
+            places = (Path(folder) / str(number) for number in range(len(files)))
+            written = [(*key, place, file.rows) for place, (key, file) in zip(places, files.items(), strict=True)]
             manifest = place_files(data, source.run, (info.started_ns, info.end_ns), written, Path(folder))
     except OSError as error:
         raise OutputUnwritable(

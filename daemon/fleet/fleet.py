@@ -19,7 +19,6 @@ from profd.daemon.fleet.dataset import DAY_NS, DataSet, Manifest
 from profd.daemon.fleet.paces import find_slow_nodes, find_slower, take_paces
 from profd.daemon.fleet.reduction import Partial, Spent, Task, merged, reduce_runs
 
-_MOST_SAMPLES = 8_000_000
 _MOST_RUNS = 500
 _CONNECT_S = 10
 _THIS = "this version of profd"
@@ -88,7 +87,7 @@ def grouped(runs: Iterable[Manifest]) -> Iterator[tuple[Manifest, ...]]:
     group: list[Manifest] = []
     samples = 0
     for run in runs:
-        if group and (samples + run.samples > _MOST_SAMPLES or len(group) == _MOST_RUNS):
+        if group and (samples + run.samples > 8_000_000 or len(group) == _MOST_RUNS):
             yield tuple(group)
             group, samples = [], 0
         group.append(run)

@@ -162,8 +162,6 @@ def _week(weeks_ago: int) -> str:
 
 
 ROWS = 12
-_CELLS = 48
-_COLUMNS = 100
 
 
 def fleet_text(fleet: Fleet) -> str:
@@ -181,9 +179,9 @@ def _section(table: Table) -> Iterator[str]:
     if not table.rows:
         yield f"  {table.nothing or 'Nothing.'}"
         return
-    yield from textwrap.wrap(table.note, _COLUMNS, initial_indent="  ", subsequent_indent="  ")
+    yield from textwrap.wrap(table.note, 100, initial_indent="  ", subsequent_indent="  ")
     shown = [table.heads, *table.rows[:ROWS]]
-    widths = [min(max(width(row[column]) for row in shown), _CELLS) for column in range(len(table.heads))]
+    widths = [min(max(width(row[column]) for row in shown), 48) for column in range(len(table.heads))]
     for row in shown:
         cells = zip(row, widths, table.heads, strict=True)
         yield "  " + "  ".join(fit(text, room, right=head in table.numbers) for text, room, head in cells)
@@ -192,7 +190,6 @@ def _section(table: Table) -> Iterator[str]:
 
 
 BAR_WIDTH = 160
-_BARS = 16
 
 
 def write_fleet_page(path: Path, fleet: Fleet) -> None:
@@ -216,6 +213,6 @@ def render_fleet_page(fleet: Fleet) -> str:
         samples=f"{fleet.samples:,}",
         tables=tables(fleet),
         # How wide the bars of all and of lost hours are.
-        bars=[(BAR_WIDTH * whole / most, BAR_WIDTH * lost / most) for lost, whole in hours[:_BARS]],
+        bars=[(BAR_WIDTH * whole / most, BAR_WIDTH * lost / most) for lost, whole in hours[:16]],
         bar_width=BAR_WIDTH,
     )

@@ -23,8 +23,6 @@ from profd.daemon.fleet.answers import JobPace, PhaseChange, Slower, SlowNode, W
 from profd.daemon.fleet.reduction import Partial, RunPart, Spent, Stepped
 
 WEEK_DAYS = 7
-_MICRO = 1_000_000
-_TOGETHER_NS = 600 * SECOND_NS
 
 
 class Pace(msgspec.Struct, frozen=True):
@@ -58,7 +56,7 @@ class RunPaces:
         if not days:
             return None
         microsteps = sum(self._steps[day].microsteps for day in days)
-        step_s = sum(self._steps[day].duration_ns for day in days) / SECOND_NS * _MICRO / microsteps
+        step_s = sum(self._steps[day].duration_ns for day in days) / SECOND_NS * 1e6 / microsteps
         spent: defaultdict[str, int] = defaultdict(int)
         for day in days:
             for phase, one in self._phases.get(day, {}).items():
@@ -82,15 +80,12 @@ def executions(runs: Iterable[RunPaces]) -> list[list[RunPaces]]:
     found: list[list[RunPaces]] = []
     for one in sorted(runs, key=lambda one: (one.run.command, one.run.started_ns, one.run.run)):
         before, run = found[-1][-1].run if found else one.run, one.run
-        is_one = before.is_part and run.is_part and run.started_ns - before.started_ns <= _TOGETHER_NS
+        is_one = before.is_part and run.is_part and run.started_ns - before.started_ns <= 600 * SECOND_NS
         if found and is_one and (before.command, before.world_size) == (run.command, run.world_size):
             found[-1].append(one)
         else:
             found.append([one])
     return found
-
-
-SURE = 0.95
 
 
 class Gap(NamedTuple):
@@ -106,7 +101,7 @@ class Gap(NamedTuple):
 
     def bounds(self, comparisons: int) -> tuple[float, float]:
         """Return bounds that hold for all comparisons at once, 95 times in 100."""
-        width = t_quantile(1 - (1 - SURE) / (2 * max(comparisons, 1)), self.freedom) * self.error
+        width = t_quantile(1 - 0.05 / (2 * max(comparisons, 1)), self.freedom) * self.error
         return self.value - width, self.value + width
 
 
@@ -194,7 +189,6 @@ def _gaps(values: Values, known: frozenset[str]) -> dict[str, dict[Work, Gap]]:
 
 
 RUNS, DAYS = "runs", "days of one run"
-_FEWEST_DAYS = 3
 
 
 class Pair(NamedTuple):
@@ -253,7 +247,7 @@ def _pair(job: str, runs: Sequence[RunPaces]) -> Pair | str:
         return Pair(job, now, before, week, RUNS)
     for run in runs:
         now, before = ([pace for day in run.days(one) if (pace := run.pace([day]))] for one in (0, week))
-        if min(len(now), len(before)) >= _FEWEST_DAYS:
+        if min(len(now), len(before)) >= 3:
             return Pair(job, now, before, week, DAYS)
     return "one run a week tells nothing of how much runs differ by chance"
 

@@ -13,7 +13,7 @@ import msgspec
 
 from profd.daemon.analyze.phases import CHECKPOINT, COLLECTIVE, COMPILE, DATA_LOAD, DATA_WAIT, LOGGING, STARTUP, WAITING
 from profd.daemon.errors import MissingTool, RunUnreadable
-from profd.daemon.fleet.dataset import DataSet, Manifest
+from profd.daemon.fleet.dataset import TABLES, DataSet, Manifest
 from profd.daemon.fleet.export import empty_file
 from profd.daemon.units import size
 
@@ -98,12 +98,8 @@ class Found(msgspec.Struct, frozen=True):
     gpu_lost_ns: int
 
     def plus(self, other: Found) -> Found:
-        return Found(
-            max(self.label, other.label),
-            self.runs + other.runs,
-            self.lost_ns + other.lost_ns,
-            self.gpu_lost_ns + other.gpu_lost_ns,
-        )
+        label, lost_ns = max(self.label, other.label), self.lost_ns + other.lost_ns
+        return Found(label, self.runs + other.runs, lost_ns, self.gpu_lost_ns + other.gpu_lost_ns)
 
 
 class Stepped(msgspec.Struct, frozen=True):
@@ -158,15 +154,7 @@ _QUERIES: Mapping[str, str] = dict(
         r"^-- (\w+)(?::[^\n]*)?\n(CREATE.*?;)$", Path(__file__).with_name("reduction.sql").read_text(), re.S | re.M
     )
 )
-_TABLES = {
-    "trainers": "runs",
-    "stacks": "stacks",
-    "samples": "samples",
-    "hours": None,
-    "steps": "steps",
-    "findings": "findings",
-}
-"""The queries in their order, each with the table that it reads."""
+"""The queries in their order, each by the table that it reads, if it reads one."""
 _SPENT = "sum(rank_ns), sum(gpu_ns), sum(lost_ns), sum(gpu_lost_ns), sum(gpu_idle_ns)"
 
 
@@ -202,19 +190,12 @@ def reduce_runs(task: Task) -> Partial:
     """
     data = DataSet(task.url)
     with _connected(data, task) as (database, folder):
-        times = {"until": task.until_ns, "since": task.since_ns}
-        given: dict[str, dict[str, Any]] = {
-            "hours": {"idling": list(IDLING)},
-            "samples": times,
-            "steps": times,
-            "findings": times,
-        }
-        for query, table in _TABLES.items():
-            files: dict[str, list[str]] = {}
-            if table is not None:
+        given: dict[str, Any] = {"until": task.until_ns, "since": task.since_ns, "idling": list(IDLING)}
+        for table, sql in _QUERIES.items():
+            if table in TABLES:
                 places = [data.place(path) for manifest in task.runs for path in manifest.paths(table)]
-                files["files"] = places or [str(empty_file(table, folder / table))]
-            database.execute(_QUERIES[query], {**files, **given.get(query, {})})
+                given["files"] = places or [str(empty_file(table, folder / table))]
+            database.execute(sql, {name: value for name, value in given.items() if f"${name}" in sql})
 
         def rows(sql: str) -> list[Any]:
             return database.execute(sql).fetchall()

@@ -2,7 +2,7 @@
 -- that is added up over runs are integers: so it does not matter how runs are put together, nor in which order.
 -- $files are those of the table that a query is named after. [$since, $until) is looked at; day 0 is its last one.
 
--- trainers: of those that had one PID after the other, the most GPUs
+-- runs: of those that had one PID after the other, the most GPUs
 CREATE TABLE trainer AS
 SELECT run, pid, max(name) AS name, max(host) AS host, max(command) AS command, min(started_ns) AS started_ns,
     max(ended_ns) AS ended_ns, sum(lived_ns) AS lived_ns, max(gpus) AS gpus, coalesce(max(world_size), 1) AS world_size

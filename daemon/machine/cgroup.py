@@ -14,9 +14,6 @@ from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.machine.machine import Rates, Watched, pressure
 from profd.daemon.store.records import EventHappened, Identity, Point
 
-# Version 1 writes "no limit" as the greatest number of whole pages.
-_NO_LIMIT = 1 << 62
-
 
 class Hierarchy(NamedTuple):
     """A mounted tree of groups, with the group ``root`` at ``mount``."""
@@ -98,7 +95,8 @@ def memory_of(group: Group) -> MemoryState | None:
     version_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes")
     names = ("memory.max", "memory.current") if group.version == 2 else version_1
     limit, used = (processes.read_number(group.file(name)) for name in names)
-    if limit is None or used is None or limit >= _NO_LIMIT:
+    # Version 1 writes "no limit" as the greatest number of whole pages.
+    if limit is None or used is None or limit >= 1 << 62:
         return None
     cache = processes.read_pairs(group.file("memory.stat"))
     inactive = cache.get(b"inactive_file" if group.version == 2 else b"total_inactive_file", 0)
@@ -126,9 +124,7 @@ def oom_kills_of(group: Group) -> int | None:
     return processes.read_pairs(group.file(name)).get(b"oom_kill")
 
 
-SEARCH_INTERVAL_S = 60.0
 MOST_GROUPS = 16
-OOM_EVENT = "oom"
 
 
 class Limits:
@@ -179,7 +175,7 @@ class Limits:
     def _search(self, watched: Watched) -> Iterator[Point]:
         """Look up the groups of processes that are new, of all once a minute, and yield the limits of those."""
         now_ns = self._clock.now_ns()
-        if now_ns - self._searched_ns >= SEARCH_INTERVAL_S * SECOND_NS:
+        if now_ns - self._searched_ns >= 60 * SECOND_NS:
             self._mounted = hierarchies(processes.read("/proc/self/mountinfo"))
             self._memory, self._cpu, self._searched_ns = {}, {}, now_ns
         living = set(watched.identities)
@@ -212,7 +208,7 @@ class Limits:
             if ended > 0:
                 processes = "a process" if ended == 1 else f"{ended} processes"
                 text = f"out of memory: the kernel ended {processes} of the control group {group.path}"
-                yield EventHappened(self._clock.now_ns(), OOM_EVENT, text)
+                yield EventHappened(self._clock.now_ns(), "oom", text)
 
 
 def _different(groups: dict[Identity, list[Group]]) -> list[Group]:

@@ -21,11 +21,6 @@ from profd.daemon.machine.machine import Cores, Machine, MachineAtLength, Space,
 from profd.daemon.machine.processes import MemoryMaps, QuickCounters, SlowCounters
 from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken, Record
 
-PATIENCE_S = 0.5
-STUCK_NS = 10 * SECOND_NS
-# A caller that asks once a second does so a moment early or late.
-_EARLY_S = 0.25
-
 
 class Source(Protocol):
     """Something that is read every ``interval_s``."""
@@ -63,7 +58,7 @@ class PollThread:
         """
         now_ns = self._clock.now_ns()
         if self._asked is not None and not self._asked[0].done():
-            if now_ns - self._asked[1] >= STUCK_NS and not self._stuck_reported:
+            if now_ns - self._asked[1] >= 10 * SECOND_NS and not self._stuck_reported:
                 self._stuck_reported = True
                 self._report("note", f"{self.name} cannot be read: the kernel does not answer")
             return None
@@ -93,7 +88,8 @@ class PollThread:
                     self._sources.remove(source)
                     self._report("error", f"{type(source).__name__} is no longer read: {error!r}")
                     continue
-                self._due_ns[source] = now_ns + int((source.interval_s - _EARLY_S) * SECOND_NS)
+                # A caller that asks once a second does so a moment early or late.
+                self._due_ns[source] = now_ns + int((source.interval_s - 0.25) * SECOND_NS)
                 points = tuple(point for point in found if isinstance(point, Point))
                 if points:
                     self._put(PointsTaken(self._clock.now_ns(), points))
@@ -128,7 +124,7 @@ class HostCollector:
         python_threads: Mapping[Identity, frozenset[int]],
         *,
         everything: bool = False,
-        patience_s: float = PATIENCE_S,
+        patience_s: float = 0.5,
     ) -> None:
         """Read these processes, the target first, these of their threads (OS thread ids), and the machine.
 

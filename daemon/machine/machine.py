@@ -75,8 +75,7 @@ _NETWORK_LINE = re.compile(rb"^ *(\S+): *([\d ]+)$", re.MULTILINE)
 _NO_DISK = re.compile(r"(loop|ram|zram|dm-|md|sr|fd)\d+$|(sd|vd|xvd|hd)[a-z]+\d+$|(nvme\d+n\d+|mmcblk\d+)p\d+$")
 _MEMORY = re.compile(rb"^MemTotal: +(\d+) kB\n(?:.*\n)?MemAvailable: +(\d+) kB$", re.MULTILINE)
 _SECTOR_BYTES = 512
-_MOST_DEVICES = 8
-_USER, _NICE, _SYSTEM, _IDLE, _IO_WAIT, _INTERRUPT, _SOFT_INTERRUPT, _STEAL = range(8)
+_IDLE, _IO_WAIT, _STEAL = 3, 4, 7
 
 
 class _Rated:
@@ -199,7 +198,7 @@ def _busiest(path: str, line: re.Pattern[bytes], columns: tuple[int, int]) -> li
     found = [(name.decode(), [int(word) for word in numbers.split()]) for name, numbers in line.findall(text)]
     moved = [(name, numbers) for name, numbers in found if sum(numbers[column] for column in columns)]
     moved.sort(key=lambda device: -sum(device[1][column] for column in columns))
-    return moved[:_MOST_DEVICES]
+    return moved[:8]
 
 
 class Space:
@@ -208,7 +207,6 @@ class Space:
     interval_s = 10.0
 
     def read(self, watched: Watched) -> Iterator[Point]:
-        """Yield the used and the total bytes of each."""
         if not watched.identities:
             return
         process = f"/proc/{watched.identities[0].pid}"

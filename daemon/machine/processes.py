@@ -99,16 +99,12 @@ class SlowCounters:
 
 
 def _threads(rates: Rates, identity: Identity, os_tids: frozenset[int]) -> Iterator[Point]:
-    """Yield the CPU of threads of a process; those that have ended are left out."""
     for os_tid in os_tids:
         stat = processes.read_stat(identity.pid, os_tid)
         if stat is not None:
             yield from rates.points("cpu_cores", stat.cpu_ticks / CLOCK_TICKS, identity, os_tid)
 
 
-LEAST_INTERVAL_S = 10.0
-BUDGET_SHARE = 0.0005
-"""Of one core, over all processes."""
 CAPITAL_NS = 20 * MILLISECOND_NS
 LARGEST_BYTES = 4 << 30
 
@@ -134,12 +130,12 @@ class MemoryMaps:
         self._due_ns = {identity: self._due_ns.get(identity, 0) for identity in watched.identities}
         for identity in sorted(watched.identities, key=lambda identity: self._due_ns[identity]):
             now_ns = self._clock.now_ns()
-            earned_ns = int((now_ns - self._earned_to_ns) * BUDGET_SHARE)
+            earned_ns = int((now_ns - self._earned_to_ns) * 0.0005)  # of one core, over all processes
             self._balance_ns = min(self._balance_ns + earned_ns, CAPITAL_NS)
             self._earned_to_ns = now_ns
             if self._balance_ns <= 0 or now_ns < self._due_ns[identity]:
                 return
-            self._due_ns[identity] = now_ns + int(LEAST_INTERVAL_S * SECOND_NS)
+            self._due_ns[identity] = now_ns + 10 * SECOND_NS
             before_ns, kilobytes = self._cpu_ns(), dict[bytes, int]()
             stat = processes.read_running(*identity)
             if stat is not None and stat.rss_bytes <= LARGEST_BYTES:

@@ -21,9 +21,6 @@ from profd.daemon.errors import NoSuchRun, ProfdError, UsageError
 from profd.daemon.metrics.exporter import check_endpoint, check_installed, listen, parse_address, url_of
 from profd.daemon.metrics.runs import Folder, Runs
 
-CHECK_S = 2.0
-"""A process that is not ended before ends so long after its run."""
-
 
 def main(words: Sequence[str]) -> int:
     """Give out metrics until the run ends, or a signal says stop; returns the exit code."""
@@ -86,7 +83,7 @@ def _export(options: argparse.Namespace, stop: threading.Event) -> None:
             and not os.read(sys.stdin.fileno(), 1)
         ):
             break  # the process at the other end of the pipe is gone
-        stop.wait(CHECK_S)
+        stop.wait(2.0)  # at most so long after its run the process ends
     if sender is not None:
         sender.close()
 

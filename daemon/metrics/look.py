@@ -13,8 +13,6 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow, ProcessRow, RecordingRow, SeriesRow
 from profd.daemon.store.stepfunction import Step, StepBuilder, StepFunction
 
-LATELY_NS = 10 * SECOND_NS
-
 
 class Integral:
     """The sum of a series over time, with its mean over the last seconds."""
@@ -38,7 +36,7 @@ class Integral:
 
     def mean(self, end_ns: int) -> float | None:
         """Return the mean over the last seconds before ``end_ns``; None where nothing is known of them."""
-        from_ns = end_ns - LATELY_NS
+        from_ns = end_ns - 10 * SECOND_NS
         while self._lately and self._lately[0].end_ns <= from_ns:
             self._lately.popleft()
         return StepFunction(list(self._lately), None).over(from_ns, end_ns).mean
@@ -82,5 +80,4 @@ class Look:
 
 
 def rank_of(process: ProcessRow) -> str:
-    """Return the label of a process's rank, empty where it has none."""
     return "" if process.rank is None else str(process.rank)

@@ -35,7 +35,6 @@ SERIES = (
 
 
 def state(look: Look) -> Iterator[Sample]:
-    """Yield what the run is, and whether it goes on."""
     info, hangs = look.reader.info, look.reader.hangs()
     yield look.sample(catalog.RUN_INFO, 1, info.name, info.mode, info.host)
     yield look.sample(catalog.RUN_STARTED, info.started_ns / SECOND_NS)
@@ -83,7 +82,6 @@ def shared_memory(look: Look) -> Iterator[Sample]:
 
 
 def own_cost(look: Look) -> Iterator[Sample]:
-    """Yield what the recorder takes."""
     yield look.sample(catalog.SELF_CPU, sum(look.integral(series).total_s for series in look.of_name(COST_SERIES)))
     yield look.sample(catalog.SELF_MEMORY, look.value(OWN_RSS) or 0.0)
 
@@ -95,7 +93,6 @@ class Processes:
         self._groups: dict[Metric, set[tuple[str, str]]] = {}
 
     def take(self, look: Look) -> Iterator[Sample]:
-        """Count the processes, and add up their newest memory by rank and role."""
         living = {process.id: process for process in look.reader.processes.values() if process.ended_ns is None}
         roles = Counter(process.role for process in living.values())
         for role in ("main", "worker", "helper", "launcher"):
@@ -113,12 +110,6 @@ class Processes:
                 yield look.sample(metric, sums.get(group, 0.0), *group)
 
 
-_COUNTS = 9
-"""The rate is that over so many counts, which are seconds apart."""
-_STALE_NS = 60 * SECOND_NS
-"""After so long without a count the rate is unknown."""
-
-
 class StepCounts:
     """The newest counts of each rank; a rank that was counted keeps its number when its process ends."""
 
@@ -133,7 +124,8 @@ class StepCounts:
                 self._catch_up(look, ranks[series.process], series.id)
         for rank, (_, counts) in self._counts.items():
             first, last = counts[0], counts[-1]
-            is_known = first.at_ns < last.at_ns and look.reader.info.end_ns - last.at_ns <= _STALE_NS
+            # Counts are seconds apart. After a minute without one the rate is unknown.
+            is_known = first.at_ns < last.at_ns and look.reader.info.end_ns - last.at_ns <= 60 * SECOND_NS
             per_s = (last.value - first.value) * SECOND_NS / (last.at_ns - first.at_ns) if is_known else None
             yield look.sample(catalog.STEPS, last.value, rank)
             yield look.sample(catalog.STEP_RATE, per_s, rank)
@@ -145,16 +137,12 @@ class StepCounts:
         known, counts = self._counts.get(rank, (0, None))
         # The younger process is the one that the rank is now.
         if counts is None or series > known:
-            counts = deque(maxlen=_COUNTS)
+            counts = deque(maxlen=9)
         elif series < known:
             return
         counts.extend(look.reader.points(series, counts[-1].at_ns + 1 if counts else look.began_ns))
         if counts:
             self._counts[rank] = series, counts
-
-
-_SUMMED_WITHIN_NS = 2 * MINUTE_NS
-"""After so long the recorder's sums of a time are complete: its recordings are seconds, its delay is 20 s."""
 
 
 class _Seconds:
@@ -234,7 +222,8 @@ class IdleSeconds:
     def _first_open(self, look: Look) -> int:
         """Return the first minute that was not over at the last look, and forget what was counted before it."""
         open_ns = look.began_ns if self._open_ns is None else self._open_ns
-        self._open_ns = max(look.reader.info.end_ns - _SUMMED_WITHIN_NS, open_ns)
+        # Then the recorder's sums of a time are complete: its recordings are seconds, its delay is 20 s.
+        self._open_ns = max(look.reader.info.end_ns - 2 * MINUTE_NS, open_ns)
         first = (open_ns - look.reader.info.started_ns) // MINUTE_NS
         self._counted = {key: time_ns for key, time_ns in self._counted.items() if key[1] >= first}
         return first

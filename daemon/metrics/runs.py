@@ -74,7 +74,6 @@ class RunWatch:
 
 FRESH_S = 1.0
 """Within so long the samples stay the same: several may ask at once, and some ask for each kind of metric by itself."""
-_YOUNG_S = 60.0
 
 
 class Folder:
@@ -138,7 +137,7 @@ class Runs:
                     watch = RunWatch(path)
                 except RunUnreadable:
                     with contextlib.suppress(OSError):
-                        if time.time() - path.stat().st_mtime <= _YOUNG_S:
+                        if time.time() - path.stat().st_mtime <= 60:
                             continue  # it may only be in the making
                     self._over.add(path)
                 else:

@@ -19,9 +19,6 @@ from prometheus_client.registry import Collector
 
 from profd.daemon.metrics.catalog import METRICS, Metric, Sample
 
-_TOTAL = "_total"
-_NEVER_S = 3600.0
-_SLOWEST_S = 10.0
 MOST_REQUESTS = 8
 
 
@@ -37,7 +34,7 @@ class Scrape(Collector):
         for metric, labels, value in self._samples():
             family = families.get(metric)
             if family is None:
-                family = families[metric] = Family(metric.name.removesuffix(_TOTAL), metric.help, metric.kind)
+                family = families[metric] = Family(metric.name.removesuffix("_total"), metric.help, metric.kind)
             family.add_sample(metric.name, dict(zip(metric.labels, labels, strict=True)), float(value))
         return [families[metric] for metric in METRICS if metric in families]
 
@@ -64,7 +61,7 @@ class Server(ThreadingMixIn, WSGIServer):
 
     def start(self) -> None:
         # Nobody stops it, so it need not wake up to see whether somebody does.
-        threading.Thread(target=self.serve_forever, args=(_NEVER_S,), name="profd-scrapes", daemon=True).start()
+        threading.Thread(target=self.serve_forever, args=(3600.0,), name="profd-scrapes", daemon=True).start()
 
     def process_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: Any) -> None:  # noqa: ANN401  as in socketserver
         """Answer a request in a thread of its own; one too many is hung up on, and its client tries again."""
@@ -98,7 +95,7 @@ def _is_local(host: str) -> bool:
 class _Handler(WSGIRequestHandler):
     """Takes a request, and does not wait forever for one."""
 
-    timeout = _SLOWEST_S
+    timeout = 10.0
     server: Server
 
     def parse_request(self) -> bool:

@@ -25,10 +25,6 @@ from profd.daemon.metrics.catalog import MEMORY_GROWING, MEMORY_LEFT, MEMORY_SLO
 from profd.daemon.metrics.look import Look, rank_of
 from profd.daemon.store.reader import RunReader
 
-FIRST_NS = 60 * SECOND_NS
-"""So old a run is when it is first looked at: before that there is little to see."""
-RECENT_NS = 60 * SECOND_NS
-GROWTH_NS = 600 * SECOND_NS
 EVERY_S = 120.0
 REST = 1999
 """So many times a look's CPU time passes before the next one."""
@@ -57,7 +53,8 @@ class Trends:
     def take(self, look: Look) -> Iterator[Sample]:
         """Yield what the last look found, and look again where it is time to."""
         age_ns = look.reader.info.end_ns - look.reader.info.started_ns
-        if not self._is_looking and age_ns >= FIRST_NS and self.now_s() >= self._rests_until_s:
+        # Before a minute there is little to see.
+        if not self._is_looking and age_ns >= 60 * SECOND_NS and self.now_s() >= self._rests_until_s:
             self._is_looking = True
             self.start(functools.partial(self._look, look.reader.path))
         for process in look.trainers():
@@ -72,15 +69,14 @@ class Trends:
                     yield look.sample(MEMORY_LEFT, left_s, *labels)
 
     def _look(self, path: Path) -> None:
-        """Work out how the last part of the run goes."""
         begun_s, spent_before_s = self.now_s(), self.spent_s()
         try:
             with RunReader(path) as reader, reader.one_moment():
                 info, phases = reader.info, PhaseIndex(reader)
                 every = reader.processes.values()
                 trainers = frozenset(row.id for row in every if row.role == "main" and row.ended_ns is None)
-                found = growth(reader, Selection(from_ns=info.end_ns - GROWTH_NS, processes=trainers))
-                recent = Selection(from_ns=max(info.started_ns, info.end_ns - RECENT_NS), main_threads=True)
+                found = growth(reader, Selection(from_ns=info.end_ns - 600 * SECOND_NS, processes=trainers))
+                recent = Selection(from_ns=max(info.started_ns, info.end_ns - 60 * SECOND_NS), main_threads=True)
                 self.step_rate = take_steps(reader, recent, phases).per_s
                 self._growths = {(one.process, one.series): one for one in found}
         except ProfdError as error:  # the run may have ended and gone meanwhile; the next scrape meets that itself

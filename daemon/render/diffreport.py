@@ -81,16 +81,6 @@ def compared(reader: RunReader, selection: Selection, side: Side) -> Selection:
 
 
 SCRIPTS = ("text.js", "elements.js", "canvas.js", "flamegraph.js", "table.js", "diff.js")
-VIEWS = (
-    ("functions", "Your functions"),
-    ("lines", "Your lines"),
-    ("leaves", "Functions by themselves"),
-    ("phases", "Phases"),
-    ("operators", "Operators"),
-    ("memory", "Memory"),
-    ("gpus", "GPUs"),
-    ("runs", "The two runs"),
-)
 
 
 def write_diff_report(path: Path, readers: Readers, selections: Selections, diff: Diff) -> None:
@@ -127,7 +117,6 @@ def render_diff_report(readers: Readers, selections: Selections, diff: Diff) -> 
         f"unrest of {diff.base.blocks} and {diff.new.blocks} blocks of the runs; below {units.percent(diff.least)} of "
         "a step nothing is called a change.",
         note=machine_note(diff),
-        views=VIEWS,
     )
 
 

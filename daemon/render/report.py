@@ -128,15 +128,6 @@ SCRIPTS = (
     *("timeline.js", "table.js", "tables.js", "operators.js", "panel.js", "page.js"),
 )
 """In the order of their use; each may name what stands in one before it."""
-VIEWS = (
-    ("functions", "Hot functions"),
-    ("lines", "Hot lines"),
-    ("operators", "Operators"),
-    ("processes", "Processes"),
-    ("memory", "Memory"),
-    ("events", "Events"),
-    ("about", "About this run"),
-)
 
 
 def write_report(reader: RunReader, path: Path) -> None:
@@ -156,7 +147,7 @@ def render_report(reader: RunReader) -> str:
         summary = summarize(reader)
         payload = take_payload(reader, PhaseIndex(reader), summary.memory)
         words = take_words(reader, summary, payload["bucketMs"])
-        return render_page("report.html.j2", SCRIPTS, payload, **words, views=VIEWS, curve=(CURVE_WIDTH, CURVE_HEIGHT))
+        return render_page("report.html.j2", SCRIPTS, payload, **words, curve=(CURVE_WIDTH, CURVE_HEIGHT))
     finally:
         if was_enabled:
             gc.enable()

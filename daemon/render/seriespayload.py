@@ -71,15 +71,11 @@ def process_entries(
     return [
         {
             "title": process_title(row, hosts.get(row.id)),
-            "role": row.role,
-            "rank": row.rank,
-            "pid": row.pid,
+            **{name: getattr(row, name) for name in ("role", "rank", "pid", "exit_code", "exit_signal")},
             "parent": index.get(row.parent) if row.parent is not None else None,
             "command": visible(" ".join(row.command)),
             "seen_ms": (row.seen_ns - started_ns) // MILLISECOND_NS,
             "ended_ms": None if row.ended_ns is None else (row.ended_ns - started_ns) // MILLISECOND_NS,
-            "exit_code": row.exit_code,
-            "exit_signal": row.exit_signal,
             "cover": _cover(lives.covers[row.id], started_ns),
             "cpu_cores": charted_series("cpu_cores", row.id),
             "rss_bytes": charted_series("rss_bytes", row.id),
