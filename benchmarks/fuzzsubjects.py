@@ -152,11 +152,8 @@ def _assemble(data: bytes) -> Record:
 
 def _window(data: bytes) -> Record:
     """Make a record of a trace, as a session does."""
-    found = reduce(BytesIO(data), begins_with_step=True)
-    return WindowTaken(
-        *(Identity(1, 1), synthetic.STARTED_NS, "kineto", synthetic.STARTED_NS, "", found.start_ns, found.end_ns),
-        *(found.steps, found.device, found.operators, found.trace_bytes, found.trace),
-    )
+    found = msgspec.structs.asdict(reduce(BytesIO(data), begins_with_step=True))
+    return WindowTaken(Identity(1, 1), synthetic.STARTED_NS, "kineto", synthetic.STARTED_NS, **found)
 
 
 def _run_file(folder: Path) -> bytes:

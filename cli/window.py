@@ -14,9 +14,10 @@ from profd.cli.options import json_option, run_argument
 from profd.cli.runs import pid_of, run_of
 from profd.daemon import paths
 from profd.daemon.analyze.operators import by_name, issuing_lines
+from profd.daemon.analyze.windows import about_window
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import SessionFailed, UsageError
-from profd.daemon.render.operators import describe, operator_table, sort_rows
+from profd.daemon.render.operators import about_lines, describe, operator_table, sort_rows
 from profd.daemon.render.plaintext import visible
 from profd.daemon.session.control import ControlClient
 from profd.daemon.store.reader import RunReader
@@ -93,6 +94,8 @@ def command(run: str, show: bool, by_shape: bool, sort: str, limit: int, as_json
             who = f"pid {process.pid}" if process.rank is None else f"rank {process.rank}, pid {process.pid}"
             length = step_time((window.end_ns - window.start_ns) / SECOND_NS)
             click.echo(f"{who}: {length}, {plural(steps, 'whole step')}, by {visible(window.source)}")
+            for text in about_lines(about_window(reader, window)):
+                click.echo(visible(text))
             rows = reader.operators(window.id)
             sorted_rows = sort_rows(rows if by_shape else by_name(rows), SORTABLE[sort])
             click.echo(operator_table(sorted_rows, limit, issuing_lines(reader, window)))

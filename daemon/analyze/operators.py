@@ -18,6 +18,7 @@ import msgspec
 from profd.daemon.analyze.phases import own_frame
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.torchtraces import TorchTrace, decode, selected_windows, trace_text
+from profd.daemon.analyze.windows import BEFORE_NS, HOST, AboutWindow, Line, about_window, python_threads
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import OperatorTotals
@@ -25,8 +26,6 @@ from profd.daemon.store.rows import IntervalRow, WindowRow
 
 LARGEST_BYTES = 128 << 20
 """Larger traces are left out: it would be many seconds until a table is shown."""
-_BEFORE_NS = SECOND_NS
-"""What a thread stood in when the window began may have begun that long before."""
 _GAPS = 3
 """Samples come at random: 95 of 100 times one of them has come within this many of their mean distances."""
 _OPERATORS = ("cpu_op", "user_annotation")
@@ -43,14 +42,6 @@ class IssuingLine(msgspec.Struct, frozen=True):
     @property
     def label(self) -> str:
         return f"{self.module_path}:{self.line}"
-
-
-class Line(NamedTuple):
-    """A line of a file; ``module_path`` is what that is called for short."""
-
-    file: str
-    module_path: str
-    number: int
 
 
 class Stay(NamedTuple):
@@ -90,7 +81,7 @@ def issuing_lines(reader: RunReader, window: WindowRow) -> dict[str, tuple[Issui
     gap_ns = _GAPS * SECOND_NS // max(rate_hz, 1)
     seen: defaultdict[str, Counter[Line]] = defaultdict(Counter)
     for threads, calls in _calls_by_thread(reader, window, trace).items():
-        intervals = reader.intervals(window.start_ns - _BEFORE_NS, window.end_ns + error_ns, threads)
+        intervals = reader.intervals(window.start_ns - BEFORE_NS, window.end_ns + error_ns, threads)
         for name, line in tie(_stays(reader, intervals, gap_ns), calls, error_ns):
             seen[name][line] += 1
     return {
@@ -121,9 +112,7 @@ def tie(stays: Iterable[Stay], calls: Sequence[Call], error_ns: int) -> Iterator
 
 def _calls_by_thread(reader: RunReader, window: WindowRow, trace: TorchTrace) -> dict[tuple[int, ...], list[Call]]:
     """Return the operators in a trace by the rows of their Python thread: it has one for each name that it had."""
-    rows = [row for row in reader.threads.values() if row.process == window.process]
-    named = {row.os_tid: tuple(other.id for other in rows if other.os_tid == row.os_tid) for row in rows}
-    main = next((named[row.os_tid] for row in rows if row.is_main), ())
+    named, main = python_threads(reader, window.process)
     calls: defaultdict[tuple[int, ...], list[Call]] = defaultdict(list)
     for event in trace.events:
         if event.ph == "X" and event.cat in _OPERATORS:
@@ -156,8 +145,6 @@ def _stays(reader: RunReader, intervals: Iterable[IntervalRow], gap_ns: int) -> 
         yield last
 
 
-HOST = "cpu"
-"""The device of operators that run on the host; a kernel has that of its GPU."""
 OPERATORS = 10
 LARGEST_TRACE_BYTES = 16 << 20
 """Lines come from the trace: a larger one would keep a summary waiting for seconds."""
@@ -181,7 +168,7 @@ class OperatorSummary(msgspec.Struct, frozen=True):
     line: IssuingLine | None
 
 
-class WindowSummary(msgspec.Struct, frozen=True):
+class WindowSummary(AboutWindow, frozen=True, kw_only=True):
     """A window of one process, with the operators that take most: of the GPU where one is used, of the CPU else."""
 
     pid: int
@@ -207,6 +194,7 @@ def last_window(reader: RunReader, selection: Selection) -> tuple[WindowSummary,
             end_ns=window.end_ns,
             steps=len(reader.window_steps(window.id)),
             operators=_heaviest(reader, window),
+            **msgspec.structs.asdict(about_window(reader, window)),
         )
         found.append(summary)
     return tuple(sorted(found, key=lambda one: (one.rank is None, one.rank or 0, one.pid)))

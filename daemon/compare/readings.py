@@ -22,10 +22,10 @@ import msgspec
 
 from profd.daemon.analyze.confidence import CONFIDENCE_95, t_quantile
 from profd.daemon.analyze.memory import GPU_SERIES, Growth, growth
-from profd.daemon.analyze.operators import HOST
 from profd.daemon.analyze.selection import Selection, cut
 from profd.daemon.analyze.series import points_of
 from profd.daemon.analyze.torchtraces import selected_windows
+from profd.daemon.analyze.windows import HOST
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.compare.blocks import BLOCKS, Mean, mean_of
 from profd.daemon.store.reader import RunReader

@@ -6,9 +6,9 @@ import itertools
 import re
 from functools import partial
 
-from profd.daemon.analyze.operators import HOST
 from profd.daemon.analyze.phases import COPY, FORWARD
 from profd.daemon.analyze.torchtraces import selected_windows
+from profd.daemon.analyze.windows import HOST
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext, Share, share_of_series
 from profd.daemon.findings.finding import CRITICAL, WARNING, Finding, Measure

@@ -8,16 +8,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from profd.daemon.analyze.operators import HOST, IssuingLine, WindowSummary, issuing_lines
+import msgspec
+
+from profd.daemon.analyze.operators import IssuingLine, WindowSummary, issuing_lines
+from profd.daemon.analyze.windows import HOST, AboutWindow, about_window
 from profd.daemon.clock import MICROSECOND_NS, SECOND_NS
-from profd.daemon.render.plaintext import cut, fit, visible
+from profd.daemon.render.plaintext import cut, fit, visible, wrapped
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import OperatorTotals
 from profd.daemon.store.rows import WindowRow
 from profd.daemon.units import percent, plural, step_time
 
 _NAME_CELLS = 55
-_LINES = 6
+_LINES, _IDLE_LINES = 6, 3
 
 
 class Sums(NamedTuple):
@@ -71,11 +74,31 @@ def operator_lines(windows: Sequence[WindowSummary], columns: int) -> Iterator[s
         on_gpu = any(row.self_cuda_share is not None for row in window.operators)
         length = step_time((window.end_ns - window.start_ns) / SECOND_NS)
         yield f"  {rank}{plural(window.steps, 'whole step')} in {length}"
+        for text in about_lines(window):
+            yield from wrapped(text, columns, "  ")
         yield f"  {'self CUDA  ' if on_gpu else ''}self CPU    calls  operator"
         for row in window.operators[:_LINES]:
             cuda = f"{percent(row.self_cuda_share or 0.0):>9}  " if on_gpu else ""
             shares, place = f"{cuda}{percent(row.self_cpu_share):>8}", row.line.label if row.line else ""
             yield cut(f"  {shares}  {row.calls:>7,}  {fit(row.name, 34)}  {visible(place)}", columns)
+
+
+def about_lines(about: AboutWindow) -> Iterator[str]:
+    """Yield what a window says beside its operators: whom GPUs waited for, and what it cost."""
+    times = about.step_times
+    told = ((times.before_s, "before the window"), (times.within_s, "in it"), (times.after_s, "after it"))
+    known = [f"{step_time(seconds)} {when}" for seconds, when in told if seconds is not None]
+    if len(known) > 1:
+        yield f"A step took {', '.join(known)}."
+    for gpu in about.gpus:
+        idle, host, rest = (gpu.share(ns) for ns in (gpu.idle_ns, gpu.host_ns, gpu.idle_ns - gpu.host_ns))
+        lines = [f"{percent(gpu.share(one.idle_ns))} {one.label} {one.function}" for one in gpu.lines[:_IDLE_LINES]]
+        during = f" ({', '.join(lines)})" if lines else ""
+        yield (
+            f"GPU {gpu.gpu} was idle {percent(idle)} from its first work to its last: {percent(host)} as nothing was "
+            f"launched{during}, {percent(rest)} by dependencies and latency."
+        )
+    yield from about.notes
 
 
 def issuer_of(row: OperatorTotals, issuers: Mapping[str, Sequence[IssuingLine]]) -> str:
@@ -174,5 +197,6 @@ def describe(reader: RunReader, window: WindowRow, field: str) -> dict[str, Any]
         "end_ns": window.end_ns,
         "steps": len(reader.window_steps(window.id)),
         **device,
+        **msgspec.structs.asdict(about_window(reader, window)),
         "operators": operators,
     }

@@ -13,16 +13,16 @@ from profd.daemon.analyze.coverage import take_lives
 from profd.daemon.analyze.memory import Growth
 from profd.daemon.analyze.operators import issuing_lines
 from profd.daemon.analyze.phases import PHASES, PhaseIndex
+from profd.daemon.analyze.windows import about_window
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.render.buckets import Columns, take_buckets
-from profd.daemon.render.operators import issuer_of
+from profd.daemon.render.operators import about_lines, issuer_of
 from profd.daemon.render.plaintext import visible
 from profd.daemon.render.seriespayload import gpu_entries, process_entries
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import OperatorTotals
 from profd.daemon.store.rows import FrameRow, StackRow, WindowRow
 from profd.daemon.store.stepfunction import IDLE_BELOW
-from profd.daemon.units import percent
 
 
 class FunctionIndex:
@@ -142,15 +142,13 @@ def _window(reader: RunReader, row: WindowRow, processes: Mapping[int, int]) -> 
     for name in ("name", "device", "input_shapes"):
         columns[name] = list(map(visible, columns[name]))
     columns["issuer"] = [issuer_of(one, issuers) for one in kept]
-    busy_ns, idle_ns = row.device_busy_ns or 0, row.device_idle_ns
-    is_known = row.device_busy_ns is not None and idle_ns is not None and busy_ns + idle_ns > 0
     return {
         "process": processes[row.process],
         "source": visible(row.source),
         "start_ms": (row.start_ns - reader.info.started_ns) // MILLISECOND_NS,
         "end_ms": -(-(row.end_ns - reader.info.started_ns) // MILLISECOND_NS),
         "steps": len(reader.window_steps(row.id)),
-        "device": f"device busy {percent(busy_ns / (busy_ns + (idle_ns or 0)))}" if is_known else "",
+        "about": [visible(text) for text in about_lines(about_window(reader, row))],
         "operators": columns,
         "left_out": len(operators) - len(kept),
     }

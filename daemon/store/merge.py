@@ -205,7 +205,6 @@ class _Replay:
         )
 
     def _window(self, row: WindowRow) -> records.WindowTaken:
-        device = (row.device_busy_ns, row.device_idle_ns, row.device_overlap_ns)
         return records.WindowTaken(
             identity=self._identity(row.process),
             at_ns=max(row.end_ns, row.asked_ns) - self._ahead_ns,
@@ -218,7 +217,11 @@ class _Replay:
                 records.WindowStep(step.start_ns - self._ahead_ns, step.end_ns - self._ahead_ns)
                 for step in self._reader.window_steps(row.id)
             ),
-            device=None if row.device_busy_ns is None else records.DeviceTime(*(time or 0 for time in device)),
+            gpus=tuple(self._reader.window_gpus(row.id)),
+            gaps=tuple(
+                msgspec.structs.replace(gap, start_ns=gap.start_ns - self._ahead_ns, end_ns=gap.end_ns - self._ahead_ns)
+                for gap in self._reader.host_gaps(row.id)
+            ),
             operators=tuple(self._reader.operators(row.id)),
             trace_bytes=row.trace_bytes,
             trace=self._reader.window_trace(row.id),

@@ -15,7 +15,16 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store import database, rows
 from profd.daemon.store.entities import Entities
-from profd.daemon.store.records import Count, IntervalLength, OperatorTotals, Time, Value, WindowStep
+from profd.daemon.store.records import (
+    Count,
+    HostGap,
+    IntervalLength,
+    OperatorTotals,
+    Time,
+    Value,
+    WindowGpu,
+    WindowStep,
+)
 from profd.daemon.store.rollups import StoredRollups
 from profd.daemon.store.rows import FrameRow, IntervalRow, PointRow, RecordingRow, StackTotal, count_total
 from profd.daemon.store.runfile import RunFile, time_range
@@ -258,6 +267,14 @@ class RunReader(RunFile):
     def operators(self, window: int) -> list[OperatorTotals]:
         """Return the operators of a window by input shape, and its kernels."""
         return self.fetch_from("operator", OperatorTotals, "window = ? ORDER BY rowid", window)
+
+    def window_gpus(self, window: int) -> list[WindowGpu]:
+        """Return the GPUs of a window by number; none from a file that is older than their table."""
+        return self.fetch_from("window_gpu", WindowGpu, "window = ? ORDER BY gpu", window)
+
+    def host_gaps(self, window: int) -> list[HostGap]:
+        """Return the gaps of GPUs that the host caused in a window, by GPU and time."""
+        return self.fetch_from("host_gap", HostGap, "window = ? ORDER BY gpu, start_ns", window)
 
     def window_trace(self, window: int) -> bytes | None:
         """Return the trace of a window, gzipped; None where it was not kept."""

@@ -176,12 +176,29 @@ class WindowStep(msgspec.Struct, frozen=True, order=True):
     end_ns: Time
 
 
-class DeviceTime(NamedTuple):
-    """Time of all devices of a window together: with anything running, with nothing, with two things or more."""
+class HostGap(msgspec.Struct, frozen=True, order=True):
+    """A time in which a GPU had nothing to run, until the call was over that launched what it ran next.
 
-    busy_ns: int
-    idle_ns: int
-    overlap_ns: int
+    ``os_tid`` is the thread of that call, as far as the trace knows it.
+    """
+
+    gpu: int
+    start_ns: Time
+    end_ns: Time
+    os_tid: Count
+
+
+class WindowGpu(msgspec.Struct, frozen=True):
+    """Time of a GPU in a window, from its first work to its last: busy, idle, and with two things at once.
+
+    Of the idle time ``host_ns`` passed before the work that came next was launched.
+    """
+
+    gpu: int
+    busy_ns: Time
+    idle_ns: Time
+    overlap_ns: Time
+    host_ns: Time
 
 
 class OperatorTotals(msgspec.Struct, frozen=True):
@@ -206,6 +223,7 @@ class OperatorTotals(msgspec.Struct, frozen=True):
 class WindowTaken(msgspec.Struct, frozen=True, tag="window"):
     """A torch.profiler window of one process, or (``error`` is not empty) why there is none.
 
+    ``gaps`` are the longest of those that the host caused, by GPU and in order of time.
     ``asked_ns`` is when it was asked for, the same for all processes asked at once. ``trace`` is gzipped, None where it
     was not kept; ``trace_bytes`` is its size unpacked.
     """
@@ -218,7 +236,8 @@ class WindowTaken(msgspec.Struct, frozen=True, tag="window"):
     start_ns: int = 0
     end_ns: int = 0
     steps: tuple[WindowStep, ...] = ()
-    device: DeviceTime | None = None
+    gpus: tuple[WindowGpu, ...] = ()
+    gaps: tuple[HostGap, ...] = ()
     operators: tuple[OperatorTotals, ...] = ()
     trace_bytes: int = 0
     trace: bytes | None = None

@@ -200,7 +200,7 @@ CREATE TABLE window (
     error TEXT NOT NULL,              -- empty: it was taken
     start_ns INTEGER NOT NULL,
     end_ns INTEGER NOT NULL,
-    device_busy_ns INTEGER,           -- of all devices together; NULL: nothing ran on any
+    device_busy_ns INTEGER,           -- of all devices together, from the first work of each to the last; NULL: none did any
     device_idle_ns INTEGER,
     device_overlap_ns INTEGER,        -- with two things at once
     trace_bytes INTEGER NOT NULL,     -- the trace's size, unpacked
@@ -213,6 +213,27 @@ CREATE TABLE window_step (
     start_ns INTEGER NOT NULL,
     end_ns INTEGER NOT NULL,
     PRIMARY KEY (window, start_ns)
+) WITHOUT ROWID;
+
+-- A GPU in a window, from its first work to its last.
+CREATE TABLE window_gpu (
+    window INTEGER NOT NULL REFERENCES window,
+    gpu INTEGER NOT NULL,             -- its number in the process
+    busy_ns INTEGER NOT NULL,
+    idle_ns INTEGER NOT NULL,
+    overlap_ns INTEGER NOT NULL,      -- with two things at once
+    host_ns INTEGER NOT NULL,         -- of idle_ns, until the call was over that launched what came next
+    PRIMARY KEY (window, gpu)
+) WITHOUT ROWID;
+
+-- A part of host_ns: a GPU had nothing to run, until a call on a thread launched something. The longest are kept.
+CREATE TABLE host_gap (
+    window INTEGER NOT NULL REFERENCES window,
+    gpu INTEGER NOT NULL,
+    start_ns INTEGER NOT NULL,
+    end_ns INTEGER NOT NULL,
+    os_tid INTEGER NOT NULL,          -- of the thread, as far as the trace knows it
+    PRIMARY KEY (window, gpu, start_ns)
 ) WITHOUT ROWID;
 
 -- All calls of an operator with inputs of one shape, or of a kernel, in a window: sums, as of torch's key_averages().

@@ -175,24 +175,23 @@ class Tables:
 
     @_write.register
     def _(self, record: records.WindowTaken) -> None:
-        busy_ns, idle_ns, overlap_ns = record.device or (None, None, None)
         names = ("source", "asked_ns", "error", "start_ns", "end_ns", "trace_bytes", "trace")
         values = {
             "process": self._process_id(record.identity, record.at_ns),
             **{name: getattr(record, name) for name in names},
-            "device_busy_ns": busy_ns,
-            "device_idle_ns": idle_ns,
-            "device_overlap_ns": overlap_ns,
         }
+        for name in ("busy_ns", "idle_ns", "overlap_ns"):
+            values[f"device_{name}"] = sum(getattr(gpu, name) for gpu in record.gpus) if record.gpus else None
         window = insert(self._connection, "window", values)
         self._connection.executemany(
             "INSERT OR IGNORE INTO window_step (window, start_ns, end_ns) VALUES (?,?,?)",
             [(window, step.start_ns, step.end_ns) for step in record.steps],
         )
-        self._connection.executemany(
-            f"INSERT INTO operator VALUES (?{',?' * len(records.OperatorTotals.__struct_fields__)})",
-            [(window, *msgspec.structs.astuple(operator)) for operator in record.operators],
-        )
+        for table, rows in (("operator", record.operators), ("window_gpu", record.gpus), ("host_gap", record.gaps)):
+            values_of = [(window, *msgspec.structs.astuple(row)) for row in rows]
+            if values_of:
+                sql = f"INSERT INTO {table} VALUES (?{',?' * (len(values_of[0]) - 1)})"
+                self._connection.executemany(sql, values_of)
 
     @_write.register
     def _(self, record: records.HangFound) -> None:

@@ -12,18 +12,17 @@ import gc
 import gzip
 import os
 import sys
-from collections import defaultdict
-from collections.abc import Sequence
 from typing import BinaryIO
 
 import msgspec
 
 from profd.daemon import asuser, processes
 from profd.daemon.errors import ProfdError
-from profd.daemon.store.records import DeviceTime, OperatorTotals, WindowStep
+from profd.daemon.store.records import HostGap, OperatorTotals, Time, WindowGpu, WindowStep
 from profd.daemon.windows import trace
+from profd.daemon.windows.gaps import gpu_times
 from profd.daemon.windows.operators import sum_up
-from profd.daemon.windows.trace import ANNOTATIONS, DeviceSpan, TraceUnreadable, find_steps, read_spans
+from profd.daemon.windows.trace import TraceUnreadable, find_steps, read_spans
 
 KEPT_BYTES = 32 << 20
 """The most that a gzipped trace may take in a run file."""
@@ -33,40 +32,14 @@ _QUICK = 1  # levels of gzip above it save a few percent and take several times 
 _WITH_STEP = "--begins-with-step"
 
 
-def add_up(work: Sequence[DeviceSpan], start_ns: int, end_ns: int) -> DeviceTime | None:
-    """Return the time of all devices together over a window; None where none did anything.
-
-    A device is busy while at least one thing runs; overlap is the time of two or more, on its streams.
-    """
-    by_device: defaultdict[int | str, list[DeviceSpan]] = defaultdict(list)
-    for span in work:
-        if span.category not in ANNOTATIONS and span.category != "cuda_sync":
-            by_device[span.device[0]].append(span)
-    if not by_device:
-        return None
-    busy_ns = overlap_ns = 0
-    for spans in by_device.values():
-        edges = sorted(
-            edge
-            for span in spans
-            for edge in ((max(span.start_ns, start_ns), 1), (min(span.end_ns, end_ns), -1))
-            if span.start_ns < end_ns and span.end_ns > start_ns
-        )
-        running, before_ns = 0, start_ns
-        for at_ns, change in edges:
-            busy_ns += at_ns - before_ns if running >= 1 else 0
-            overlap_ns += at_ns - before_ns if running >= 2 else 0
-            running, before_ns = running + change, at_ns
-    return DeviceTime(busy_ns, len(by_device) * (end_ns - start_ns) - busy_ns, overlap_ns)
-
-
 class Reduction(msgspec.Struct, frozen=True):
     """The summary of a trace; ``trace`` is gzipped, None where that is larger than ``KEPT_BYTES``."""
 
-    start_ns: int
-    end_ns: int
+    start_ns: Time
+    end_ns: Time
     steps: tuple[WindowStep, ...]
-    device: DeviceTime | None
+    gpus: tuple[WindowGpu, ...]
+    gaps: tuple[HostGap, ...]
     operators: tuple[OperatorTotals, ...]
     trace_bytes: int
     trace: bytes | None
@@ -82,11 +55,13 @@ def reduce(file: BinaryIO, *, begins_with_step: bool) -> Reduction:
         raise TraceUnreadable("the trace is empty", "nothing ran in torch while it was taken")
     start_ns, end_ns = min(start for start, _ in everything), max(end for _, end in everything)
     packed = gzip.compress(text, _QUICK)
+    gpus, gaps = gpu_times(spans)
     reduction = Reduction(
         start_ns=start_ns,
         end_ns=end_ns,
         steps=find_steps(spans, start_ns if begins_with_step else None),
-        device=add_up(spans.device, start_ns, end_ns),
+        gpus=gpus,
+        gaps=gaps,
         operators=tuple(
             OperatorTotals(*msgspec.structs.astuple(key), *msgspec.structs.astuple(totals))
             for key, totals in sum_up(spans).items()
@@ -94,7 +69,7 @@ def reduce(file: BinaryIO, *, begins_with_step: bool) -> Reduction:
         trace_bytes=len(text),
         trace=packed if len(packed) <= KEPT_BYTES else None,
     )
-    fields = (field for one in (reduction, *reduction.operators) for field in msgspec.structs.astuple(one))
+    fields = (field for one in (reduction, *reduction.operators, *gpus) for field in msgspec.structs.astuple(one))
     if not all(-_LARGEST <= field <= _LARGEST for field in fields if isinstance(field, int)):
         raise TraceUnreadable("the trace is damaged (its sums are larger than any machine's)")
     return reduction

@@ -25,7 +25,8 @@ _GZIP_MAGIC = b"\x1f\x8b"
 _NOTHING = msgspec.Raw(b"")
 _LATEST_NS = 1 << 62
 """A century from now. A later time is an error, and sums with it would not fit into a run file."""
-Microseconds = Annotated[float, msgspec.Meta(ge=-_LATEST_NS / 4000, le=_LATEST_NS / 4000)]
+Microseconds = Annotated[float, msgspec.Meta(ge=-_LATEST_NS / 1000, le=_LATEST_NS / 1000)]
+"""Up to torch 2.3 they count from the epoch, and the trace has no base."""
 
 
 class TraceUnreadable(ProfdError):
@@ -36,6 +37,7 @@ class Details(msgspec.Struct, frozen=True, gc=False):
     """The other fields of an event as raw JSON, empty where Kineto wrote none."""
 
     external_id: msgspec.Raw = msgspec.field(name="External id", default=_NOTHING)
+    correlation: msgspec.Raw = _NOTHING
     input_dims: msgspec.Raw = msgspec.field(name="Input Dims", default=_NOTHING)
     concrete_inputs: msgspec.Raw = msgspec.field(name="Concrete Inputs", default=_NOTHING)
     bytes: msgspec.Raw = msgspec.field(name="Bytes", default=_NOTHING)
@@ -96,7 +98,8 @@ def decode(text: bytes) -> Trace:
 
 
 PYTHON_FUNCTION = "python_function"
-ANNOTATIONS = frozenset({"user_annotation", "gpu_user_annotation"})
+GPU_ANNOTATION = "gpu_user_annotation"
+ANNOTATIONS = frozenset({"user_annotation", GPU_ANNOTATION})
 # What torch itself reports: it has an id of its own, to which work of the device is linked.
 FRONTEND = frozenset({"cpu_op", "user_annotation", PYTHON_FUNCTION})
 # Calls of the driver, and the profiler's own work: linked to the operator that they were made for, or to none.
@@ -104,9 +107,10 @@ LINKED_HOST = frozenset({
     "cuda_runtime", "cuda_driver", "overhead", "external_correlation", "xpu_runtime", "glow_runtime", "mtia_runtime",
     "privateuse1_runtime", "privateuse1_driver",
 })  # fmt: skip
-DEVICE = frozenset({
-    "kernel", "gpu_memcpy", "gpu_memset", "gpu_user_annotation", "cuda_sync", "cuda_profiler_range", "collective_comm",
-})  # fmt: skip
+# Others, such as cuda_sync, are no work of a device: they say what waited for it.
+DEVICE = frozenset({"kernel", "gpu_memcpy", "gpu_memset", "collective_comm", GPU_ANNOTATION})
+_WIDENED_NS = 1
+"""By so much Kineto has a range on a device begin before its first kernel, and end after its last."""
 MEMORY = "[memory]"
 _LEFT_OUT = frozenset({
     "[OutOfMemory]", "profiler::_record_function_enter", "profiler::_record_function_enter_new",
@@ -124,7 +128,11 @@ NO_THREAD: Thread = ("", "")
 
 
 class DeviceSpan(NamedTuple):
-    """Something that ran on a device; ``linked`` is the id of the operator that it was launched by, 0 for none."""
+    """Something that ran on a device, ``device`` its number and stream.
+
+    ``linked`` is the id of the operator that it was launched by, 0 for none. ``correlation`` is that of the call of the
+    driver that launched it.
+    """
 
     name: str
     category: str
@@ -132,6 +140,7 @@ class DeviceSpan(NamedTuple):
     start_ns: int
     end_ns: int
     linked: int
+    correlation: int
 
 
 class MemoryChange(NamedTuple):
@@ -195,7 +204,10 @@ def read_spans(trace: Trace) -> Spans:
                 host.append(HostSpan(event.name, event.cat, thread, start_ns, end_ns, number, event))
             elif event.cat in DEVICE:
                 end_ns, linked = start_ns + time_ns(event.dur), whole_number(event.args.external_id)
-                device.append(DeviceSpan(event.name, event.cat, thread, start_ns, end_ns, linked))
+                if event.cat == GPU_ANNOTATION:  # it spans work that has the same link, and would count twice
+                    start_ns, end_ns, linked = start_ns + _WIDENED_NS, end_ns - _WIDENED_NS, 0
+                correlation = whole_number(event.args.correlation)
+                device.append(DeviceSpan(event.name, event.cat, thread, start_ns, end_ns, linked, correlation))
     # Calls of the driver are put on the thread of the operator that they are linked to, as torch does; others on none.
     threads = {span.id: span.thread for span in host if span.category in FRONTEND and span.id}
     for span in host:

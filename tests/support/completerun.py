@@ -9,13 +9,13 @@ from pathlib import Path
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 from profd.daemon.store.records import (
     DeviceSeen,
-    DeviceTime,
     EventHappened,
     OperatorTotals,
     OutputWritten,
     Point,
     PointsTaken,
     Record,
+    WindowGpu,
     WindowStep,
     WindowTaken,
 )
@@ -83,7 +83,7 @@ def _window() -> Record:
         start_ns=WINDOW_NS,
         end_ns=steps[-1].end_ns,
         steps=steps,
-        device=DeviceTime(980 * MILLISECOND_NS, 1520 * MILLISECOND_NS, 0),
+        gpus=(WindowGpu(0, 980 * MILLISECOND_NS, 1520 * MILLISECOND_NS, 0, 0),),
         operators=tuple(_operator(*row) for row in OPERATORS),
     )
 

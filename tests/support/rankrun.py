@@ -97,5 +97,5 @@ def _window(operators: tuple[OperatorTotals, ...]) -> records.Record:
     from_ns, to_ns = (STARTED_NS + at_ms * MILLISECOND_NS for at_ms in WINDOW_MS)
     return records.WindowTaken(
         RANKS[0], to_ns, "kineto", from_ns, "", from_ns, to_ns, (records.WindowStep(from_ns, to_ns),),
-        records.DeviceTime(150 * MILLISECOND_NS, 50 * MILLISECOND_NS, 0), operators,
+        (records.WindowGpu(0, 150 * MILLISECOND_NS, 50 * MILLISECOND_NS, 0, 0),), operators=operators,
     )  # fmt: skip

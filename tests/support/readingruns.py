@@ -86,7 +86,7 @@ def _window(chance: random.Random, number: int, conv_ms: float) -> records.Recor
     )
     steps = (records.WindowStep(from_ns, middle_ns), records.WindowStep(middle_ns, to_ns))
     return records.WindowTaken(
-        MAIN, to_ns, "kineto", from_ns, "", from_ns, to_ns, steps, None, operators
+        MAIN, to_ns, "kineto", from_ns, "", from_ns, to_ns, steps, operators=operators
     )  # fmt: skip
 
 

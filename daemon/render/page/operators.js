@@ -14,6 +14,7 @@ class Operators {
     };
     const place = element("button", { type: "button", onclick: selectRange }, "select its time");
     this.note = element("span", { class: "dim" });
+    this.about = element("div", {});
     this.body = element("div", {});
     fillSelect(this.choice, run.windows.map((window, at) => {
       const length = stepTime((window.end_ms - window.start_ms) / 1000);
@@ -22,7 +23,7 @@ class Operators {
     const code = (text) => element("code", {}, text);
     const nothing = element("p", { class: "dim" }, "No torch window was taken of this run. ", code("profd run --torch-window"), " arms them, ", code("profd window"), " takes one.");
     const controls = element("p", { class: "controls" }, this.choice, this.shapes, place, this.note);
-    node.replaceChildren(...(run.windows.length ? [controls, this.body] : [nothing]));
+    node.replaceChildren(...(run.windows.length ? [controls, this.about, this.body] : [nothing]));
   }
 
   show(choice) {
@@ -34,7 +35,8 @@ class Operators {
     const shown = this.byShape ? rows : withoutShapes(rows);
     this.choice.value = String(this.window);
     this.shapes.setAttribute("aria-pressed", String(this.byShape));
-    this.note.textContent = [`by ${window.source}`, window.device, window.left_out ? `${grouped(window.left_out)} shapes with less time are left out` : ""].filter(Boolean).join(" · ");
+    this.note.textContent = [`by ${window.source}`, window.left_out ? `${grouped(window.left_out)} shapes with less time are left out` : ""].filter(Boolean).join(" · ");
+    this.about.replaceChildren(...window.about.map((text) => element("p", {}, text)));
     new Table(this.body, "Operators", operatorColumns(shown, this.byShape), null).show(shown);
   }
 }

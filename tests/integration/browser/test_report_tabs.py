@@ -72,7 +72,7 @@ def test_operators_of_a_window_stand_by_name_and_by_shape(open_report: OpenRepor
     ]  # fmt: skip
     report.page.click("#view-operators button:has-text('by shape')")
     assert [row[-1] for row in report.rows("operators")][1:] == ["[[8, 3, 32, 32]]", "[[8, 64, 16, 16]]", "[[8, 512]]"]
-    assert "device busy 75 %" in report.page.inner_text("#view-operators .controls")
+    assert "GPU 0 was idle 25 %" in report.page.inner_text("#view-operators")
     report.page.click("#view-operators button:has-text('select its time')")
     assert report.address == "#t=12-12.25&tab=operators"
 

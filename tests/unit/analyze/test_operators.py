@@ -10,8 +10,9 @@ import pytest
 from support.synthetic import MAIN, MAIN_TID, STARTED_NS, main_process, recording, run_started
 from support.training_stacks import LIBRARY, STEP, TRAIN, describe
 
-from profd.daemon.analyze.operators import Call, IssuingLine, Line, Stay, issuing_lines, last_window, tie
+from profd.daemon.analyze.operators import Call, IssuingLine, Stay, issuing_lines, last_window, tie
 from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.windows import Line
 from profd.daemon.clock import MILLISECOND_NS as MS
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.summary import summarize
@@ -41,7 +42,7 @@ KERNEL = operator("sgemm", "", 0, 40, device="cuda:0")
 def taken(from_ns: int, *operators: OperatorTotals, error: str = "") -> WindowTaken:
     to_ns = from_ns + 200 * MS
     steps = (WindowStep(from_ns, from_ns + 100 * MS), WindowStep(from_ns + 100 * MS, to_ns))
-    return WindowTaken(MAIN, to_ns, "kineto", from_ns, error, from_ns, to_ns, steps, None, operators)
+    return WindowTaken(MAIN, to_ns, "kineto", from_ns, error, from_ns, to_ns, steps, operators=operators)
 
 
 def write(path: Path, *windows: WindowTaken) -> Path:

@@ -29,7 +29,7 @@ def window(*kernels: OperatorTotals, second: int = 10, error: str = "") -> Windo
     # As torch has it, the operator that starts a kernel has the time of it, too.
     from_ns, operators = STARTED_NS + second * SECOND_NS, (kernel("aten::mm", 1000, device="cpu"), *kernels)
     to_ns = from_ns + SECOND_NS
-    return WindowTaken(MAIN, to_ns, "kineto", from_ns, error, from_ns, to_ns, (), None, operators)
+    return WindowTaken(MAIN, to_ns, "kineto", from_ns, error, from_ns, to_ns, (), operators=operators)
 
 
 def write(path: Path, *windows: WindowTaken, model: str = "NVIDIA A100-SXM4-80GB", busy: float = 0.9) -> Path:

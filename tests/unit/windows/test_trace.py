@@ -10,9 +10,8 @@ import msgspec
 import pytest
 from support.kinetotraces import TraceScript
 
-from profd.daemon.store.records import DeviceTime
 from profd.daemon.windows import trace
-from profd.daemon.windows.reduction import add_up, reduce
+from profd.daemon.windows.reduction import reduce
 from profd.daemon.windows.trace import Trace, TraceUnreadable, decode, find_steps, read_text
 
 TRACE = b"""{"schemaVersion": 1, "baseTimeNanoseconds": 1790857026000000000, "unknown": {"a": [1]}, "traceEvents": [
@@ -128,38 +127,7 @@ def test_what_is_not_marked_has_no_steps() -> None:
     assert steps_of(TraceScript().op("aten::add", 0, 1), begun_ns=0) == []
 
 
-def device_time(script: TraceScript, start_us: int = 0, end_us: int = 100) -> DeviceTime | None:
-    return add_up(script.spans().device, start_us * 1000, end_us * 1000)
-
-
-def test_busy_is_counted_once_and_overlap_where_two_ran() -> None:
-    script = TraceScript().op("a", 10, 20, cat="kernel", tid=7).op("b", 20, 20, cat="gpu_memcpy", tid=8)
-    assert device_time(script) == DeviceTime(busy_ns=30_000, idle_ns=70_000, overlap_ns=10_000)
-
-
-def test_three_at_once_overlap_no_more_than_two() -> None:
-    script = TraceScript()
-    for stream in (7, 8, 9):
-        script.op("a", 10, 20, cat="kernel", tid=stream)
-    assert device_time(script) == DeviceTime(20_000, 80_000, 20_000)
-
-
-def test_ranges_and_waits_are_no_work() -> None:
-    script = TraceScript().op("a", 10, 20, cat="kernel").op("ProfilerStep#1", 0, 90, cat="gpu_user_annotation")
-    script.op("Stream Wait", 0, 90, cat="cuda_sync")
-    assert device_time(script) == DeviceTime(20_000, 80_000, 0)
-
-
-def test_work_is_cut_to_the_window() -> None:
-    script = TraceScript().op("a", 0, 20, cat="kernel").op("b", 90, 20, cat="kernel").op("c", 200, 5, cat="kernel")
-    assert device_time(script, 10, 100) == DeviceTime(20_000, 70_000, 0)
-
-
-def test_two_devices_are_added_up() -> None:
-    script = TraceScript().op("a", 10, 20, cat="kernel").op("b", 10, 20, cat="kernel")
-    script.events[-1]["pid"] = 2
-    assert device_time(script) == DeviceTime(40_000, 160_000, 0)
-
-
-def test_window_without_work_of_a_device_has_no_time_of_one() -> None:
-    assert device_time(TraceScript().op("aten::add", 0, 1)) is None
+def test_times_may_count_from_the_epoch() -> None:
+    script = TraceScript().op("aten::add", 1_795_484_500_000_000, 7).op("aten::mul", 1_795_484_500_000_009, 1)
+    reduction = reduce(BytesIO(script.text()), begins_with_step=True)
+    assert (reduction.start_ns, reduction.end_ns) == (1_795_484_500_000_000_000, 1_795_484_500_000_010_000)

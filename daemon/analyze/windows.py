@@ -1,0 +1,219 @@
+"""What a torch.profiler window says beside its operators: whom GPUs waited for, and what the window itself cost.
+
+Each moment of a thread belongs to the sample that is nearest. Gaps are shorter than the distance of samples, so a
+single one may be put on the line before or after; over many, the shares are those of the samples that fell into gaps.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from profd.daemon.analyze.phases import own_frame
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.series import points_of
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import STEP_COUNT, HostGap, OperatorTotals
+from profd.daemon.store.rows import IntervalRow, WindowRow
+from profd.daemon.units import percent, plural
+
+HOST = "cpu"
+"""The device of operators that run on the host; a kernel has that of its GPU."""
+BEFORE_NS = SECOND_NS
+"""What a thread stood in when the window began may have begun that long before."""
+_PACE_NS = 60 * SECOND_NS
+_LEAST_STEPS = 10
+_SLOWER = 0.05
+
+
+class WaitingLine(msgspec.Struct, frozen=True):
+    """A line of the user's code that ran while a GPU waited for the host; ``function`` is that around it."""
+
+    file: str
+    module_path: str
+    line: int
+    function: str
+    idle_ns: int
+
+    @property
+    def label(self) -> str:
+        return f"{self.module_path}:{self.line}"
+
+
+class IdleGpu(msgspec.Struct, frozen=True):
+    """The time of a GPU in a window from its first work to its last; it was idle for ``idle_ns`` of it.
+
+    For ``host_ns`` of that it had nothing to run, as the host had not launched it; ``lines`` ran meanwhile, the one
+    that took most first. They sum to less where samples are missing, or none of the user's code ran.
+    """
+
+    gpu: int
+    busy_ns: int
+    idle_ns: int
+    host_ns: int
+    lines: tuple[WaitingLine, ...]
+
+    def share(self, part_ns: int) -> float:
+        """Return what part of its time that is."""
+        return part_ns / (self.busy_ns + self.idle_ns or 1)
+
+
+class Line(NamedTuple):
+    """A line of a file; ``module_path`` is what that is called for short."""
+
+    file: str
+    module_path: str
+    number: int
+
+
+def python_threads(reader: RunReader, process: int) -> tuple[dict[int, tuple[int, ...]], tuple[int, ...]]:
+    """Return the rows of a process's threads by their id: one has a row for each name that it had; and the main one's.
+
+    Threads that have no Python, as those that autograd has for devices, do what the main thread waits for.
+    """
+    rows = [row for row in reader.threads.values() if row.process == process]
+    named = {row.os_tid: tuple(other.id for other in rows if other.os_tid == row.os_tid) for row in rows}
+    return named, next((named[row.os_tid] for row in rows if row.is_main), ())
+
+
+def idle_gpus(reader: RunReader, window: WindowRow) -> tuple[IdleGpu, ...]:
+    """Return the GPUs of a window by number; none of a file that is older than their table."""
+    named, main = python_threads(reader, window.process)
+    gaps: defaultdict[tuple[int, ...], list[HostGap]] = defaultdict(list)
+    for gap in reader.host_gaps(window.id):
+        gaps[named.get(gap.os_tid, main)].append(gap)
+    waited: defaultdict[int, Counter[tuple[Line, str]]] = defaultdict(Counter)
+    for threads, those in gaps.items():
+        intervals = reader.intervals(window.start_ns - BEFORE_NS, window.end_ns + BEFORE_NS, threads)
+        samples = list(_nearest(intervals)) if threads else []
+        for gap, stack, took_ns in _shared(those, samples):
+            if frame := own_frame(reader.frames_of(stack)):
+                line = Line(frame.file, frame.module_path, frame.line)
+                waited[gap.gpu][line, frame.function] += took_ns
+    return tuple(
+        IdleGpu(
+            *(row.gpu, row.busy_ns, row.idle_ns, row.host_ns),
+            tuple(WaitingLine(*line, function, ns) for (line, function), ns in waited[row.gpu].most_common()),
+        )
+        for row in reader.window_gpus(window.id)
+    )
+
+
+class _Samples(NamedTuple):
+    """A time in which the nearest sample of a thread showed this stack."""
+
+    start_ns: int
+    end_ns: int
+    stack: int
+
+
+def _nearest(intervals: Iterable[IntervalRow]) -> Iterator[_Samples]:
+    """Yield the times around the samples of a thread: an interval begins with its first one, a hole ends none."""
+    before_ns = half_ns = 0
+    for interval in intervals:
+        end_ns = interval.start_ns + interval.duration_ns
+        own_ns = interval.duration_ns // max(interval.samples, 1) // 2
+        early_ns = half_ns if interval.start_ns == before_ns else own_ns
+        yield _Samples(interval.start_ns - early_ns, end_ns - own_ns, interval.stack)
+        before_ns, half_ns = end_ns, own_ns
+
+
+def _shared(gaps: Iterable[HostGap], samples: Sequence[_Samples]) -> Iterator[tuple[HostGap, int, int]]:
+    """Yield for each gap the stacks that its time belongs to, with how long. Gaps are by GPU and in order of time."""
+    first, gpu = 0, None
+    for gap in gaps:
+        first, gpu = (first if gap.gpu == gpu else 0), gap.gpu
+        while first < len(samples) and samples[first].end_ns <= gap.start_ns:
+            first += 1
+        place = first
+        while place < len(samples) and samples[place].start_ns < gap.end_ns:
+            start_ns, end_ns, stack = samples[place]
+            yield gap, stack, min(end_ns, gap.end_ns) - max(start_ns, gap.start_ns)
+            place += 1
+
+
+class StepTimes(msgspec.Struct, frozen=True):
+    """The seconds that a step took in the minute before a window, within it, and in the minute after; None: unknown.
+
+    ``is_slower`` says that steps are slower after it than before by more than chance and 5 % explain.
+    """
+
+    before_s: float | None
+    within_s: float | None
+    after_s: float | None
+    is_slower: bool
+
+
+def step_times(reader: RunReader, window: WindowRow) -> StepTimes:
+    """Return what a window cost its process, by the count of steps and the steps in its trace."""
+    told = [event.at_ns for event in reader.events() if event.kind == "window" and event.process == window.process]
+    others = [row for row in reader.windows() if row.process == window.process and not row.error]
+    since_ns = max((at_ns for at_ns in told if at_ns < window.asked_ns), default=0)
+    # The process writes its trace after the window, and trains on only then.
+    written_ns = min((at_ns for at_ns in told if at_ns >= window.end_ns), default=window.end_ns)
+    until_ns = min((row.asked_ns for row in others if row.asked_ns > written_ns), default=written_ns + _PACE_NS)
+    before = _pace(reader, window.process, max(since_ns, window.asked_ns - _PACE_NS), window.asked_ns)
+    after = _pace(reader, window.process, written_ns, min(until_ns, written_ns + _PACE_NS))
+    steps = reader.window_steps(window.id)
+    within_s = (steps[-1].end_ns - steps[0].start_ns) / len(steps) / SECOND_NS if steps else None
+    slack = before[1] + after[1] + _SLOWER
+    is_slower = bool(before[0] and after[0] and after[0] > before[0] * (1 + slack))
+    return StepTimes(before[0], within_s, after[0], is_slower)
+
+
+def _pace(reader: RunReader, process: int, from_ns: int, to_ns: int) -> tuple[float | None, float]:
+    """Return the seconds a step by the count of steps, None where it made too few, and how far that may be off."""
+    counts = points_of(reader, STEP_COUNT, process, Selection().between(from_ns, to_ns))
+    made = counts[-1].value - counts[0].value if counts else 0.0
+    if made < _LEAST_STEPS:
+        return None, 0.0
+    return (counts[-1].at_ns - counts[0].at_ns) / SECOND_NS / made, 1 / made
+
+
+_LAUNCHES = ("cudaLaunch", "cudaGraphLaunch", "cuLaunch", "hipLaunch", "hipExtLaunch", "hipModuleLaunch")
+_GRAPHS = ("cudaGraphLaunch", "hipGraphLaunch")
+
+
+class AboutWindow(msgspec.Struct, frozen=True, kw_only=True):
+    """What a window says beside its operators; ``notes`` are what a reader has to know of it, in sentences."""
+
+    gpus: tuple[IdleGpu, ...]
+    step_times: StepTimes
+    notes: tuple[str, ...]
+
+
+def about_window(reader: RunReader, window: WindowRow) -> AboutWindow:
+    """Return what a window that was taken says beside its operators."""
+    times = step_times(reader, window)
+    notes = _notes(reader.operators(window.id), times)
+    return AboutWindow(gpus=idle_gpus(reader, window), step_times=times, notes=notes)
+
+
+def _notes(operators: Sequence[OperatorTotals], steps: StepTimes) -> tuple[str, ...]:
+    notes: list[str] = []
+    host = [row for row in operators if row.device == HOST]
+    device_ns = sum(row.self_cuda_ns for row in operators if row.device != HOST and not row.is_annotation)
+    if graphs := sum(row.calls for row in host if row.name.startswith(_GRAPHS)):
+        unlinked = max(1 - sum(row.self_cuda_ns for row in host) / device_ns, 0.0) if device_ns else 0.0
+        notes.append(
+            f"{plural(graphs, 'CUDA graph')} ran: kernels of a graph count for no operator that was captured, so "
+            f"{percent(unlinked)} of the GPU's work has no operator here."
+        )
+    launches = sum(row.calls for row in host if row.name.startswith(_LAUNCHES))
+    if launches and not device_ns:
+        notes.append(
+            f"{launches:,} launches and no kernel are in the trace: another profiler holds CUPTI, "
+            "such as Nsight Systems. End it and take the window again."
+        )
+    if steps.is_slower and steps.before_s and steps.after_s:
+        cause = (
+            " torch leaves CUPTI attached; TEARDOWN_CUPTI=1 in the script's environment has it detached, where no CUDA "
+            "graphs are used."
+        )
+        slower = percent(steps.after_s / steps.before_s - 1)
+        notes.append(f"Steps take {slower} longer since the window{f':{cause}' if device_ns else '.'}")
+    return tuple(notes)

@@ -1,0 +1,190 @@
+"""Whom the GPUs of a window waited for, by line, and what the window cost: against a sweep and counts by hand."""
+
+from __future__ import annotations
+
+import io
+import random
+from collections import Counter
+from pathlib import Path
+
+import msgspec
+import pytest
+from support.cudatraces import PID, CudaScript
+from support.synthetic import MAIN, STARTED_NS, main_process, run_started
+from support.training_stacks import LIBRARY, describe
+
+from profd.daemon.analyze.operators import WindowSummary, last_window
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.windows import IdleGpu
+from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
+from profd.daemon.render.operators import about_lines
+from profd.daemon.store import records
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import Frame, Interval, OperatorTotals, WindowStep, WindowTaken
+from profd.daemon.store.writer import RunWriter
+from profd.daemon.windows.reduction import reduce
+
+LINES = tuple(Frame("train", "/home/ada/cifar/train.py", line) for line in (30, 31, 32))
+LOADER = Frame("__next__", f"{LIBRARY}/torch/utils/data/dataloader.py", 700)
+SAMPLE_US = 40
+Samples = list[tuple[int, int, int]]
+"""Stays of a thread: the line that it stood in, from when, in how many samples; microseconds."""
+
+
+def recording(threads: dict[int, Samples]) -> records.RecordingTaken:
+    stacks = tuple((line,) for line in LINES)
+    timelines = tuple(
+        records.ThreadTimeline(
+            tid,
+            "MainThread" if tid == PID else "Thread-1",
+            tid == PID,
+            tuple(Interval(STARTED_NS + 1000 * at, 1000 * SAMPLE_US * n, line, n) for line, at, n in samples),
+        )
+        for tid, samples in threads.items()
+    )
+    return records.RecordingTaken(MAIN, STARTED_NS, STARTED_NS + SECOND_NS, 25_000, 100, 0, 0, 0, 0, stacks, timelines)
+
+
+def idle(path: Path, script: CudaScript, threads: dict[int, Samples]) -> tuple[IdleGpu, ...]:
+    trace = msgspec.json.encode({"baseTimeNanoseconds": STARTED_NS, "traceEvents": script.events})
+    found = msgspec.structs.asdict(reduce(io.BytesIO(trace), begins_with_step=True))
+    return written(path, WindowTaken(MAIN, STARTED_NS, "kineto", STARTED_NS, **found), recording(threads)).gpus
+
+
+def written(path: Path, *rows: records.Record) -> WindowSummary:
+    writer = RunWriter(path, run_started(), describe)
+    for row in (main_process(), *rows):
+        assert writer.put(row), writer.failure
+    writer.close()
+    assert writer.failure is None, writer.failure
+    with RunReader(path) as reader:
+        (window,) = last_window(reader, Selection())
+        return window
+
+
+def by_line(gpu: IdleGpu) -> dict[int, int]:
+    return {line.line: line.idle_ns for line in gpu.lines}
+
+
+def test_time_that_a_gpu_waited_belongs_to_the_line_that_the_launching_thread_was_in(tmp_path: Path) -> None:
+    script = CudaScript().launch("a", 0, 5, (10, 90)).launch("b", 495, 5, (510, 100), op=3)
+    script.host("aten::mm", 490, 20, 3)
+    # The line changes halfway between the last sample of one and the first of the other: at 300 - 20 us.
+    (gpu,) = idle(tmp_path / "a.profd", script, {PID: [(0, 100, 5), (1, 300, 10)]})
+    assert (gpu.busy_ns, gpu.idle_ns, gpu.host_ns) == (190_000, 410_000, 400_000)
+    assert by_line(gpu) == {31: 220_000, 30: 180_000}
+    assert gpu.lines[0].label == "train.py:31"
+    assert gpu.lines[0].function == "train"
+
+
+def test_threads_without_python_do_what_the_main_thread_waits_for(tmp_path: Path) -> None:
+    script = CudaScript().launch("a", 0, 5, (10, 90)).launch("b", 495, 5, (510, 100), tid=-99)
+    (gpu,) = idle(tmp_path / "a.profd", script, {PID: [(2, 0, 20)], PID + 1: [(1, 0, 20)]})
+    assert by_line(gpu) == {32: 400_000}
+
+
+def test_time_without_samples_has_no_line(tmp_path: Path) -> None:
+    script = CudaScript().launch("a", 0, 5, (10, 90)).launch("b", 995, 5, (1000, 100))
+    (gpu,) = idle(tmp_path / "a.profd", script, {PID: [(0, 100, 2), (1, 580, 5)]})
+    assert gpu.host_ns == 900_000
+    # 20 us of the first sample lie before the gap; behind its last one the hole begins, 20 us after it.
+    assert by_line(gpu) == {30: 60_000, 31: 200_000}
+
+
+def truth(script: CudaScript, gpu: int, threads: dict[int, Samples]) -> Counter[int]:
+    """Return the time by line that a GPU waited for, by the sample that is nearest to each microsecond."""
+    moments = {
+        tid: [(at + place * SAMPLE_US, line) for line, at, n in samples for place in range(n)]
+        for tid, samples in threads.items()
+    }
+    found: Counter[int] = Counter()
+    for at, _, tid in script.sweep(gpu):
+        if tid is not None:
+            sampled = moments.get(tid, moments[PID])
+            _, line = min(sampled, key=lambda moment: abs(moment[0] - at - 0.5))
+            found[30 + line] += 1000
+    return found
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_idle_time_by_line_is_what_a_sweep_of_each_microsecond_finds(tmp_path: Path, seed: int) -> None:
+    chance, script, at = random.Random(seed), CudaScript(), 0
+    for number in range(40):
+        at += chance.randrange(0, 60)
+        took = chance.randrange(1, 40)
+        start = at + chance.randrange(1, took + 30)
+        gpu, stream, tid = chance.randrange(2), chance.choice((7, 20)), chance.choice((PID, PID + 1, -5))
+        script.launch(f"k{number}", at, took, (start, chance.randrange(0, 40)), gpu=gpu, stream=stream, tid=tid)
+    threads: dict[int, Samples] = {}
+    for tid in (PID, PID + 1):
+        stays, place_us = [], -400
+        while place_us < at + 400:
+            stays.append((chance.randrange(3), place_us, chance.randrange(1, 6)))
+            place_us += SAMPLE_US * stays[-1][2]
+        threads[tid] = stays
+    gpus = idle(tmp_path / "a.profd", script, threads)
+    assert len(gpus) == 2
+    for one in gpus:
+        assert by_line(one) == truth(script, one.gpu, threads)
+        assert sum(line.idle_ns for line in one.lines) == one.host_ns
+
+
+WINDOW_NS, STEP_NS = STARTED_NS + 60 * SECOND_NS, 150 * MILLISECOND_NS
+
+
+def cost(path: Path, before_ms: int, after_ms: int, *rows: OperatorTotals, until_s: int = 60) -> WindowSummary:
+    """Return a window of two steps of 150 ms, in a run with steps of these lengths before and after it."""
+    found: list[records.Record] = []
+    count = 0.0
+    for second in range(1, 60):
+        count += 1000 / before_ms
+        found.append(records.PointsTaken(STARTED_NS + second * SECOND_NS, (records.Point("step_count", count, MAIN),)))
+    starts = (WINDOW_NS, WINDOW_NS + STEP_NS)
+    steps, end_ns = tuple(WindowStep(start_ns, start_ns + STEP_NS) for start_ns in starts), WINDOW_NS + 2 * STEP_NS
+    asked_ns = WINDOW_NS - SECOND_NS
+    found.append(WindowTaken(MAIN, end_ns, "kineto", asked_ns, "", WINDOW_NS, end_ns, steps, operators=rows))
+    # For three seconds the process writes its trace, and makes no step.
+    found.append(records.EventHappened(end_ns + 3 * SECOND_NS, "window", "window of process 4242", MAIN))
+    for second in range(1, 4 + until_s):
+        at_ns = end_ns + second * SECOND_NS
+        found.append(records.PointsTaken(at_ns, (records.Point("step_count", count, MAIN),)))
+        count += 1000 / after_ms if second >= 3 else 0
+    return written(path, *found)
+
+
+def operator(name: str, calls: int = 1, cuda_us: int = 0, device: str = "cpu") -> OperatorTotals:
+    return OperatorTotals(name, device, False, "[]", calls, 0, 0, 1000 * cuda_us, 1000 * cuda_us, 0, 0, 0, 0, 0)
+
+
+def test_a_step_before_in_and_after_a_window_without_the_time_that_its_trace_takes(tmp_path: Path) -> None:
+    window = cost(tmp_path / "a.profd", 100, 104)
+    times = window.step_times
+    assert (times.before_s, times.within_s, times.after_s) == pytest.approx((0.1, 0.15, 0.104))
+    assert not times.is_slower
+    assert window.notes == ()
+    assert list(about_lines(window)) == ["A step took 100 ms before the window, 150 ms in it, 104 ms after it."]
+
+
+def test_steps_that_stay_slower_are_told_with_what_holds_them_up(tmp_path: Path) -> None:
+    (note,) = cost(tmp_path / "a.profd", 100, 115, operator("sgemm", cuda_us=5, device="cuda")).notes
+    assert note.startswith("Steps take 15 % longer since the window: torch leaves CUPTI attached; TEARDOWN_CUPTI=1")
+    assert cost(tmp_path / "b.profd", 100, 115).notes == ("Steps take 15 % longer since the window.",)
+
+
+def test_a_few_steps_tell_no_difference(tmp_path: Path) -> None:
+    window = cost(tmp_path / "a.profd", 100, 115, until_s=1)
+    assert window.step_times.after_s is None
+    assert window.notes == ()
+
+
+def test_launches_without_a_kernel_say_that_another_profiler_has_the_gpu(tmp_path: Path) -> None:
+    rows = (operator("cudaLaunchKernel", 30), operator("cuLaunchKernelEx", 4), operator("aten::mm", 9))
+    (note,) = cost(tmp_path / "a.profd", 100, 100, *rows).notes
+    assert note.startswith("34 launches and no kernel are in the trace: another profiler holds CUPTI")
+    assert cost(tmp_path / "b.profd", 100, 100, *rows, operator("sgemm", 30, 5, device="cuda")).notes == ()
+
+
+def test_graphs_are_named_with_the_share_of_work_that_has_no_operator(tmp_path: Path) -> None:
+    rows = (operator("cudaGraphLaunch", 5), operator("aten::mm", 9, 20), operator("sgemm", 30, 80, device="cuda"))
+    (note,) = cost(tmp_path / "a.profd", 100, 100, *rows).notes
+    assert note.startswith("5 CUDA graphs ran: kernels of a graph count for no operator that was captured, so 75 %")

@@ -1,0 +1,109 @@
+"""Gaps of GPUs in a trace: against answers by hand, and against a sweep of each microsecond of random traces."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+from support.cudatraces import PID, CudaScript
+
+from profd.daemon.store.records import HostGap, WindowGpu
+from profd.daemon.windows import gaps
+from profd.daemon.windows.gaps import gpu_times
+
+
+def times(script: CudaScript) -> tuple[list[WindowGpu], list[HostGap]]:
+    gpus, found = gpu_times(script.spans())
+    return list(gpus), list(found)
+
+
+def test_gap_is_the_hosts_until_the_call_is_over_that_launched_what_comes_next() -> None:
+    script = CudaScript().launch("a", 0, 5, (10, 10)).launch("b", 30, 6, (40, 10))
+    assert times(script) == ([WindowGpu(0, 20_000, 20_000, 0, 16_000)], [HostGap(0, 20_000, 36_000, PID)])
+
+
+def test_gap_before_work_that_was_launched_in_time_is_nobodys() -> None:
+    script = CudaScript().launch("a", 0, 5, (10, 10)).launch("b", 6, 5, (40, 10))
+    assert times(script) == ([WindowGpu(0, 20_000, 20_000, 0, 0)], [])
+
+
+def test_work_that_begins_before_its_launch_is_over_ends_the_gap() -> None:
+    script = CudaScript().launch("a", 0, 5, (10, 10)).launch("b", 30, 20, (35, 10))
+    assert times(script)[1] == [HostGap(0, 20_000, 35_000, PID)]
+
+
+def test_host_alone_before_the_first_and_after_the_last_work_is_no_idle_time() -> None:
+    script = CudaScript().host("aten::mm", 0, 1000, 1).launch("a", 500, 5, (510, 10), op=1)
+    assert times(script) == ([WindowGpu(0, 10_000, 0, 0, 0)], [])
+
+
+def test_busy_is_counted_once_and_overlap_where_two_or_more_run() -> None:
+    script = CudaScript().launch("a", 0, 1, (10, 20))
+    for stream in (8, 9):
+        script.launch("b", 1, 1, (20, 20), stream=stream, cat="gpu_memcpy")
+    assert times(script)[0] == [WindowGpu(0, 30_000, 0, 20_000, 0)]
+
+
+def test_ranges_synchronizations_and_overhead_are_no_work() -> None:
+    script = CudaScript().launch("a", 0, 1, (10, 20)).annotation("Optimizer.step#SGD.step", 0, 90, 3)
+    script.sync(0, 90).overhead(0, 90)
+    assert times(script) == ([WindowGpu(0, 20_000, 0, 0, 0)], [])
+
+
+def test_work_whose_launch_is_not_in_the_trace_was_launched_in_time() -> None:
+    script = CudaScript().launch("a", 0, 1, (10, 20)).launch("b", 40, 1, (50, 20))
+    script.events = [event for event in script.events if event["ts"] != 40]
+    assert times(script) == ([WindowGpu(0, 40_000, 20_000, 0, 0)], [])
+
+
+def test_kernels_of_a_graph_wait_for_each_other_and_not_for_the_host() -> None:
+    script = CudaScript().launch("a", 0, 1, (10, 10))
+    script.launch("b", 25, 5, (32, 8), (45, 10), call="cudaGraphLaunch")
+    assert times(script) == ([WindowGpu(0, 28_000, 17_000, 0, 10_000)], [HostGap(0, 20_000, 30_000, PID)])
+
+
+def test_triton_launches_by_the_driver_and_a_thread_that_torch_does_not_know_has_no_id_of_the_system() -> None:
+    script = CudaScript().launch("a", 0, 1, (10, 10)).launch("t", 25, 5, (32, 8), call="cuLaunchKernelEx", tid=-77)
+    assert times(script)[1] == [HostGap(0, 20_000, 30_000, 77)]
+
+
+def test_of_too_many_gaps_the_longest_are_kept_and_all_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(gaps, "KEPT_GAPS", 2)
+    script = CudaScript().launch("a", 0, 1, (10, 10))
+    for place, length in enumerate((3, 9, 5)):
+        at = 100 * (place + 1)
+        script.launch("b", at - 1, length + 1, (at + length, 100 - length))
+    (gpu,), found = times(script)
+    assert gpu.host_ns == gpu.idle_ns == 83_000 + 9_000 + 5_000
+    assert [gap.start_ns for gap in found] == [20_000, 200_000]
+
+
+def random_trace(chance: random.Random) -> CudaScript:
+    """Return a trace of two GPUs with two streams each, whose calls come from two threads; all times are whole."""
+    script, at = CudaScript(), 0
+    for number in range(chance.randrange(1, 60)):
+        at += chance.randrange(0, 30)
+        took, late = chance.randrange(1, 12), chance.randrange(-3, 40)
+        start = at + max(took + late, 1)
+        work = (start, chance.randrange(0, 25))
+        gpu, stream, tid = chance.randrange(2), chance.choice((7, 20)), chance.choice((PID, PID + 1))
+        script.launch(f"k{number}", at, took, work, op=chance.choice((0, 5)), gpu=gpu, stream=stream, tid=tid)
+        if chance.random() < 0.1:
+            script.annotation("range", start, 500, 9).sync(at, 300)
+    return script
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_random_traces_have_the_times_that_a_sweep_of_each_microsecond_finds(seed: int) -> None:
+    script = random_trace(random.Random(seed))
+    for row in times(script)[0]:
+        truth = list(script.sweep(row.gpu))
+        assert row == WindowGpu(
+            row.gpu,
+            busy_ns=1000 * sum(running > 0 for _, running, _ in truth),
+            idle_ns=1000 * sum(not running for _, running, _ in truth),
+            overlap_ns=1000 * sum(running > 1 for _, running, _ in truth),
+            host_ns=1000 * sum(tid is not None for _, _, tid in truth),
+        )
+        kept = [gap for gap in times(script)[1] if gap.gpu == row.gpu]
+        assert sum(gap.end_ns - gap.start_ns for gap in kept) == row.host_ns
