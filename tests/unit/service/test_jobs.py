@@ -34,60 +34,41 @@ def host() -> Host:
     return Host()
 
 
-def test_a_training_is_begun_once(host: Host) -> None:
-    host.table.add(7, torch=True)
-    assert host.roots() == [7]
-    assert [host.roots(60) for _ in range(5)] == [[]] * 5
-
-
-def test_what_meets_no_rule_is_begun_when_it_does(host: Host) -> None:
+def test_a_training_is_begun_once_it_meets_a_rule_and_is_old_enough_and_no_more(host: Host) -> None:
     host.table.add(7)
     assert host.roots() == []
-    host.table.add(7, torch=True)
-    assert host.roots(2) == [7]
-
-
-def test_who_is_too_young_is_begun_as_soon_as_it_is_old_enough(host: Host) -> None:
     host.table.add(7, torch=True, age_s=1.0)
-    assert host.roots() == []
+    assert host.roots(2) == []
     host.table.add(7, torch=True, age_s=5.0)
     assert host.roots(3.9) == []
     assert host.roots(0.1) == [7]
+    assert [host.roots(60) for _ in range(5)] == [[]] * 5
 
 
-def test_workers_belong_to_the_process_that_trains(host: Host) -> None:
-    host.table.add(7, torch=True)
-    for pid in (8, 9):
-        host.table.add(pid, torch=True, parent=7)
-    assert host.roots() == [7]
-
-
-@pytest.mark.parametrize("launcher", ["mpirun", "/usr/bin/mpiexec"])
-def test_ranks_belong_to_their_launcher(host: Host, launcher: str) -> None:
-    host.table.add(5, launcher, "-n", "2", python=False)
-    host.table.add(6, "bash", parent=5, python=False)
+@pytest.mark.parametrize("launcher", ["mpirun", "/usr/bin/mpiexec", ""])
+def test_ranks_belong_to_their_launcher_and_workers_to_who_trains(host: Host, launcher: str) -> None:
+    host.table.add(5, *(launcher, "-n", "2") if launcher else (), torch=not launcher, python=not launcher)
+    if launcher:
+        host.table.add(6, "bash", parent=5, python=False)
     for pid in (7, 8):
-        host.table.add(pid, torch=True, parent=6)
+        host.table.add(pid, torch=True, parent=6 if launcher else 5)
     assert host.roots() == [5]
 
 
-def test_a_training_that_a_notebook_or_a_shell_starts_is_its_own_job(host: Host) -> None:
-    host.table.add(5, "python", "-m", "jupyter")
+@pytest.mark.parametrize(
+    ("command", "uid", "begun"),
+    [
+        (("python", "-m", "jupyter"), UID, [7]),
+        (("mpirun",), UID + 1, [7]),
+        (("python", "/usr/bin/profd", "run", "--", "python", "train.py"), UID, []),
+    ],
+    ids=["of a notebook", "of a launcher of another user", "of profd run, which records it"],
+)
+def test_a_training_is_its_own_job(host: Host, command: tuple[str, ...], uid: int, begun: list[int]) -> None:
+    host.table.add(5, *command, python=False, uid=uid)
     host.table.add(6, "bash", parent=5, python=False)
     host.table.add(7, torch=True, parent=6)
-    assert host.roots() == [7]
-
-
-def test_a_launcher_of_another_user_is_not_part_of_a_job(host: Host) -> None:
-    host.table.add(5, "mpirun", python=False, uid=UID + 1)
-    host.table.add(7, torch=True, parent=5)
-    assert host.roots() == [7]
-
-
-def test_what_profd_run_launched_is_left_to_it(host: Host) -> None:
-    host.table.add(5, "python", "/usr/bin/profd", "run", "--", "python", "train.py", python=False)
-    host.table.add(7, torch=True, parent=5)
-    assert host.roots() == []
+    assert host.roots() == begun
 
 
 def test_what_somebody_records_is_left_until_that_ends(host: Host) -> None:
@@ -111,18 +92,14 @@ def test_more_jobs_than_there_is_room_for_wait_and_are_told_once(host: Host) -> 
     assert len(host.roots(2, room=2)) == 2
 
 
-def test_what_was_stopped_is_not_begun_again(host: Host) -> None:
+def test_the_next_slice_begins_at_once_unless_the_job_was_stopped(host: Host) -> None:
     host.table.add(7, torch=True)
+    for _ in range(2):
+        (job,) = host.poll()
+        host.jobs.end(job.root, DURATION)
     (job,) = host.poll()
     host.jobs.end(job.root, STOPPED)
     assert host.roots(600) == []
-
-
-def test_the_next_slice_begins_at_once(host: Host) -> None:
-    host.table.add(7, torch=True)
-    (job,) = host.poll()
-    host.jobs.end(job.root, DURATION)
-    assert host.roots() == [7]
 
 
 def test_what_was_cut_off_is_tried_again_later_each_time(host: Host) -> None:
@@ -237,6 +214,11 @@ def test_a_job_is_quiet_from_the_last_look_on_that_found_it_busy() -> None:
         clock.advance(60)
         activity.look([ROOT])
         assert activity.quiet_s(ROOT) == quiet_s
+    activity.look([ROOT])
+    clock.advance(60)
+    activity.look([ROOT])
+    activity.look([])
+    assert activity.quiet_s(ROOT) == 0
 
 
 def test_processes_that_end_take_their_time_with_them_and_make_nobody_busy() -> None:
@@ -248,13 +230,3 @@ def test_processes_that_end_take_their_time_with_them_and_make_nobody_busy() -> 
     clock.advance(60)
     activity.look([ROOT])
     assert activity.quiet_s(ROOT) == 60
-
-
-def test_who_is_no_longer_asked_about_is_forgotten() -> None:
-    table, clock = FakeTable(), StoppedClock()
-    activity = Activity(table, clock)
-    activity.look([ROOT])
-    clock.advance(60)
-    activity.look([ROOT])
-    activity.look([])
-    assert activity.quiet_s(ROOT) == 0

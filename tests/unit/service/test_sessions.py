@@ -107,11 +107,14 @@ async def test_sessions_share_one_budget_and_never_have_more(host: Host) -> None
     assert host.pool.room == 0
 
 
-async def test_who_is_left_gets_the_part_of_one_that_ends(host: Host) -> None:
+async def test_who_is_left_gets_the_part_of_one_that_ends_until_all_are_stopped(host: Host) -> None:
     await host.begin(7, 8)
     await host.end(7)
     assert host.sessions.parts == {8: 10.0}
     assert host.pool.room == 4
+    await host.begin(9)
+    await host.pool.stop_all()
+    assert [entry.why_ended for entry in host.ended] == ["target-exited", "stopped", "stopped"]
 
 
 async def test_what_was_spent_leaves_less_for_those_that_live(host: Host) -> None:
@@ -125,22 +128,17 @@ async def test_what_was_spent_leaves_less_for_those_that_live(host: Host) -> Non
     assert host.pool.room == 2  # for so many starts 2 s of the 6 s of a minute are enough
 
 
-async def test_what_a_session_took_before_it_ended_counts(host: Host) -> None:
+async def test_a_session_that_ends_is_noted_with_its_reason_and_what_it_took_counts(host: Host) -> None:
     await host.begin(7)
     host.sessions.cpu = {7: 5.5}
-    await host.end(7)
-    host.clock.advance(1)
-    host.pool.meter()
-    assert host.pool.room == 0
-
-
-async def test_a_session_that_ends_is_noted_with_its_reason(host: Host) -> None:
-    await host.begin(7)
     await host.end(7)
     (entry,) = host.ended
     assert (entry.why_ended, entry.ended_ns) == ("target-exited", host.clock.at_ns)
     assert host.registry.entries() == [entry]
     assert host.said.events == ["recording", "ended"]
+    host.clock.advance(1)
+    host.pool.meter()
+    assert host.pool.room == 0
 
 
 async def test_a_job_that_cannot_be_recorded_is_told_once_and_takes_no_room(host: Host) -> None:
@@ -165,41 +163,24 @@ async def test_an_adopted_session_shares_the_budget_too(host: Host) -> None:
     assert not host.pool.adopt(entry_of(9, run=51))
 
 
-async def test_all_can_be_stopped(host: Host) -> None:
-    await host.begin(7, 8)
-    await host.pool.stop_all()
-    assert [entry.why_ended for entry in host.ended] == ["stopped", "stopped"]
-
-
-async def test_a_quiet_job_gives_its_place_to_one_that_waits(host: Host) -> None:
-    for pid in (7, 8):
+@pytest.mark.parametrize("is_waiting", [True, False])
+async def test_a_quiet_job_gives_its_place_to_one_that_waits(host: Host, is_waiting: bool) -> None:
+    for pid in (7, 8) if is_waiting else (7,):
         host.table.add(pid, torch=True)
     host.pool.begin(host.jobs.poll(room=1))
     await host.pool.settle()
-    assert list(host.sessions.live) == [7]
     for _ in range(8):
         host.clock.advance(60)
         host.jobs.poll(room=0)
     host.pool.make_room()
     host.pool.make_room()  # one at a time
-    while not host.ended:
+    while is_waiting and not host.ended:
         await asyncio.sleep(0)
     await host.pool.settle()
-    assert [entry.why_ended for entry in host.ended] == ["quiet"]
-    assert host.said.events.count("released") == 1
+    assert list(host.sessions.live) == ([] if is_waiting else [7])
+    assert [entry.why_ended for entry in host.ended] == ["quiet"] * is_waiting
+    assert host.said.events.count("released") == is_waiting
     host.clock.advance(60)
     host.pool.begin(host.jobs.poll(room=1))
     await host.pool.settle()
-    assert list(host.sessions.live) == [8]
-
-
-async def test_a_quiet_job_is_left_where_nobody_waits(host: Host) -> None:
-    host.table.add(7, torch=True)
-    host.pool.begin(host.jobs.poll(room=1))
-    await host.pool.settle()
-    for _ in range(8):
-        host.clock.advance(60)
-        host.jobs.poll(room=0)
-    host.pool.make_room()
-    await host.pool.settle()
-    assert list(host.sessions.live) == [7]
+    assert list(host.sessions.live) == ([8] if is_waiting else [7])

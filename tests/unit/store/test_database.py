@@ -17,6 +17,7 @@ from support.synthetic import write_run
 from profd.daemon.errors import OutputUnwritable, RunUnreadable
 from profd.daemon.store import database
 from profd.daemon.store.database import LEAST_ROW_BYTES, BoundedConnection
+from profd.daemon.store.findings import findings_now, findings_of_whole, rules_found
 from profd.daemon.store.reader import RunReader
 
 
@@ -137,29 +138,25 @@ def test_run_files_are_told_by_their_first_bytes_and_are_the_owners_alone(tmp_pa
     assert path.stat().st_mode & 0o777 == 0o600
 
 
-def test_a_file_that_is_there_is_not_written_over(tmp_path: Path) -> None:
+def test_a_file_is_made_only_where_there_is_none_and_a_folder(tmp_path: Path) -> None:
     text(tmp_path / "given.profd")
     before = (tmp_path / "given.profd").read_bytes()
     with pytest.raises(OutputUnwritable, match="File exists") as failure:
         database.create(tmp_path / "given.profd")
     assert failure.value.remedy
     assert (tmp_path / "given.profd").read_bytes() == before
-
-
-def test_a_folder_that_is_not_there_is_an_error_of_the_output(tmp_path: Path) -> None:
     with pytest.raises(OutputUnwritable, match="No such file"):
         database.create(tmp_path / "none" / "new.profd")
+    with pytest.raises(OutputUnwritable):
+        database.copy_whole(write_run(tmp_path / "a.profd", seconds=1), tmp_path / "none" / "copy.profd")
 
 
-def test_odd_names_are_read(tmp_path: Path) -> None:
+def test_files_of_odd_names_are_read_and_not_changed(tmp_path: Path) -> None:
     path = write_run(tmp_path / "50% of #1? caf\u00e9.profd", seconds=1)
     with RunReader(path) as reader:
         assert reader.info.state == "ended"
-
-
-def test_reading_changes_nothing(run: Path) -> None:
-    with RunReader(run) as reader, pytest.raises(RunUnreadable, match="readonly"):
-        reader._query("DELETE FROM meta")
+        with pytest.raises(RunUnreadable, match="readonly"):
+            reader._query("DELETE FROM meta")
 
 
 def test_a_copy_holds_what_the_log_still_held(tmp_path: Path) -> None:
@@ -175,11 +172,6 @@ def test_a_copy_holds_what_the_log_still_held(tmp_path: Path) -> None:
         assert reader.info.host == "in the log"
         assert reader.recordings()
     assert sorted(found.name for found in tmp_path.glob("copy*")) == ["copy.profd"]
-
-
-def test_a_copy_that_cannot_be_written_says_so(run: Path) -> None:
-    with pytest.raises(OutputUnwritable):
-        database.copy_whole(run, run.parent / "none" / "copy.profd")
 
 
 @pytest.mark.parametrize("table", ["meta", "process", "stack", "event", "interval", "recording_by_time"])
@@ -206,32 +198,22 @@ def path(tmp_path: Path) -> Path:
     return path
 
 
-def test_all_that_a_file_holds_is_given(path: Path) -> None:
+@pytest.mark.parametrize(
+    ("query", "meant"),
+    [
+        ("SELECT one.rowid FROM row AS one, row AS other LIMIT 1000000", "gives more than its size"),
+        ("SELECT zeroblob(10000) FROM row", "gives more than its size"),
+        ("SELECT max(one.rowid + two.rowid + three.rowid) FROM row one, row two, row three", "more work than its size"),
+        ("SELECT 1 FROM missing", "no such table"),
+    ],
+    ids=["more rows than a file can hold", "more text than a file can hold", "work without end", "another failure"],
+)
+def test_a_query_without_end_is_an_error_and_the_next_one_is_answered(path: Path, query: str, meant: str) -> None:
     with bounded(path) as connection:
+        with pytest.raises(sqlite3.DatabaseError, match=meant):
+            connection.rows(query)
         assert len(connection.rows("SELECT one FROM row")) == 50_100
         assert path.stat().st_size / 50_100 >= LEAST_ROW_BYTES
-
-
-def test_more_rows_than_a_file_can_hold_are_an_error(path: Path) -> None:
-    with bounded(path) as connection, pytest.raises(sqlite3.DatabaseError, match="gives more than its size"):
-        connection.rows("SELECT one.rowid FROM row AS one, row AS other LIMIT 1000000")
-
-
-def test_more_text_than_a_file_can_hold_is_an_error(path: Path) -> None:
-    with bounded(path) as connection, pytest.raises(sqlite3.DatabaseError, match="gives more than its size"):
-        connection.rows("SELECT zeroblob(10000) FROM row")
-
-
-def test_work_without_end_is_an_error_and_the_next_query_is_answered(path: Path) -> None:
-    with bounded(path) as connection:
-        with pytest.raises(sqlite3.DatabaseError, match="more work than its size"):
-            connection.rows("SELECT max(one.rowid + two.rowid + three.rowid) FROM row AS one, row AS two, row AS three")
-        assert connection.rows("SELECT count(one) FROM row") == [(0,)]
-
-
-def test_other_failures_keep_their_reason(path: Path) -> None:
-    with bounded(path) as connection, pytest.raises(sqlite3.OperationalError, match="no such table"):
-        connection.rows("SELECT 1 FROM missing")
 
 
 def test_bounds_grow_with_the_file(tmp_path: Path) -> None:
@@ -293,11 +275,16 @@ def test_what_no_run_file_has_is_refused_before_anything_is_read(script: str, tm
         RunReader(path)
 
 
+OLDER = """
+    DROP TABLE hang; DROP TABLE device; DROP TABLE window; DROP TABLE finding; DROP TABLE placement;
+    DROP INDEX series_by_name
+"""
+
+
 def test_a_file_that_is_older_may_lack_tables_columns_and_indexes(tmp_path: Path) -> None:
-    path = spoiled(
-        tmp_path / "old.profd",
-        "DROP TABLE hang; DROP TABLE device; DROP INDEX series_by_name; ALTER TABLE placement DROP COLUMN job",
-    )
-    with RunReader(path) as reader:
+    with RunReader(spoiled(tmp_path / "old.profd", OLDER)) as reader:
         assert reader.info.state == "ended"
-        assert reader.hangs() == []
+        assert (reader.hangs(), reader.devices(), reader.windows(), reader.placements()) == ([], [], [], {})
+        assert (findings_now(reader), findings_of_whole(reader), rules_found(reader)) == ([], [], [])
+    with RunReader(spoiled(tmp_path / "later.profd", "ALTER TABLE placement DROP COLUMN job")) as reader:
+        assert reader.placements() == {}

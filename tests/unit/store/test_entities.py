@@ -30,7 +30,7 @@ def live(tmp_path: Path) -> Iterator[Tables]:
     tables.close()
 
 
-def test_a_reader_goes_on_from_what_an_earlier_one_knew(tmp_path: Path) -> None:
+def test_a_reader_goes_on_from_what_an_earlier_one_knew_and_reads_no_row_twice(tmp_path: Path) -> None:
     known = Entities()
     path = write_run(tmp_path / "a.profd", seconds=3)
     with RunReader(path, known) as reader:
@@ -41,14 +41,9 @@ def test_a_reader_goes_on_from_what_an_earlier_one_knew(tmp_path: Path) -> None:
         assert (reader.series, reader.stacks, reader.frames) == (whole.series, whole.stacks, whole.frames)
         deepest = max(reader.stacks)
         assert known.frames_of(deepest)[-1].id == reader.stacks[deepest].frame
-
-
-def test_no_row_is_read_twice_but_those_that_may_change(tmp_path: Path) -> None:
-    path = write_run(tmp_path / "a.profd", seconds=3)
-    with RunReader(path) as reader:
         statements: list[str] = []
-        reader._connection.set_trace_callback(statements.append)
-        reader.refresh()
+        whole._connection.set_trace_callback(statements.append)
+        whole.refresh()
     assert all("max(id)" in statement or "FROM meta" in statement for statement in statements)
 
 

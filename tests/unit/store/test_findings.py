@@ -83,22 +83,14 @@ def test_a_finding_has_one_row_for_as_long_as_it_holds_with_its_latest_words(run
     assert run.now() == [("input-bound: waits 70 %", 10), (FULL.title, 20)]
     with run.reader() as reader:
         assert findings_now(reader)[0].report == '{"now": 1}'
-
-
-def test_it_goes_with_the_first_analysis_without_it(run: Run) -> None:
-    run.find(10, WAITS, FULL)
-    run.find(20, FULL)
-    assert run.now() == [(FULL.title, 10)]
+    run.find(30, FULL)  # the first analysis without it
+    assert run.now() == [(FULL.title, 20)]
     with run.reader() as reader:
         assert rules_found(reader) == [
             RuleFound("input-bound", "warning", holds=False), RuleFound("memory-limit", "critical", holds=True)
         ]  # fmt: skip
-
-
-def test_one_that_grows_graver_is_another(run: Run) -> None:
-    run.find(10, WAITS)
-    run.find(20, Found(WAITS.rule, "critical", "input-bound: waits 90 %", "{}"))
-    assert run.now() == [("input-bound: waits 90 %", 20)]
+    run.find(40, Found(FULL.rule, "warning", "memory: 90 % full", "{}"))  # of another severity it is another one
+    assert run.now() == [("memory: 90 % full", 40)]
 
 
 def test_coming_and_going_are_events_and_what_is_worth_knowing_is_none(run: Run) -> None:
@@ -118,21 +110,12 @@ def test_what_comes_and_goes_every_few_seconds_stays_one_row_and_one_event(run: 
     assert run.events() == [(10, WAITS.title)]
     run.find(610, WAITS)
     assert run.now() == [(WAITS.title, 10)]
-
-
-def test_what_comes_again_after_a_while_is_a_new_one(run: Run) -> None:
-    for second in (10, 200):
-        run.find(second, WAITS)
-        run.find(second + 10)
-        run.find(second + 90)
-    assert [second for second, _ in run.events()] == [10, 20, 200, 210]
-
-
-def test_what_went_last_is_said_at_the_end(run: Run) -> None:
-    run.find(10, WAITS)
-    run.find(20)
-    run.put(RunEnded(at(30), "stopped"))
-    assert run.events()[-1] == (20, f"no longer found: {WAITS.title}")
+    for second in (620, 690, 800):  # it comes again after a while
+        run.find(second)
+    run.find(810, WAITS)
+    run.find(820)
+    run.put(RunEnded(at(830), "stopped"))
+    assert [second for second, _ in run.events()] == [10, 620, 810, 820]
 
 
 def test_without_an_analysis_nothing_is_known_to_hold(run: Run) -> None:
@@ -159,12 +142,6 @@ def test_the_findings_of_the_whole_run_stand_by_themselves(run: Run) -> None:
         assert findings_of_whole(reader) == [
             FindingRow(2, True, FULL.rule, FULL.severity, FULL.title, at(30), None, FULL.report)
         ]
-
-
-def test_an_older_file_has_none(run: Run) -> None:
-    change(run, "DROP TABLE finding")
-    with run.reader() as reader:
-        assert (findings_now(reader), findings_of_whole(reader), rules_found(reader)) == ([], [], [])
 
 
 @pytest.mark.parametrize("column", ["title = x'00'", "from_ns = -1", "to_ns = 'x'", "report = x'00'"])

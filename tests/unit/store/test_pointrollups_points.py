@@ -50,24 +50,29 @@ def summed(connection: sqlite3.Connection, *readings: Reading) -> list[tuple[int
     return rows(connection)
 
 
-def test_a_reading_is_cut_at_the_bounds_of_minutes(connection: sqlite3.Connection) -> None:
-    assert summed(connection, (20, 1.0), (50, 4.0), (80, 2.0), (130, 7.0)) == [
-        (0, Aggregate(60, 20.0 + 30 * 4.0 + 10 * 2.0, 1.0, 4.0)),
-        (1, Aggregate(60, 20 * 2.0 + 40 * 7.0, 2.0, 7.0)),
-        (2, Aggregate(10, 70.0, 7.0, 7.0)),
-    ]
-
-
-def test_what_is_not_known_is_in_no_minute(connection: sqlite3.Connection) -> None:
-    seconds = [(float(at), 2.0) for at in range(1, 31)]
-    assert summed(connection, *seconds, (600, 5.0)) == [
-        (0, Aggregate(30, 60.0, 2.0, 2.0)),
-        (9, Aggregate(3, 15.0, 5.0, 5.0)),
-    ]
-
-
-def test_a_single_reading_is_known_at_its_moment(connection: sqlite3.Connection) -> None:
-    assert summed(connection, (61, 3.0)) == [(1, Aggregate(0, 0.0, 3.0, 3.0))]
+@pytest.mark.parametrize(
+    ("readings", "sums"),
+    [
+        (
+            [(20, 1.0), (50, 4.0), (80, 2.0), (130, 7.0)],
+            [
+                (0, Aggregate(60, 20.0 + 30 * 4.0 + 10 * 2.0, 1.0, 4.0)),
+                (1, Aggregate(60, 20 * 2.0 + 40 * 7.0, 2.0, 7.0)),
+                (2, Aggregate(10, 70.0, 7.0, 7.0)),
+            ],
+        ),
+        (
+            [*((float(at), 2.0) for at in range(1, 31)), (600, 5.0)],
+            [(0, Aggregate(30, 60.0, 2.0, 2.0)), (9, Aggregate(3, 15.0, 5.0, 5.0))],
+        ),
+        ([(61, 3.0)], [(1, Aggregate(0, 0.0, 3.0, 3.0))]),
+    ],
+    ids=["cut at the bounds", "what is not known is in no minute", "a single reading is known at its moment"],
+)
+def test_minutes_have_the_sums_of_their_readings(
+    connection: sqlite3.Connection, readings: list[Reading], sums: list[tuple[int, Aggregate]]
+) -> None:
+    assert summed(connection, *readings) == sums
 
 
 def test_sums_say_what_the_readings_say(connection: sqlite3.Connection) -> None:

@@ -20,7 +20,7 @@ from support.synthetic import (
     run_started,
     write_run,
 )
-from support.training_stacks import BACKWARD, CONV, PIN_MEMORY, STEP, describe
+from support.training_stacks import STEP, describe
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
@@ -71,16 +71,13 @@ def test_run_is_as_it_was_told(finished: RunReader) -> None:
     assert info.options["rate_hz"] == 100
 
 
-def test_intervals_are_in_order_of_time_and_by_their_start(finished: RunReader) -> None:
+def test_intervals_are_in_order_of_time_and_those_of_the_threads_asked_for(finished: RunReader) -> None:
     everything = list(finished.intervals())
     assert [i.start_ns for i in everything] == sorted(i.start_ns for i in everything)
     middle_ns = STARTED_NS + 2 * SECOND_NS
     parts = [*finished.intervals(to_ns=middle_ns), *finished.intervals(from_ns=middle_ns)]
     assert parts == everything
     assert list(finished.intervals(middle_ns, middle_ns)) == []
-
-
-def test_intervals_of_some_threads(finished: RunReader) -> None:
     pin = thread_of(finished, PIN_TID)
     assert {interval.thread for interval in finished.intervals(threads=[pin])} == {pin}
     assert list(finished.intervals(threads=[])) == []
@@ -107,23 +104,23 @@ def test_stack_totals_are_those_of_the_intervals(finished: RunReader) -> None:
     assert finished.stack_totals(threads=[main]) == [row for row in finished.stack_totals() if row.thread == main]
 
 
-def test_frames_of_a_stack_go_from_the_root_to_the_leaf(finished: RunReader) -> None:
+def test_frames_of_a_stack_go_from_the_root_to_the_leaf_and_are_shared(finished: RunReader) -> None:
     found = {
         tuple((f.function, f.file, f.line) for f in finished.frames_of(row.stack))
         for row in finished.stack_totals(threads=[thread_of(finished, MAIN_TID)])
     }
     assert found == {tuple(map(tuple, stack)) for stack, _ in STEP}
     assert finished.frames_of(0) == ()
+    assert len(finished.stacks) < sum(len(stack) for stack, _ in STEP)
+    labels = {frame.label for frame in finished.frames.values()}  # as flame graph tools have them
+    assert labels >= {"train_epoch (train.py:63)", "Conv2d.forward (torch/nn/modules/conv.py:548)"}
 
 
-def test_a_frame_is_labeled_as_flame_graph_tools_do(finished: RunReader) -> None:
-    labels = {frame.label for frame in finished.frames.values()}
-    assert "train_epoch (train.py:63)" in labels
-    assert "Conv2d.forward (torch/nn/modules/conv.py:548)" in labels
-
-
-def test_main_threads_are_those_of_main_processes(finished: RunReader) -> None:
-    assert [(thread.os_tid, thread.name) for thread in finished.main_threads()] == [(MAIN_TID, "MainThread")]
+def test_main_threads_are_those_of_main_processes_that_are_there(tmp_path: Path) -> None:
+    with RunReader(write_run(tmp_path / "run.profd", seconds=1)) as reader:
+        assert [(thread.os_tid, thread.name) for thread in reader.main_threads()] == [(MAIN_TID, "MainThread")]
+        reader.processes.clear()
+        assert reader.main_threads() == []
 
 
 def test_series_are_found_by_what_they_are_of(finished: RunReader) -> None:
@@ -138,39 +135,28 @@ def test_series_are_found_by_what_they_are_of(finished: RunReader) -> None:
     assert finished.last_point(10**6) is None
 
 
-def test_recordings_after_one_are_in_the_order_of_writing(finished: RunReader) -> None:
+def test_recordings_events_and_output_after_one(finished: RunReader) -> None:
     everything = finished.recordings_after(0, 1000)
     assert [row.id for row in everything] == sorted(row.id for row in everything)
     assert finished.recordings_after(everything[1].id, 2) == everything[2:4]
     assert finished.recordings_after(everything[-1].id, 2) == []
-
-
-def test_events_and_output_after_one(finished: RunReader) -> None:
     first, *rest = finished.events()
     assert finished.events(first.id) == rest
     assert finished.output(finished.output()[-2].id) == finished.output()[-1:]
 
 
-def test_a_live_run_is_live_and_grows(live: LiveRun) -> None:
+def test_a_live_run_is_live_and_grows_and_has_another_version_after_a_change(live: LiveRun) -> None:
     with RunReader(live.path) as reader:
         assert reader.info.state == "live"
-        before = len(list(reader.intervals()))
+        before, version = len(list(reader.intervals())), reader.version()
+        assert reader.version() == version
         live.advance(2)
+        assert version != reader.version() == reader.version()
         reader.refresh()
         assert len(list(reader.intervals())) == 3 * before
         live.end(exit_code=3)
         reader.refresh()
         assert (reader.info.state, reader.info.exit_code) == ("ended", 3)
-
-
-def test_version_is_another_one_after_a_change(live: LiveRun) -> None:
-    with RunReader(live.path) as reader:
-        before = reader.version()
-        assert reader.version() == before
-        live.advance()
-        after = reader.version()
-        assert after != before
-        assert reader.version() == after
 
 
 def test_what_is_written_between_two_queries_of_a_refresh_is_whole(
@@ -196,22 +182,16 @@ def test_what_is_written_between_two_queries_of_a_refresh_is_whole(
         assert {thread.process for thread in reader.threads.values()} <= reader.processes.keys()
 
 
-def test_a_stack_younger_than_the_tables_is_looked_up(live: LiveRun) -> None:
-    with RunReader(live.path) as reader:
-        live.writer.put(novel(77, live.started_ns + 50 * SECOND_NS))
-        live.advance()
-        functions = {reader.frames_of(interval.stack)[-1].function for interval in reader.intervals()}
-        assert "novel_77" in functions
-
-
-def test_one_moment_is_blind_to_what_comes_later(live: LiveRun) -> None:
+def test_one_moment_is_blind_to_what_comes_later_and_then_new_stacks_are_looked_up(live: LiveRun) -> None:
     with RunReader(live.path) as reader:
         with reader.one_moment():
             before = len(list(reader.intervals()))
+            live.writer.put(novel(77, live.started_ns + 50 * SECOND_NS))
             live.advance()
             reader.refresh()
             assert len(list(reader.intervals())) == before
         assert len(list(reader.intervals())) > before
+        assert "novel_77" in {reader.frames_of(interval.stack)[-1].function for interval in reader.intervals()}
 
 
 def test_a_reader_opened_during_a_transaction_waits_for_nothing(tmp_path: Path) -> None:
@@ -249,21 +229,6 @@ def test_a_damaged_stack_is_an_error_of_the_file(tmp_path: Path, row: StackRow) 
             reader.frames_of(1)
         with pytest.raises(RunUnreadable, match="damaged"):
             reader.frames_of(10**6)
-
-
-def test_a_thread_of_a_process_that_is_not_there_is_no_main_thread(tmp_path: Path) -> None:
-    with RunReader(write_run(tmp_path / "run.profd", seconds=1)) as reader:
-        reader.processes.clear()
-        assert reader.main_threads() == []
-
-
-def test_stacks_share_what_they_have_in_common(finished: RunReader) -> None:
-    frames_in_all = sum(len(stack) for stack, _ in STEP)
-    assert len(finished.stacks) < frames_in_all
-    assert finished.frames_of(max(finished.stacks))
-    assert {CONV[0], BACKWARD[0], PIN_MEMORY[0]} <= {
-        Frame(frame.function, frame.file, frame.line) for frame in finished.frames.values()
-    }
 
 
 FIRST_S, LAST_S = 100, 700

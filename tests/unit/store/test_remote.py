@@ -9,7 +9,7 @@ import fsspec
 import pytest
 
 from profd.daemon.errors import MissingTool, NoSuchRun, RunUnreadable, UsageError
-from profd.daemon.store.remote import fetch, open_url, reaching, said_by
+from profd.daemon.store.remote import fetch, open_url, reaching
 
 URL = "memory://remote/job"
 
@@ -31,15 +31,11 @@ def into(tmp_path: Path) -> Path:
     return folder
 
 
-def test_a_file_is_copied_whole(store: str, into: Path) -> None:
-    assert fetch(f"{store}/a.profd", into) == into / "a.profd"
-    assert {path.name: path.read_bytes() for path in into.iterdir()} == {"a.profd": b"one"}
-
-
-@pytest.mark.parametrize("end", ["", "/"])
-def test_of_a_folder_the_run_files_are_copied_and_nothing_else(store: str, end: str, into: Path) -> None:
-    assert fetch(store + end, into) == into
-    assert {path.name: path.read_bytes() for path in into.iterdir()} == {"a.profd": b"one", "b.profd": b"two"}
+@pytest.mark.parametrize("end", ["", "/", "/a.profd"])
+def test_of_a_file_it_alone_and_of_a_folder_the_run_files_are_copied(store: str, end: str, into: Path) -> None:
+    copied = {"a.profd": b"one"} if end == "/a.profd" else {"a.profd": b"one", "b.profd": b"two"}
+    assert fetch(store + end, into) == (into / "a.profd" if end == "/a.profd" else into)
+    assert {path.name: path.read_bytes() for path in into.iterdir()} == copied
 
 
 def test_what_is_not_there_cannot_be_read(store: str, into: Path) -> None:
@@ -67,17 +63,16 @@ def test_the_place_has_no_closing_slash_but_where_it_is_the_root() -> None:
     assert open_url("/")[1] == "/"
 
 
-def test_an_error_says_what_it_says_or_its_name() -> None:
-    assert said_by(OSError(28, "No space left on device")) == "No space left on device"
-    assert said_by(ValueError("no key")) == "no key"
-    assert said_by(KeyError()) == "KeyError"
-
-
-def test_errors_of_a_store_become_ours_and_ours_stay() -> None:
-    with (
-        pytest.raises(RunUnreadable, match="because of no key"),
-        reaching(lambda said: RunUnreadable(f"because of {said}", "")),
-    ):
-        raise ValueError("no key")
-    with pytest.raises(NoSuchRun, match="none"), reaching(lambda said: RunUnreadable(said, "")):
-        raise NoSuchRun("none", "")
+@pytest.mark.parametrize(
+    ("error", "meant"),
+    [
+        (OSError(28, "No space left on device"), "because of No space left on device"),
+        (ValueError("no key"), "because of no key"),
+        (KeyError(), "because of KeyError"),
+        (NoSuchRun("none", ""), "none"),
+    ],
+)
+def test_errors_of_a_store_become_ours_and_ours_stay(error: Exception, meant: str) -> None:
+    kind = NoSuchRun if isinstance(error, NoSuchRun) else RunUnreadable
+    with pytest.raises(kind, match=meant), reaching(lambda said: RunUnreadable(f"because of {said}", "")):
+        raise error

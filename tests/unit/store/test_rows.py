@@ -7,6 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support import synthetic
 from support.synthetic import STARTED_NS, main_process, run_started
 from support.training_stacks import describe
@@ -22,6 +23,7 @@ from profd.daemon.store.records import (
     HangGroup,
     HangReport,
     Identity,
+    Placement,
     Point,
     PointsTaken,
     Stand,
@@ -44,28 +46,14 @@ def write(path: Path) -> Path:
     return path
 
 
-def test_devices_come_in_order_and_once(tmp_path: Path) -> None:
+def test_devices_come_in_order_and_once_and_have_series_of_their_own(tmp_path: Path) -> None:
     with RunReader(write(tmp_path / "run.profd")) as reader:
         assert reader.devices() == [
             DeviceRow("gpu0", 0, "NVIDIA H100", "GPU-a", 80 << 30),
             DeviceRow("gpu1", 1, "NVIDIA A100", "GPU-b", None),
         ]
-
-
-def test_series_of_a_process_on_a_device_is_one_of_its_own(tmp_path: Path) -> None:
-    with RunReader(write(tmp_path / "run.profd")) as reader:
         series = {(row.name, row.process, row.device) for row in reader.series.values()}
     assert series == {("gpu_memory_used_bytes", None, "gpu0"), ("gpu_process_memory_bytes", 1, "gpu0")}
-
-
-def test_file_from_before_there_were_devices_is_read(tmp_path: Path) -> None:
-    path = write(tmp_path / "run.profd")
-    connection = sqlite3.connect(path)
-    connection.execute("DROP TABLE device")
-    connection.commit()
-    connection.close()
-    with RunReader(path) as reader:
-        assert reader.devices() == []
 
 
 AT_NS = STARTED_NS + 40 * SECOND_NS
@@ -99,18 +87,6 @@ def test_a_hang_comes_back_as_it_was_told(run: Path) -> None:
     assert (hang.cause, hang.text, hang.report) == ("collective", "no progress for 40 s", REPORT)
 
 
-def test_an_older_file_has_none(run: Path) -> None:
-    change(run, "DROP TABLE hang")
-    with RunReader(run) as reader:
-        assert reader.hangs() == []
-
-
-def test_a_damaged_report_is_said(run: Path) -> None:
-    change(run, "UPDATE hang SET report = '{\"cause\": 3}'")
-    with RunReader(run) as reader, pytest.raises(RunUnreadable):
-        reader.hangs()
-
-
 @pytest.mark.parametrize(
     ("change", "read", "meant"),
     [
@@ -119,12 +95,15 @@ def test_a_damaged_report_is_said(run: Path) -> None:
         ("UPDATE recording SET process = 99", lambda run: run.recordings_after(0, 9), "names a process"),
         ("UPDATE window SET trace = 7", lambda run: run.window_trace(1), "Expected"),
         (f"UPDATE interval SET duration_ns = {1 << 62}", lambda run: list(run.intervals()), "Expected"),
+        ("UPDATE hang SET report = '{\"cause\": 3}'", lambda run: run.hangs(), "Expected"),
+        ("UPDATE placement SET node = 'x'", lambda run: run.placements(), "Expected"),
     ],
 )
-def test_it_is_refused(tmp_path: Path, change: str, read: Callable[[RunReader], object], meant: str) -> None:
+def test_a_damaged_row_is_said(tmp_path: Path, change: str, read: Callable[[RunReader], object], meant: str) -> None:
     path = tmp_path / "a.profd"
     window = WindowTaken(synthetic.MAIN, synthetic.STARTED_NS, "kineto", synthetic.STARTED_NS)
-    synthetic.write_run(path, seconds=3, also=[window])
+    placed = replace(main_process(), placement=Placement(5, 1))
+    synthetic.write_run(path, seconds=3, also=[window, FOUND, placed])
     with RunReader(path) as run:
         read(run)
     with sqlite3.connect(path) as connection:

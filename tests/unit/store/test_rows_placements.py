@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
-import pytest
 from support.synthetic import COMMAND, MAIN, STARTED_NS, describe, run_started
 
-from profd.daemon.errors import RunUnreadable
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity, Placement, ProcessSeen
 from profd.daemon.store.rows import PlacementRow
@@ -38,21 +35,3 @@ def test_the_newest_place_of_each_rank_is_kept(tmp_path: Path) -> None:
     with RunReader(path) as reader:
         (main,) = (row.id for row in reader.processes.values() if row.pid == MAIN.pid)
         assert reader.placements() == {main: PlacementRow(main, 1, 0, 8)}
-
-
-def test_a_file_older_than_places_has_none(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.profd", seen(MAIN, placement=Placement(5, 1)))
-    with sqlite3.connect(path) as connection:
-        connection.execute("DROP TABLE placement")
-
-    with RunReader(path) as reader:
-        assert reader.placements() == {}
-
-
-def test_a_place_that_is_no_number_is_damage(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.profd", seen(MAIN, placement=Placement(5, 1)))
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE placement SET node = 'x'")
-
-    with RunReader(path) as reader, pytest.raises(RunUnreadable):
-        reader.placements()

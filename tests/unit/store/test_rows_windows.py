@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 from pathlib import Path
 
 from support.synthetic import MAIN, STARTED_NS, main_process, run_started
@@ -55,19 +54,13 @@ def test_window_comes_out_as_it_was_taken(tmp_path: Path) -> None:
         assert reader.window_trace(1) == b"packed"
 
 
-def test_window_that_failed_says_why_and_has_nothing(tmp_path: Path) -> None:
-    with write(tmp_path / "run.profd", FAILED) as reader:
-        (window,) = reader.windows()
+def test_windows_are_found_by_when_they_were_asked_for_and_one_that_failed_says_why(tmp_path: Path) -> None:
+    with write(tmp_path / "run.profd", TAKEN, FAILED) as reader:
+        assert [window.id for window in reader.windows()] == [1, 2]
+        (window,) = reader.windows(FAILED.asked_ns)
         assert (window.error, window.kept_bytes, window.device_busy_ns) == ("it ended", None, None)
         assert (reader.operators(window.id), reader.window_steps(window.id)) == ([], [])
         assert reader.window_trace(window.id) is None
-
-
-def test_windows_are_found_by_when_they_were_asked_for(tmp_path: Path) -> None:
-    with write(tmp_path / "run.profd", TAKEN, FAILED) as reader:
-        assert [window.error for window in reader.windows(FAILED.asked_ns)] == ["it ended"]
-        assert [window.id for window in reader.windows()] == [1, 2]
-        assert reader.operators(2) == []
 
 
 def test_window_of_a_process_not_yet_seen_is_kept(tmp_path: Path) -> None:
@@ -78,12 +71,3 @@ def test_window_of_a_process_not_yet_seen_is_kept(tmp_path: Path) -> None:
     with RunReader(tmp_path / "run.profd") as reader:
         (window,) = reader.windows()
         assert reader.processes[window.process].role == "main"
-
-
-def test_file_older_than_windows_has_none(tmp_path: Path) -> None:
-    write(tmp_path / "run.profd").close()
-    with sqlite3.connect(tmp_path / "run.profd") as connection:
-        connection.execute("DROP TABLE window")
-    connection.close()
-    with RunReader(tmp_path / "run.profd") as reader:
-        assert reader.windows() == []

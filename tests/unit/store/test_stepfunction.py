@@ -52,30 +52,29 @@ def spans(one: StepFunction) -> list[tuple[int, int, float]]:
     return [(step.start_ns, step.end_ns, step.value) for step in one.steps]
 
 
-def test_a_reading_holds_for_the_time_since_the_one_before() -> None:
-    mean, known_ns = function((10, 9.0), (20, 1.0), (30, 3.0)).mean(15, 30)
-    assert mean == pytest.approx(7 / 3)
-    assert known_ns == 15
+@pytest.mark.parametrize(
+    ("readings", "held"),
+    [
+        ([(10, 9.0), (14, 1.0), (24, 1.0)], [(6, 10, 9.0), (10, 14, 1.0), (14, 24, 1.0)]),
+        ([(0, 1.0), (10, 1.0), (20, 1.0), (100, 5.0)], [(-10, 0, 1.0), (0, 10, 1.0), (10, 20, 1.0), (70, 100, 5.0)]),
+        ([(60 * at, 1.0) for at in range(3)], [(-60, 0, 1.0), (0, 60, 1.0), (60, 120, 1.0)]),
+        ([(0, 1.0), (10, 2.0), (10, 7.0), (5, 7.0), (20, 3.0)], [(-10, 0, 1.0), (0, 10, 2.0), (10, 20, 3.0)]),
+        ([(10, 4.0)], [(10, 10, 4.0)]),
+    ],
+    ids=["since the one before", "three distances after a pause", "read seldom", "out of order", "a single one"],
+)
+def test_a_reading_holds_for_the_time_since_the_one_before(
+    readings: list[tuple[int, float]], held: list[tuple[int, int, float]]
+) -> None:
+    assert spans(function(*readings)) == held
 
 
-def test_the_first_reading_holds_as_long_as_the_second_one() -> None:
-    assert spans(function((10, 9.0), (14, 1.0), (24, 1.0))) == [(6, 10, 9.0), (10, 14, 1.0), (14, 24, 1.0)]
-
-
-def test_after_the_last_reading_nothing_is_known() -> None:
-    one = function((10, 9.0), (20, 1.0))
-    assert [one.mean(*span) for span in ((-10, 0), (20, 30), (15, 25))] == [(0.0, 0), (0.0, 0), (1.0, 5)]
-
-
-def test_after_a_pause_a_reading_holds_for_three_distances() -> None:
-    one = function((0, 1.0), (10, 1.0), (20, 1.0), (100, 5.0))
-    assert one.mean(20, 100) == (5.0, 30)
-    assert one.mean(20, 70) == (0.0, 0)
-
-
-def test_a_series_that_is_read_seldom_has_no_gaps() -> None:
-    one = function(*((60 * minute, 1.0) for minute in range(10)))
-    assert one.over(0, 540) == Aggregate(540, 540.0, 1.0, 1.0)
+def test_a_range_has_the_mean_of_what_is_known_in_it() -> None:
+    one = function((10, 9.0), (20, 1.0), (30, 3.0))
+    assert [one.mean(*span) for span in ((-10, 0), (30, 40), (15, 20), (25, 35))] == [
+        (0.0, 0), (0.0, 0), (1.0, 5), (3.0, 5)
+    ]  # fmt: skip
+    assert one.mean(15, 30) == pytest.approx((7 / 3, 15))
 
 
 def test_a_series_that_is_read_less_often_from_now_on_is_known_again() -> None:
@@ -86,11 +85,9 @@ def test_a_series_that_is_read_less_often_from_now_on_is_known_again() -> None:
 
 def test_a_single_reading_is_known_at_its_moment() -> None:
     one = function((10, 4.0))
-    assert (one.period_ns, spans(one)) == (None, [(10, 10, 4.0)])
-    assert one.over(0, 20) == Aggregate(0, 0.0, 4.0, 4.0)
-    assert one.over(0, 20).mean == 4.0
-    assert one.over(11, 20) == Aggregate()
-    assert one.over(11, 20).mean is None
+    assert one.period_ns is None
+    assert (one.over(0, 20), one.over(11, 20)) == (Aggregate(0, 0.0, 4.0, 4.0), Aggregate())
+    assert (one.over(0, 20).mean, one.over(11, 20).mean) == (4.0, None)
 
 
 def test_a_range_has_the_mean_the_least_and_the_most_of_what_held_in_it() -> None:
@@ -99,12 +96,6 @@ def test_a_range_has_the_mean_the_least_and_the_most_of_what_held_in_it() -> Non
     assert one.over(5, 20).mean == 4.0
     assert sum_aggregates([one.over(5, 12), one.over(12, 20)]) == one.over(5, 20)
     assert sum_aggregates([]) == Aggregate()
-
-
-def test_readings_out_of_order_say_nothing_more() -> None:
-    assert spans(function((0, 1.0), (10, 2.0), (10, 7.0), (5, 7.0), (20, 3.0))) == spans(
-        function((0, 1.0), (10, 2.0), (20, 3.0))
-    )
 
 
 def test_a_part_of_a_series_says_of_its_time_what_all_of_it_does() -> None:
@@ -147,6 +138,7 @@ def test_the_mean_of_functions_is_of_those_that_are_known() -> None:
 
 
 def test_a_cursor_says_what_the_intervals_say() -> None:
+    assert IntervalCursor(IntervalSet()).between(0, 10) == 0
     chance = random.Random(7)
     for _ in range(50):
         cover, at_ns = IntervalSet(), 0
@@ -158,10 +150,6 @@ def test_a_cursor_says_what_the_intervals_say() -> None:
             from_ns += chance.randint(0, 12)
             to_ns = from_ns + chance.choice((0, 1, 5, 40, 400))
             assert cursor.between(from_ns, to_ns) == cover.between(from_ns, to_ns)
-
-
-def test_a_cover_of_nothing_covers_nothing() -> None:
-    assert IntervalCursor(IntervalSet()).between(0, 10) == 0
 
 
 RANGES = ((0, SECONDS), (0, 60), (95, 150), (90, 870), (601, 602))

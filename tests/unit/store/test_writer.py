@@ -104,12 +104,15 @@ def test_frames_and_stacks_are_written_once(path: Path) -> None:
         assert [row.samples for row in reader.recordings()] == [100, 100]
 
 
-def test_a_process_known_better_is_one_process(path: Path) -> None:
+def test_a_process_known_better_is_one_process_and_one_that_has_its_pid_later_another(path: Path) -> None:
     better = ProcessSeen(MAIN, None, ("python", "other.py"), "launcher", 2, 1, "3.12", STARTED_NS + 9)
-    with write(path, main_process(), better, ProcessEnded(MAIN, STARTED_NS + 10, 3)) as reader:
-        (row,) = reader.processes.values()
+    later = ProcessSeen(Identity(MAIN.pid, MAIN.start_ticks + 500), None, (), "helper", None, None, None, STARTED_NS)
+    with write(path, main_process(), better, ProcessEnded(MAIN, STARTED_NS + 10, None, 9), later) as reader:
+        row, other = reader.processes.values()
         assert (row.command, row.role, row.rank, row.ordinal) == (("python", "other.py"), "launcher", 2, 1)
-        assert (row.seen_ns, row.ended_ns, row.exit_code) == (STARTED_NS, STARTED_NS + 10, 3)
+        assert (row.seen_ns, row.ended_ns) == (STARTED_NS, STARTED_NS + 10)
+        assert (row.exit_code, row.exit_signal) == (None, 9)
+        assert (other.pid, other.role, other.ended_ns) == (MAIN.pid, "helper", None)
 
 
 def test_children_lie_below_their_parents(path: Path) -> None:
@@ -127,9 +130,11 @@ def test_records_of_a_process_that_was_never_told_are_kept(path: Path) -> None:
         assert [point.value for series in reader.series for point in reader.points(series)] == [0.5]
 
 
-def test_the_same_interval_twice_is_one(path: Path) -> None:
+def test_an_interval_keeps_its_samples_and_its_length_and_twice_it_is_one(path: Path) -> None:
     with write(path, main_process(), sampled(), sampled()) as reader:
-        assert len(list(reader.intervals())) == 2
+        assert [(row.duration_ns, row.samples) for row in reader.intervals()] == [
+            (4 * SECOND_NS // 10, 40), (6 * SECOND_NS // 10, 60)
+        ]  # fmt: skip
 
 
 def test_values_that_are_no_numbers_are_left_out(path: Path) -> None:
@@ -487,30 +492,6 @@ def test_a_killed_writer_leaves_a_readable_file(path: Path) -> None:
         assert len(reader.recordings()) >= seen
         assert len(list(reader.intervals())) == 100 * len(reader.recordings())
         assert reader._query("PRAGMA integrity_check") == [("ok",)]
-
-
-def test_an_interval_keeps_its_samples_and_its_length(path: Path) -> None:
-    with write(path, main_process(), sampled()) as reader:
-        assert [(row.duration_ns, row.samples) for row in reader.intervals()] == [
-            (4 * SECOND_NS // 10, 40),
-            (6 * SECOND_NS // 10, 60),
-        ]
-
-
-def test_the_signal_that_ended_a_process_is_kept(path: Path) -> None:
-    with write(path, main_process(), ProcessEnded(MAIN, STARTED_NS + 10, None, 9)) as reader:
-        (row,) = reader.processes.values()
-        assert (row.exit_code, row.exit_signal) == (None, 9)
-
-
-def test_a_pid_that_is_used_again_is_another_process(path: Path) -> None:
-    later = Identity(MAIN.pid, MAIN.start_ticks + 500)
-    again = ProcessSeen(later, None, (), "helper", None, None, None, STARTED_NS + 9)
-    with write(path, main_process(), ProcessEnded(MAIN, STARTED_NS + 5, 0), again) as reader:
-        assert [(row.pid, row.role, row.ended_ns) for row in reader.processes.values()] == [
-            (MAIN.pid, "main", STARTED_NS + 5),
-            (MAIN.pid, "helper", None),
-        ]
 
 
 FAR = EventHappened(HUGE, "note", "far")
