@@ -57,6 +57,10 @@ class Mean(msgspec.Struct, frozen=True):
     value: float
     error: float
 
+    def less(self, other: Mean) -> Mean:
+        """Return by how much it is more than another."""
+        return Mean(self.value - other.value, math.hypot(self.error, other.error))
+
 
 class Blocks(msgspec.Struct, frozen=True):
     """By item its share of the main threads' time in each block; seconds a step, in all (None: not known).

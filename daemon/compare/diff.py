@@ -80,27 +80,22 @@ class Judge:
         # Bonferroni: the error rate is that of any of all items, not of each of them.
         self._critical = t_quantile(1 - _ERROR_RATE / 2 / max(items, 1), freedom)
         self._critical_of_one = t_quantile(1 - _ERROR_RATE_OF_LIKELIEST, freedom)
-        self._whole = whole
-        self._least = least
-        self._slower = slower
+        self._whole, self._least, self._slower = whole, least, slower
 
     def differ(self, shares: Sequence[Mean], direction: float, *, alone: bool = False) -> bool:
         """Say whether shares of an item, ``alone`` or one of all, differ by more than their noise, in a direction."""
-        base, new = shares
+        more = shares[1].less(shares[0])
         critical = self._critical_of_one if alone else self._critical
-        difference = (new.value - base.value) * math.copysign(1, direction)
-        return difference > critical * math.hypot(base.error, new.error)
+        return more.value * math.copysign(1, direction) > critical * more.error
 
     def change(self, item: Item, base: Mean, new: Mean, *, is_more_than_contention: bool = False) -> Change:
-        difference = new.value - base.value
-        margin = self._critical * math.hypot(base.error, new.error)
-        if not is_more_than_contention:
-            margin += self._slower * max(base.value, new.value)
-        relative = difference / self._whole if self._whole else 0.0
-        is_significant = abs(difference) > margin and abs(relative) >= self._least
-        return Change(
-            *item, base.value, new.value, difference, difference - margin, difference + margin, relative, is_significant
-        )
+        more = new.less(base)
+        slower = 0.0 if is_more_than_contention else self._slower * max(base.value, new.value)
+        margin = self._critical * more.error + slower
+        relative = more.value / self._whole if self._whole else 0.0
+        is_significant = abs(more.value) > margin and abs(relative) >= self._least
+        bounds = more.value - margin, more.value + margin
+        return Change(*item, base.value, new.value, more.value, *bounds, relative, is_significant)
 
 
 class Side(msgspec.Struct, frozen=True):

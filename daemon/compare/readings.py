@@ -74,14 +74,13 @@ def judged(pairs: Sequence[Pair], error_rate: float) -> tuple[Reading, ...]:
     bounded = sum(pair.freedom > 0 for pair in pairs)
     found = []
     for pair in pairs:
-        difference = pair.new.value - pair.base.value
-        margin = 0.0
+        more, margin = pair.new.less(pair.base), 0.0
+        low = high = None
         if pair.freedom > 0:
-            critical = t_quantile(1 - error_rate / bounded / 2, pair.freedom)
-            margin = critical * math.hypot(pair.base.error, pair.new.error)
-        low, high = (difference - margin, difference + margin) if pair.freedom > 0 else (None, None)
-        is_significant = abs(difference) > margin and abs(difference) >= pair.least
-        values = pair.base.value, pair.new.value, difference, low, high, is_significant
+            margin = t_quantile(1 - error_rate / bounded / 2, pair.freedom) * more.error
+            low, high = more.value - margin, more.value + margin
+        is_significant = abs(more.value) > margin and abs(more.value) >= pair.least
+        values = pair.base.value, pair.new.value, more.value, low, high, is_significant
         found.append(Reading(pair.kind, pair.name, pair.measure, pair.unit, *values))
     return tuple(found)
 

@@ -41,20 +41,16 @@ _NEARLY_ALL = 0.8
 
 
 class _Pace(NamedTuple):
-    """How many steps went by between two counts, since when and in what time, and which step was in their middle."""
+    """How many steps went by between two counts and in what time; the moment and the step in their middle."""
 
-    at_s: float
-    length_s: float
+    at_ns: int
+    number: float
     steps: float
-    middle: float
+    length_s: float
 
     @property
     def step_s(self) -> float:
         return self.length_s / self.steps
-
-    @property
-    def middle_s(self) -> float:
-        return self.at_s + self.length_s / 2
 
 
 class _Estimate(NamedTuple):
@@ -80,10 +76,8 @@ class _Line:
         self._slope, self._height = statistics.linear_regression(places, values)
         self._degrees, self._middle = len(places) - 2, statistics.fmean(places)
         self._spread = math.fsum((place - self._middle) ** 2 for place in places)
-        squares = math.fsum(
-            (value - self._height - self._slope * place) ** 2 for place, value in zip(places, values, strict=True)
-        )
-        self.around = student_95(self._degrees) * math.sqrt(squares / self._degrees)
+        off = (value - self._height - self._slope * place for place, value in zip(places, values, strict=True))
+        self.around = student_95(self._degrees) * math.sqrt(math.fsum(one**2 for one in off) / self._degrees)
         """How far, 95 times in 100, a value lies from it."""
         self.first, self.last = self.at(places[0]), self.at(places[-1])
 
@@ -93,7 +87,9 @@ class _Line:
 
 
 def slow_down(context: FindingContext) -> Finding | None:
-    course = _course(context)
+    if context.to_ns - context.from_ns < _LEAST_NS:
+        return None
+    course = next(filter(None, (_course(context, row.id) for row in context.trainers)), None)
     if course is None:
         return None
     early, late = course.early, course.late
@@ -104,8 +100,6 @@ def slow_down(context: FindingContext) -> Finding | None:
     grown = _grown(context, ratio)
     phase = grown[0]
     line = context.line(phase)
-    # What no rule knows has no name that says anything; its line does.
-    where = f"at {place(line)}" if line and phase == OTHER else f"in {phase}{at(line)}"
     gain = None
     if course.first_s > 0:  # bound by what steps took beyond the very first one, and by all of what has grown
         lost = max(1 - course.first_s / course.mean_s, 0.0)
@@ -121,44 +115,45 @@ def slow_down(context: FindingContext) -> Finding | None:
         line=lambda: line,
         selection=msgspec.structs.replace(_third(context, 2), phase=phase),
         longer=percent(ratio - 1),
-        where=where,
+        # What no rule knows has no name that says anything; its line does.
+        where=f"at {place(line)}" if line and phase == OTHER else f"in {phase}{at(line)}",
     )
 
 
-def _course(context: FindingContext) -> _Course | None:
-    """Return the course of the steps' durations; None where too little is known, or steps took no time early on."""
-    if context.to_ns - context.from_ns < _LEAST_NS:
+def _course(context: FindingContext, process: int) -> _Course | None:
+    """Return the course of a process's steps; None where too little is known of it, or steps took no time early on."""
+    points: list[PointRow] = []  # those that are far enough apart
+    for point in points_of(context.reader, STEP_COUNT, process, context.selection):
+        if not points or point.at_ns - points[-1].at_ns >= _PACE_NS:
+            points.append(point)
+    paces = [_pace(before, after) for before, after in itertools.pairwise(points) if after.value > before.value]
+    if len(paces) < _LEAST_PACES_OF_LINE:
         return None
-    least_span_s = _LEAST_SPAN * (context.to_ns - context.from_ns) / SECOND_NS
-    for row in context.trainers:
-        points: list[PointRow] = []  # those that are far enough apart
-        for point in points_of(context.reader, STEP_COUNT, row.id, context.selection):
-            if not points or point.at_ns - points[-1].at_ns >= _PACE_NS:
-                points.append(point)
-        first, second, last = (_paces(points, *third) for third in cut(context.from_ns, context.to_ns, 3))
-        paces = [*first, *second, *last]
-        if min(len(first), len(last)) >= _LEAST_PACES:
-            around = _line_through(paces).around
-            early, late, begin = _mean_pace(first, around), _mean_pace(last, around), first
-        elif len(paces) >= _LEAST_PACES_OF_LINE and paces[-1].middle_s - paces[0].middle_s >= least_span_s:
-            line = _line_through(paces)
-            early, late, begin = line.first, line.last, paces
-        else:
-            continue
-        surely_s = early.mean - early.around
-        begun = None  # the pace from the first step to the first count, if the counter began at 0 then
-        if points and points[0].value > 0 and (took_ns := points[0].at_ns - context.from_ns) > 0:
-            steps = points[0].value
-            begun = _Pace(context.from_ns / SECOND_NS, took_ns / SECOND_NS, steps, steps / 2)
-        first_s = min(_first_s(begin, begun), surely_s)
-        return _Course(early, late, _mean_s(paces), first_s) if surely_s > 0 else None
-    return None
+    line = _line_through(paces)
+    thirds = cut(context.from_ns, context.to_ns, 3)
+    first, _, last = ([pace for pace in paces if from_ns <= pace.at_ns < to_ns] for from_ns, to_ns in thirds)
+    if min(len(first), len(last)) >= _LEAST_PACES:
+        early, late, begin = _mean_pace(first, line.around), _mean_pace(last, line.around), first
+    elif paces[-1].at_ns - paces[0].at_ns >= _LEAST_SPAN * (context.to_ns - context.from_ns):
+        early, late, begin = line.first, line.last, paces
+    else:
+        return None
+    surely_s = early.mean - early.around
+    # The pace from the first step to the first count, if the counter began at 0 then.
+    begun = [_pace(PointRow(context.from_ns, 0.0), points[0])] if points[0].value > 0 else []
+    first_s = min(_first_s(begin, [pace for pace in begun if pace.length_s > 0]), surely_s)
+    return _Course(early, late, _mean_s(paces), first_s) if surely_s > 0 else None
+
+
+def _pace(before: PointRow, after: PointRow) -> _Pace:
+    middle_ns, number = (before.at_ns + after.at_ns) // 2, (before.value + after.value) / 2
+    return _Pace(middle_ns, number, after.value - before.value, (after.at_ns - before.at_ns) / SECOND_NS)
 
 
 def _line_through(paces: Sequence[_Pace]) -> _Line:
     """Return the line that paces lie on best: over the time, or over the steps where each makes the next one longer."""
-    step_s, numbers = [pace.step_s for pace in paces], [pace.middle for pace in paces]
-    by_time = _Line([pace.middle_s for pace in paces], step_s)
+    step_s, numbers = [pace.step_s for pace in paces], [pace.number for pace in paces]
+    by_time = _Line([pace.at_ns / SECOND_NS for pace in paces], step_s)
     if any(after <= before for before, after in itertools.pairwise(numbers)):  # a counter that begins anew
         return by_time
     return min(by_time, _Line(numbers, step_s), key=lambda line: line.around)
@@ -168,20 +163,6 @@ def _mean_s(paces: Sequence[_Pace]) -> float:
     return math.fsum(pace.length_s for pace in paces) / math.fsum(pace.steps for pace in paces)
 
 
-def _paces(points: Sequence[PointRow], from_ns: int, to_ns: int) -> list[_Pace]:
-    """Return the paces from one count to the next whose middle lies in [from_ns, to_ns)."""
-    return [
-        _Pace(
-            before.at_ns / SECOND_NS,
-            (after.at_ns - before.at_ns) / SECOND_NS,
-            after.value - before.value,
-            (before.value + after.value) / 2,
-        )
-        for before, after in itertools.pairwise(points)
-        if after.value > before.value and from_ns <= (before.at_ns + after.at_ns) // 2 < to_ns
-    ]
-
-
 def _mean_pace(paces: Sequence[_Pace], around_line: float) -> _Estimate:
     """Return a third of the run; what its paces are apart for is chance, or part of a course that goes on elsewhere."""
     scatter = student_95(len(paces) - 1) * statistics.stdev(pace.step_s for pace in paces)
@@ -189,19 +170,18 @@ def _mean_pace(paces: Sequence[_Pace], around_line: float) -> _Estimate:
     return _Estimate(_mean_s(paces), min(scatter, around_line) / math.sqrt(len(paces)))
 
 
-def _first_s(paces: Sequence[_Pace], begun: _Pace | None = None) -> float:
+def _first_s(paces: Sequence[_Pace], begun: Sequence[_Pace] = ()) -> float:
     """Return how long the very first step took at the least, 95 times in 100, by paces that begin early.
 
     What grows with the number of steps has grown within the first third already. The pace since the counter ``begun``
     says most of all, where the others agree that it may be one: a counter may have begun elsewhere.
     """
-    numbers = [pace.middle for pace in paces]
-    if len(set(numbers)) < 2:  # a counter that begins anew, read at the same place each time
+    if len({pace.number for pace in paces}) < 2:  # a counter that begins anew, read at the same place each time
         return 0.0
-    line = _Line(numbers, [pace.step_s for pace in paces])
-    if begun is not None and abs(begun.step_s - line.at(begun.middle).mean) <= line.at(begun.middle).around:
-        line = _Line([begun.middle, *numbers], [begun.step_s, *(pace.step_s for pace in paces)])
-    first = line.at(0.0)
+    line = _Line([pace.number for pace in paces], [pace.step_s for pace in paces])
+    agreed = [pace for pace in begun if abs(pace.step_s - line.at(pace.number).mean) <= line.at(pace.number).around]
+    every = [*agreed, *paces]
+    first = _Line([pace.number for pace in every], [pace.step_s for pace in every]).at(0.0)
     return first.mean - first.around
 
 

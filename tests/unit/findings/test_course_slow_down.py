@@ -188,6 +188,6 @@ def test_a_short_run_has_no_course(tmp_path: Path) -> None:
 
 
 def test_counts_of_one_place_tell_of_no_first_step() -> None:
-    paces = [_Pace(at_s, 1.0, 20.0, 10.0) for at_s in (0.0, 1.0, 2.0)]
+    paces = [_Pace(at_s * SECOND_NS, 10.0, 20.0, 1.0) for at_s in range(3)]
 
     assert _first_s(paces) == 0
