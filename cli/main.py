@@ -43,7 +43,6 @@ _SHARED = {"view": "show", "summary": "show", "report": "show", "demo": "run"}
 
 
 def load_command(name: str) -> click.Command:
-    """Import and return the command of a name in ``COMMANDS``."""
     module = importlib.import_module(f"profd.cli.{_SHARED.get(name, name)}")
     command: click.Command = getattr(module, name if name in _SHARED else "command")
     return command
@@ -94,7 +93,6 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
 
 
 def main() -> NoReturn:
-    """Run the command line of this process and exit."""
     for stream in (sys.stdout, sys.stderr):
         # Where the terminal's encoding lacks a character, a `?` will do: it is no reason to fail.
         if isinstance(stream, io.TextIOWrapper):

@@ -105,23 +105,15 @@ class RecordingOptions(NamedTuple):
 
         name = paths.clean_name(self.name or script_name(command))
         run_id = paths.new_run_id(name)
+        given = {**self._asdict(), "name": name, "hang_after_s": self.hang_after_s or None}
         return SessionOptions(
             run_id=run_id,
-            name=name,
             run_file=paths.new_run_file(run_id, self.output),
             mode=mode,
             pid=pid,
             start_ticks=start_ticks,
             command=command,
-            rate_hz=self.rate_hz,
-            budget_percent=self.budget_percent,
-            duration_s=self.duration_s,
-            subprocesses=self.subprocesses,
-            steps=self.steps,
-            source=self.source,
-            all_gpus=self.all_gpus,
-            hang_after_s=self.hang_after_s or None,
-            on_hang=self.on_hang,
+            **{field: value for field, value in given.items() if field in SessionOptions.__struct_fields__},
         )
 
 
@@ -180,26 +172,21 @@ def _check_known(what: str, value: int | str | None, known: set[Any]) -> None:
         raise UsageError(f"the run has no {what} {value}", f"it has: {listed}")
 
 
-def recording_options(command: Command) -> Command:
-    """Give a command the options of a recording; they arrive together as ``recording: RecordingOptions``."""
-    return _gathered(command, "recording", RecordingOptions, _RECORDING)
+def _gathering(
+    name: str, kind: type[RecordingOptions | SelectionWords], options: tuple[Callable[..., Any], ...]
+) -> Callable[[Command], Command]:
+    def decorate(command: Command) -> Command:
+        @functools.wraps(command)
+        def gathered(**values: object) -> object:
+            values[name] = kind(*(values.pop(field) for field in kind._fields))  # type: ignore[arg-type]
+            return command(**values)
+
+        return functools.reduce(lambda decorated, option: option(decorated), reversed(options), gathered)  # type: ignore[return-value]
+
+    return decorate
 
 
-def selection_options(command: Command) -> Command:
-    """Give a command the options that select samples; they arrive together as ``words: SelectionWords``."""
-    return _gathered(command, "words", SelectionWords, _SELECTION)
-
-
-def _gathered(
-    command: Command, name: str, kind: type[RecordingOptions | SelectionWords], options: tuple[Callable[..., Any], ...]
-) -> Command:
-
-    @functools.wraps(command)
-    def gathering(**values: object) -> object:
-        gathered = kind(*(values.pop(field) for field in kind._fields))  # type: ignore[arg-type]
-        return command(**{name: gathered}, **values)
-
-    decorated: Any = gathering
-    for option in reversed(options):
-        decorated = option(decorated)
-    return decorated  # type: ignore[no-any-return]
+recording_options = _gathering("recording", RecordingOptions, _RECORDING)
+"""Gives a command the options of a recording; they arrive together as ``recording: RecordingOptions``."""
+selection_options = _gathering("words", SelectionWords, _SELECTION)
+"""Gives a command the options that select samples; they arrive together as ``words: SelectionWords``."""

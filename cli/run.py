@@ -35,10 +35,7 @@ _ON_DEMAND = "on-demand"
 
 DEFAULT_TARGET = "cifar_resnet18"
 # Each takes about a minute on the two cores of a laptop.
-TARGET_ARGUMENTS = {
-    "cifar_resnet18": ("--steps", "300"),
-    "simple_net": ("--steps", "50000"),
-}
+TARGET_ARGUMENTS = {"cifar_resnet18": ("--steps", "300"), "simple_net": ("--steps", "50000")}
 _NEEDED = ("torch", "torchvision", "tqdm")
 
 

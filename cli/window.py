@@ -34,14 +34,8 @@ _LONGEST_RECORDING_NS = 30 * SECOND_NS
 SORTABLE = {
     "name": "name",
     "calls": "calls",
-    "self_cpu": "self_cpu_ns",
-    "cpu_total": "cpu_total_ns",
-    "self_cuda": "self_cuda_ns",
-    "cuda_total": "cuda_total_ns",
-    "self_cpu_mem": "self_cpu_bytes",
-    "cpu_mem": "cpu_bytes",
-    "self_cuda_mem": "self_cuda_bytes",
-    "cuda_mem": "cuda_bytes",
+    **{name: f"{name}_ns" for name in ("self_cpu", "cpu_total", "self_cuda", "cuda_total")},
+    **{f"{name}_mem": f"{name}_bytes" for name in ("self_cpu", "cpu", "self_cuda", "cuda")},
     "flops": "flops",
 }
 

@@ -83,17 +83,16 @@ def change_rate(info: RunInfo, steps: int) -> ActionDone:
     """Sample at the next rate above (``steps`` > 0) or below."""
     with _session(info) as client:
         rate_hz = client.hello().rate_hz
-        beyond = [rate for rate in RATES_HZ if (rate > rate_hz if steps > 0 else rate < rate_hz)]
-        if not beyond:
+        above, below = [rate for rate in RATES_HZ if rate > rate_hz], [rate for rate in RATES_HZ if rate < rate_hz]
+        wanted_hz = next(iter(above), None) if steps > 0 else next(reversed(below), None)
+        if wanted_hz is None:
             return ActionDone(f"profd samples at {rate_hz} Hz, which is as far as it goes", "Rate")
-        wanted_hz = beyond[0] if steps > 0 else beyond[-1]
         now_hz = client.aim_at_rate(wanted_hz).rate_hz
     why = "" if now_hz == wanted_hz else f"; {wanted_hz} Hz would cost more than the budget"
     return ActionDone(f"profd samples at {now_hz} Hz instead of {rate_hz} Hz{why}", "Rate")
 
 
 def stop(info: RunInfo) -> ActionDone:
-    """End the recording; the script runs on."""
     _check_live(info)
     with contextlib.suppress(ProcessLookupError):
         end_session(info.recorder).close()
@@ -111,7 +110,6 @@ def _session(info: RunInfo) -> contextlib.closing[ControlClient]:
 
 
 def write_report_of(run_file: Path) -> ActionDone:
-    """Write the report of a run into the current folder."""
     # The report's templates cost a tenth of a second to import, which a dashboard that writes none need not pay.
     from profd.daemon.render.report import write_report
 
@@ -122,7 +120,6 @@ def write_report_of(run_file: Path) -> ActionDone:
 
 
 def export(run_file: Path, form: str, selection: Selection) -> ActionDone:
-    """Write a run in the format of another tool into the current folder."""
     # Every format is a module of its own, and none is imported before it is asked for.
     from profd.daemon.exports.formats import FORMATS, write_tables
     from profd.daemon.paths import write_whole
@@ -140,7 +137,6 @@ def export(run_file: Path, form: str, selection: Selection) -> ActionDone:
 
 
 def dump(info: RunInfo) -> StacksDumped:
-    """Take the stacks of the target and all processes below it."""
     # The dashboard opens without the modules that look at processes.
     from profd.daemon.tree.treedump import dump_tree, merge
 

@@ -12,11 +12,11 @@ from collections.abc import Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, ClassVar, cast
+from typing import Any, cast
 
 from textual import on
 from textual.app import App, SystemCommand
-from textual.binding import Binding, BindingType
+from textual.binding import Binding
 from textual.driver import Driver
 from textual.drivers import linux_driver
 from textual.message import Message
@@ -51,7 +51,7 @@ class ProfdApp(App[Leaving]):
 
     CSS_PATH = "dashboard.tcss"
     TITLE = "profd"
-    BINDINGS: ClassVar[list[BindingType]] = [
+    BINDINGS = [
         Binding("question_mark", "help", "help", show=False),
         Binding("b", "keep", "background", show=False),
         Binding("ctrl+z", "suspend_process", "shell", show=False),
@@ -61,12 +61,11 @@ class ProfdApp(App[Leaving]):
     def __init__(self, run_file: Path, *, pty_fd: int | None = None, may_end: bool = True) -> None:
         # Without color there are no shades of gray either: the terminal's own two are used.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
-        self.register_theme(DARK)
-        self.register_theme(LIGHT)
+        for theme in (DARK, LIGHT):
+            self.register_theme(theme)
         self.theme = suited_theme()
         self.feed = Feed(run_file, self._post_to_screen)
-        self._run_file = run_file
-        self._may_end = may_end
+        self._run_file, self._may_end = run_file, may_end
         self._terminal = Terminal(pty_fd) if pty_fd is not None else None
 
     def get_driver_class(self) -> type[Driver]:
@@ -87,15 +86,11 @@ class ProfdApp(App[Leaving]):
 
     def get_system_commands(self, screen: Screen[Any]) -> Iterable[SystemCommand]:
         yield SystemCommand("Theme", "Change the colors", self.action_change_theme)
-        if isinstance(screen, Dashboard):
-            for title, about, action in COMMANDS:
+        for title, about, action in COMMANDS:
+            if isinstance(screen, Dashboard) or action.startswith("app."):
                 yield SystemCommand(title, about, partial(screen.run_action, action))
-        yield SystemCommand("Keys", "Show what each key does", self.action_help)
-        yield SystemCommand("Background", "Leave, and let the recording go on", self.action_keep)
-        yield SystemCommand("Leave", "Leave; of a recording it asks whether to go on or to end", self.action_quit)
 
     async def action_quit(self) -> None:
-        """Leave; while the run is recorded, ask what is to become of that."""
         dashboard = self.screen_stack[0]
         info = dashboard.info if isinstance(dashboard, Dashboard) else None
 
@@ -138,8 +133,7 @@ class ProfdApp(App[Leaving]):
 
     def _post_to_screen(self, message: Message) -> None:
         """Pass on what the feed found: snapshots to the dashboard, whatever lies over it, failures to the app."""
-        target = self if isinstance(message, FeedFailed) else self.screen_stack[0]
-        target.post_message(message)
+        (self if isinstance(message, FeedFailed) else self.screen_stack[0]).post_message(message)
 
 
 def run_dashboard(run_file: Path, *, pty_fd: int | None = None, may_end: bool = True) -> Leaving:

@@ -144,7 +144,6 @@ def means_of_sum(bins: Sequence[Bin[Key]]) -> tuple[float | None, ...]:
 
 
 def means_of_means(bins: Sequence[Bin[Key]]) -> tuple[float | None, ...]:
-    """Return in each bin the mean of the keys' means, None where there is none."""
     return tuple(sum(weight.mean for weight in each.values()) / len(each) if each else None for each in bins)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import os
+from typing import Any, cast
 
 import msgspec
 from rich.style import Style
@@ -12,35 +13,22 @@ from textual.theme import Theme
 
 from profd.daemon.analyze.phases import phase_named
 
-# The accent is none of the phases' colors, and no neighbor of one: it must not look like a phase.
-DARK = Theme(
-    name="profd-dark",
-    primary="#A3B1FF",
-    secondary="#6F8193",
-    accent="#A3B1FF",
-    success="#3FB68B",
-    warning="#E69F00",
-    error="#E5674E",
-    foreground="#D7DCE2",
-    background="#0E1216",
-    surface="#141A20",
-    panel="#1B232B",
-    dark=True,
-)
-LIGHT = Theme(
-    name="profd-light",
-    primary="#3F4FC8",
-    secondary="#93A1AE",
-    accent="#3F4FC8",
-    success="#00805D",
-    warning="#A86E00",
-    error="#B8401F",
-    foreground="#1D252C",
-    background="#FBFBFA",
-    surface="#F3F4F4",
-    panel="#E7EAEC",
-    dark=False,
-)
+_COLORS = {
+    # The accent is none of the phases' colors, and no neighbor of one: it must not look like a phase.
+    "primary": ("#A3B1FF", "#3F4FC8"),
+    "accent": ("#A3B1FF", "#3F4FC8"),
+    "secondary": ("#6F8193", "#93A1AE"),
+    "success": ("#3FB68B", "#00805D"),
+    "warning": ("#E69F00", "#A86E00"),
+    "error": ("#E5674E", "#B8401F"),
+    "foreground": ("#D7DCE2", "#1D252C"),
+    "background": ("#0E1216", "#FBFBFA"),
+    "surface": ("#141A20", "#F3F4F4"),
+    "panel": ("#1B232B", "#E7EAEC"),
+}
+_DARK, _LIGHT = ({role: pair[number] for role, pair in _COLORS.items()} for number in (0, 1))
+DARK = Theme("profd-dark", dark=True, **cast("dict[str, Any]", _DARK))
+LIGHT = Theme("profd-light", dark=False, **cast("dict[str, Any]", _LIGHT))
 _BUSY, _IDLE = Color.parse("#0072B2"), Color.parse("#E69F00")
 _BLACK, _WHITE = Color(0, 0, 0), Color(255, 255, 255)
 # With few colors a shade of the background may be rounded to the background itself.

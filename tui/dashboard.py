@@ -85,7 +85,6 @@ class Dashboard(Screen[None]):
 
     @property
     def info(self) -> RunInfo | None:
-        """The run as it was last seen; None before."""
         return self._snapshot.info if self._snapshot is not None else None
 
     @property
@@ -126,7 +125,6 @@ class Dashboard(Screen[None]):
 
     @on(CursorMoved)
     def _update_note(self) -> None:
-        """Say in the line above the table what its keys do now."""
         pane, note = self._pane, ""
         if isinstance(pane, OperatorTable) and pane.shown is not None:
             note = pane.about
@@ -145,7 +143,6 @@ class Dashboard(Screen[None]):
     # --- tabs, rows and the filter
 
     def action_open(self, tab: str) -> None:
-        """Open a tab; keys go to its table."""
         self._clear_filter()
         self.query_one(ContentSwitcher).current = tab
         self._focus_pane()
@@ -161,7 +158,6 @@ class Dashboard(Screen[None]):
 
     @on(FindingChosen)
     def _look_at_evidence(self, message: FindingChosen) -> None:
-        """Look at the range of a finding, and at the stacks with its line."""
         evidence = message.finding.evidence
         processes = evidence.selection.processes
         self._look(scope=Selection(processes=processes) if processes and len(processes) == 1 else MAIN_THREADS)
@@ -211,7 +207,6 @@ class Dashboard(Screen[None]):
     # --- what is looked at: threads, time, and whether the view is held
 
     def action_scope(self) -> None:
-        """Count main threads, then all threads, then one process."""
         scope, current = MAIN_THREADS, self.query_one(ProcessTable).current
         rows = self._snapshot.process_rows if self._snapshot is not None else ()
         if self._view.scope == MAIN_THREADS:
@@ -243,11 +238,9 @@ class Dashboard(Screen[None]):
         self._move(lambda scrub, ruler, run: scrub.zoomed(steps, ruler, run))
 
     def action_live(self) -> None:
-        """Give up cursor and range, and go on with the run."""
         self._move(lambda scrub, ruler, run: scrub.released())
 
     def choose_range(self, from_ns: int, to_ns: int) -> None:
-        """Choose a range, as though it had been marked with the keys."""
         self._move(lambda scrub, ruler, run: replace(scrub, cursor=None, from_ns=from_ns, to_ns=to_ns))
 
     def action_goto(self) -> None:

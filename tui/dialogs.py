@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from enum import Enum
 from pathlib import PurePath
-from typing import TYPE_CHECKING, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Generic, NamedTuple, TypeVar
 
 from rich.console import RenderableType
 from rich.table import Table
 from rich.text import Text
 from textual import on
 from textual.app import ComposeResult
-from textual.binding import Binding, BindingType
 from textual.containers import Vertical, VerticalScroll
 from textual.screen import ModalScreen, Screen
 from textual.widgets import Footer, Input, OptionList, Static
@@ -43,10 +42,7 @@ Answer = TypeVar("Answer")
 class Dialog(ModalScreen[Answer | None], Generic[Answer]):
     """A question or a sheet over the dashboard; it gives back None where it is closed."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape", "close", "close", show=False)]
-
-    def action_close(self) -> None:
-        self.dismiss(None)
+    BINDINGS = [("escape", "dismiss")]
 
 
 class ChoiceScreen(Dialog[str]):
@@ -54,25 +50,20 @@ class ChoiceScreen(Dialog[str]):
 
     def __init__(self, title: str, text: str, choices: Sequence[Choice]) -> None:
         super().__init__()
-        self._title, self._text, self.choices = title, text, tuple(choices)
+        self._title, self._text, self._choices = title, text, choices
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="question") as sheet:
-            sheet.border_title = self._title
-            sheet.border_subtitle = "esc goes back"
+            sheet.border_title, sheet.border_subtitle = self._title, "esc goes back"
             if self._text:
                 yield Static(self._text, markup=False)
-            words = [f"{one.keys[0]}  {one.words}" if one.keys else one.words for one in self.choices]
-            options = (Option(text, id=choice.id) for text, choice in zip(words, self.choices, strict=True))
-            yield OptionList(*options, markup=False)
+            shown = {one.id: f"{one.keys[0]}  {one.words}" if one.keys else one.words for one in self._choices}
+            yield OptionList(*(Option(words, id=answer) for answer, words in shown.items()), markup=False)
 
     def on_mount(self) -> None:
-        for choice in self.choices:
-            for key in choice.keys:
-                self._bindings.bind(key, f"choose('{choice.id}')", choice.words, show=False)
-
-    def action_choose(self, answer: str) -> None:
-        self.dismiss(answer)
+        for choice in self._choices:
+            if choice.keys:
+                self._bindings.bind(",".join(choice.keys), f"dismiss('{choice.id}')")
 
     @on(OptionList.OptionSelected)
     def _choose(self, event: OptionList.OptionSelected) -> None:
@@ -88,8 +79,7 @@ class LineScreen(Dialog[str]):
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="question") as sheet:
-            sheet.border_title = self._title
-            sheet.border_subtitle = "⏎ · esc goes back"
+            sheet.border_title, sheet.border_subtitle = self._title, "⏎ · esc goes back"
             yield Input(placeholder=self._placeholder, compact=True)
 
     @on(Input.Submitted)
@@ -138,7 +128,7 @@ class LeavingScreen(ChoiceScreen):
 class SheetScreen(Dialog[None]):
     """Text to read; any of the usual keys closes it."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("q,enter,space", "close", "close", show=False)]
+    BINDINGS = [("q,enter,space", "dismiss")]
 
     def __init__(self, title: str, text: RenderableType) -> None:
         super().__init__()
@@ -146,15 +136,14 @@ class SheetScreen(Dialog[None]):
 
     def compose(self) -> ComposeResult:
         with VerticalScroll(classes="sheet") as sheet:
-            sheet.border_title = self._title
-            sheet.border_subtitle = "esc closes"
+            sheet.border_title, sheet.border_subtitle = self._title, "esc closes"
             yield Static(self._text, markup=False)
 
 
 class HelpScreen(SheetScreen):
     """What each key does."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("question_mark", "close", "close", show=False)]
+    BINDINGS = [("question_mark", "dismiss")]
 
     def __init__(self) -> None:
         table = Table.grid(padding=(0, 2))
@@ -166,14 +155,11 @@ class HelpScreen(SheetScreen):
 class StacksScreen(SheetScreen):
     """The stacks of all threads at one moment."""
 
-    BINDINGS: ClassVar[list[BindingType]] = [Binding("d", "close", "close", show=False)]
+    BINDINGS = [("d", "dismiss")]
 
     def __init__(self, dumped: Sequence[DumpedProcess], stacks: Sequence[MergedStack]) -> None:
-        lines = [
-            Text(visible(f"pid {process.pid} cannot be read: {process.error}"), style="italic")
-            for process in dumped
-            if process.error
-        ]
+        unread = (f"pid {process.pid} cannot be read: {process.error}" for process in dumped if process.error)
+        lines = [Text(visible(text), style="italic") for text in unread]
         for stack in stacks:
             lines.append(Text(visible(", ".join(stack.owners)), style="bold"))
             for frame in stack.frames:

@@ -81,7 +81,6 @@ class _ScrollingScreen(pyte.Screen):
         super().draw(data if data.isascii() and data.isprintable() else _pictured(data))
 
     def line(self, y: int) -> Line:
-        """Return a line of the screen, without the blanks at its end."""
         row = self.buffer[y]
         cells = [row[x] for x in range(max(row, default=-1) + 1)]
         groups = itertools.groupby(cells, key=itemgetter(slice(1, 8)))

@@ -52,7 +52,6 @@ class Watch:
         self._looks_to_retry = 0
 
     def keep(self, info: RunInfo) -> None:
-        """Have the session of a live run know that it is watched."""
         if info.state != "live" or not info.control_socket:
             self.close()
         elif self._connection is not None or self._looks_to_retry > 0:
@@ -191,7 +190,6 @@ class Feed:
         self._wake = threading.Event()
 
     def look(self, view: View) -> None:
-        """Answer another view from now on, and soon."""
         self._view = view
         self._wake.set()
 

@@ -188,12 +188,10 @@ class FlameCursor:
             self._transform()
 
     def invert(self) -> None:
-        """Show callers below what they call, or as before."""
         self.is_inverted = not self.is_inverted
         self._reset()
 
     def fold(self) -> None:
-        """Show runs of library frames as one, or each of them."""
         self.is_folded = not self.is_folded
         self._reset()
 

@@ -62,9 +62,9 @@ KEYS = (
     Key("minus", "rate(-1)", "Sample less often", "The next lower rate"),
     Key("s", "stop", "Stop profiling", "End the recording; the script runs on"),
     Key("", "live", "Live", "Give up cursor and range"),
-    Key("", "app.help", shown="?", word="help", rank=1),
-    Key("", "app.keep", shown="b", word="background", rank=10),
-    Key("", "app.quit", shown="q", word="leave"),
+    Key("", "app.help", "Keys", "Show what each key does", "help", 1, "?"),
+    Key("", "app.keep", "Background", "Leave, and let the recording go on", "background", 10, "b"),
+    Key("", "app.quit", "Leave", "Leave; of a recording it asks whether to go on or to end", "leave", 0, "q"),
 )
 BINDINGS: list[BindingType] = [
     *((str(n), f"open('{tab}')") for n, (tab, *_) in enumerate(TABS, start=1)),

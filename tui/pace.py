@@ -77,7 +77,6 @@ class Pace:
         return self._latest()
 
     def of_process(self, process: int, within: Range) -> float | None:
-        """Return the steps a second of a process in a range; None where nobody counts them."""
         series = self._reader.find_series(STEP_COUNT, process)
         return self._rate(series.id, within) if series is not None else None
 

@@ -82,12 +82,10 @@ class PhaseRows:
 
     @property
     def has_backlog(self) -> bool:
-        """Whether some of what was drawn last was drawn from a part of it."""
         return bool(self._missing())
 
     @property
     def read_share(self) -> float:
-        """How much of what was drawn last was read, 0 to 1."""
         return 1.0 - len(self._missing()) / max(len(self._source()[1]), 1)
 
     def read_backlog(self) -> None:
@@ -170,7 +168,6 @@ class PhaseRows:
         return self._estimate(index) if found is None else found
 
     def _estimate(self, index: int) -> Column:
-        """Return a column as a part of it has it."""
         from_ns = self._ruler.from_ns + index * self._ruler.column_ns
         to_ns = min(from_ns + self._ruler.column_ns, self._reader.info.end_ns)
         column = self._sampled.get((from_ns, to_ns))
@@ -200,7 +197,6 @@ class PhaseRows:
 
 
 def _stretches(columns: Sequence[int]) -> list[tuple[int, int]]:
-    """Return columns in order as stretches [first, last) without a gap."""
     found: list[tuple[int, int]] = []
     for column in columns:
         if found and found[-1][1] == column:

@@ -81,7 +81,6 @@ class ProcessStates:
         )
 
     def _last(self, name: str, row: ProcessRow, about: Range | None) -> float | None:
-        """Return the newest value, or the last one in a range."""
         return self._series.last(name, row.id, about) if about else self._series.newest(name, row.id)
 
     def _place(self, times: Mapping[int, int]) -> tuple[str, FrameRow] | None:

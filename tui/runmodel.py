@@ -72,7 +72,6 @@ class RunModel:
         return self._series.has_backlog or self._phase_rows.has_backlog
 
     def flame(self, view: View) -> Node:
-        """Return the call tree of what the view is about."""
         about, scope = self._about(view), view.scope
         profile = self._samples.profile(scope, about, self._samples.of_scope(scope, about))
         return grow(self._reader, profile, self._places, self._samples.busy(scope, about))

@@ -120,17 +120,9 @@ def _within(end_ns: int, span_ns: int, run: Range) -> int:
 
 WINDOW, SAVE, NOTE, TROUBLE, CHANGE = "window", "save", "note", "trouble", "change"
 _KINDS = {
-    "note": NOTE,
-    "mark": NOTE,
-    "error": TROUBLE,
-    "oom": TROUBLE,
-    "loss": TROUBLE,
-    "gpu": TROUBLE,
-    "hang": TROUBLE,
-    "finding": CHANGE,
-    "wall-jump": CHANGE,
-    "exec": CHANGE,
-    "rate": CHANGE,
+    **dict.fromkeys(("note", "mark"), NOTE),
+    **dict.fromkeys(("error", "oom", "loss", "gpu", "hang"), TROUBLE),
+    **dict.fromkeys(("finding", "wall-jump", "exec", "rate"), CHANGE),
 }
 
 
@@ -145,9 +137,7 @@ class Mark(msgspec.Struct, frozen=True):
 
 def marks_of(events: Iterable[EventRow], windows: Iterable[WindowRow]) -> tuple[Mark, ...]:
     """Return the marks of a run, in order of time; the windows of all ranks that were asked at once are one."""
-    found = {row.asked_ns: Mark(WINDOW, row.start_ns, row.end_ns, "window") for row in windows if not row.error}
-    marks = [*found.values()]
-    marks += [
-        Mark(_KINDS[event.kind], event.at_ns, event.at_ns + 1, event.text) for event in events if event.kind in _KINDS
-    ]
-    return tuple(sorted(marks, key=lambda mark: mark.from_ns))
+    windows_of = {row.asked_ns: Mark(WINDOW, row.start_ns, row.end_ns, "window") for row in windows if not row.error}
+    known = (event for event in events if event.kind in _KINDS)
+    marks = [Mark(_KINDS[event.kind], event.at_ns, event.at_ns + 1, event.text) for event in known]
+    return tuple(sorted([*windows_of.values(), *marks], key=lambda mark: mark.from_ns))

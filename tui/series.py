@@ -77,12 +77,10 @@ class RunSeries:
 
     @property
     def has_backlog(self) -> bool:
-        """Whether older points are still to be read."""
         return self._backlog_ns < self._backlog_end_ns
 
     @property
     def read_share(self) -> float:
-        """How much of the run's time was read, 0 to 1."""
         length_ns = self._backlog_end_ns - self._reader.info.started_ns
         return (self._backlog_ns - self._reader.info.started_ns) / length_ns if length_ns else 1.0
 
@@ -212,7 +210,6 @@ class RunSeries:
                 bins.add(row.id, step.start_ns, step.end_ns, step.value)
 
     def _settled_ns(self) -> int:
-        """Return up to when no more points are to come."""
         if self.has_backlog:
             return self._backlog_ns
         info = self._reader.info

@@ -79,23 +79,10 @@ class Playback:
         return self._emulator.picture()
 
 
-_ESCAPES = {
-    "enter": "\r",
-    "tab": "\t",
-    "escape": "\x1b",
-    "backspace": "\x7f",
-    "up": "\x1b[A",
-    "down": "\x1b[B",
-    "right": "\x1b[C",
-    "left": "\x1b[D",
-    "home": "\x1b[H",
-    "end": "\x1b[F",
-    "insert": "\x1b[2~",
-    "delete": "\x1b[3~",
-    "pageup": "\x1b[5~",
-    "pagedown": "\x1b[6~",
-    "shift+tab": "\x1b[Z",
-}
+_ESCAPES = {"enter": "\r", "tab": "\t", "escape": "\x1b", "backspace": "\x7f"}
+_CURSOR_KEYS = {"up": "A", "down": "B", "right": "C", "left": "D", "home": "H", "end": "F", "shift+tab": "Z"}
+_EDITING_KEYS = {"insert": "2~", "delete": "3~", "pageup": "5~", "pagedown": "6~"}
+_ESCAPES |= {key: f"\x1b[{code}" for key, code in (_CURSOR_KEYS | _EDITING_KEYS).items()}
 _SIZE = struct.Struct("4H")  # struct winsize: rows, columns, and their pixels, which nobody knows
 _CHUNK_BYTES = 256
 

@@ -88,7 +88,6 @@ class FlameView(LineWidget):
         self._moved()
 
     def action_recolor(self) -> None:
-        """Color by what comes next: phase, module, and the idle GPU where there is one."""
         has_gpu = self.cursor.tree is not None and self.cursor.tree.gpu_idle is not None
         colorings = [BY_PHASE, BY_MODULE, *([BY_GPU] if has_gpu else [])]
         after = colorings.index(self.coloring) + 1 if self.coloring in colorings else 0
@@ -132,7 +131,6 @@ class FlameView(LineWidget):
 
     @property
     def _picture_lines(self) -> int:
-        """The lines of the icicle; where room is short it gets all."""
         return self.size.height - _DETAIL_LINES if self.size.height > 2 * _DETAIL_LINES else self.size.height
 
     def _moved(self) -> None:

@@ -140,7 +140,6 @@ class VerdictLine(LineWidget):
         self.redraw()
 
     def on_resize(self) -> None:
-        """Take two lines where they are needed and there."""
         width, is_roomy = self.size.width, self.app.size.height >= _TWO_LINES_FROM
         needed = len(wrap_runs(self._sentence(), width, indent=_INDENT)) if width else 1
         wanted = 2 if is_roomy and (needed > 1 or (self._lines > 1 and width == self._width)) else 1

@@ -73,7 +73,6 @@ class LineWidget(StyledWidget):
         return line
 
     def redraw(self) -> None:
-        """Draw the lines that have changed."""
         changed = [y for y in range(self.size.height) if self._on_screen.get(y) != self.make_line(y)]
         if changed:
             self.refresh(*(Region(0, y, self.size.width, 1) for y in changed))

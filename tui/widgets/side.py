@@ -160,7 +160,6 @@ def side_of(widget: LineWidget, series: Series, beside: Mapping[str, Series], ce
 
 
 def _fitting(choices: Sequence[list[Run]], cells: int) -> list[Run]:
-    """Return the first of some runs that there is room for, else the last."""
     return next((runs for runs in choices if cells_of(runs) <= cells), choices[-1])
 
 

@@ -87,7 +87,6 @@ class Table(ScrollView, LineWidget, Generic[Item]):
         return ()
 
     def ordered(self, items: Sequence[Item]) -> Sequence[Item]:
-        """Return items in the order of ``sorted_by``."""
         return items
 
     @property
@@ -105,7 +104,6 @@ class Table(ScrollView, LineWidget, Generic[Item]):
         self._arrange()
 
     def sort_next(self) -> None:
-        """Order by the next of the columns that rows can be ordered by."""
         orders = self.orders()
         self.sort_by(orders[(orders.index(self.sorted_by) + 1) % len(orders) if self.sorted_by in orders else 0])
 
@@ -121,7 +119,6 @@ class Table(ScrollView, LineWidget, Generic[Item]):
             self._move_to(self._keys(self.rows).index(self.key(current)))
 
     def let_go(self) -> None:
-        """Take the cursor out of rows that are to be replaced by others."""
         self._held, self._cursor = None, 0
         self.scroll_to(y=0, animate=False)
 
@@ -151,7 +148,6 @@ class Table(ScrollView, LineWidget, Generic[Item]):
         self.post_message(CursorMoved())
 
     def on_click(self, event: events.Click) -> None:
-        """Put the cursor where the mouse is; on a title order by its column."""
         row = int(event.y + self.scroll_offset.y) - _TITLE_LINES
         if event.y < _TITLE_LINES:
             end = 1
@@ -209,7 +205,6 @@ class Table(ScrollView, LineWidget, Generic[Item]):
         self.redraw()
 
     def _shown(self) -> list[tuple[Column[Item], int]]:
-        """Return the columns that there is room for, with the room of each."""
         width = self.size.width
         columns = [column for column in self.columns() if width >= column.from_width]
         left = width - 1 - sum(column.cells + _GAP for column in columns)

@@ -23,7 +23,6 @@ class TabLine(LineWidget):
     note: str = ""
 
     def open(self, tab: str, note: str = "") -> None:
-        """Mark the open tab, with a note on what its keys do."""
         self.tab, self.note = tab, note
         self.refresh()
 
@@ -51,7 +50,6 @@ class TabLine(LineWidget):
         return shown
 
     def _basis(self) -> list[list[Run]]:
-        """Return what to say at the right, the longest first."""
         snapshot = self.snapshot
         if self.note:
             return [[self.run(self.note, "accent")]]
@@ -90,7 +88,6 @@ class KeyLine(LineWidget):
         return [self.run(" "), *(run for key in self._shown() for run in self._runs(key))]
 
     async def on_click(self, event: events.Click) -> None:
-        """Do what the key does that was clicked on."""
         shown = self._shown()
         if (number := clicked(event.x - 1, map(self._runs, shown))) is not None:
             action = shown[number].action

@@ -19,7 +19,7 @@ from support.fakesystem import FakeProcess, FakeSystem
 from support.folders import ROOT
 
 from profd.cli import doctor
-from profd.cli.doctor import Check, Verdict, check_gpus
+from profd.cli.doctor import Check, Verdict, check_gpus, checked
 from profd.daemon import paths, processes
 from profd.daemon.errors import ExitCode, MissingTool
 from profd.daemon.gpu import nvml
@@ -71,7 +71,7 @@ def test_missing_py_spy_fails_with_its_own_code(monkeypatch: pytest.MonkeyPatch)
         raise MissingTool("py-spy is not installed", "install it")
 
     monkeypatch.setattr(doctor, "find_py_spy", missing)
-    check = doctor.check_py_spy()
+    check = checked("", doctor.check_py_spy)
     assert (check.verdict, check.exit_code) == (Verdict.FAILED, ExitCode.MISSING_TOOL)
 
 
@@ -90,7 +90,7 @@ def test_a_py_spy_that_is_not_known_is_worth_a_note(
     py_spy.write_text(f"#!/bin/sh\necho {said}\n")
     py_spy.chmod(0o755)
     monkeypatch.setenv("PROFD_PY_SPY", str(py_spy))
-    check = doctor.check_py_spy()
+    check = checked("", doctor.check_py_spy)
     assert check.verdict is verdict
     assert verdict is Verdict.PASSED or "from 0.4.1 on, before 0.5" in check.remedy
 
@@ -106,7 +106,7 @@ def test_the_py_spy_that_is_installed_is_the_one_that_is_known() -> None:
     [(0, False, Verdict.PASSED), (1, True, Verdict.PASSED), (1, False, Verdict.NOTE), (2, False, Verdict.NOTE)],
 )
 def test_rights_follow_ptrace_scope_and_capability(scope: int, capable: bool, verdict: Verdict) -> None:
-    assert doctor.check_attaching(FakeSystem({}, scope=scope, capable=capable)).verdict is verdict
+    assert checked("", doctor.check_attaching, FakeSystem({}, scope=scope, capable=capable)).verdict is verdict
 
 
 @pytest.mark.parametrize(
@@ -114,43 +114,43 @@ def test_rights_follow_ptrace_scope_and_capability(scope: int, capable: bool, ve
 )
 def test_room_for_runs(free_bytes: int, verdict: Verdict, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(1 << 41, 0, free_bytes))
-    assert doctor.check_runs_folder().verdict is verdict
+    assert checked("", doctor.check_runs_folder).verdict is verdict
 
 
 def test_network_file_system_is_worth_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths, "is_on_network", lambda path: True)
-    assert doctor.check_runs_folder().verdict is Verdict.NOTE
+    assert checked("", doctor.check_runs_folder).verdict is Verdict.NOTE
 
 
 def test_unwritable_runs_folder_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)
-    check = doctor.check_runs_folder()
+    check = checked("", doctor.check_runs_folder)
     assert (check.verdict, check.exit_code) == (Verdict.FAILED, ExitCode.UNWRITABLE_OUTPUT)
     assert "PROFD_HOME" in check.remedy
 
 
 def test_process_is_judged_by_the_ladder() -> None:
     system = FakeSystem({1: FakeProcess(), 2: FakeProcess("bash", executable="/bin/bash", python=None)})
-    assert doctor.check_process(1, system).verdict is Verdict.PASSED
-    assert doctor.check_process(2, system).exit_code is ExitCode.NOT_PYTHON
+    assert checked("", doctor.check_process, 1, system).verdict is Verdict.PASSED
+    assert checked("", doctor.check_process, 2, system).exit_code is ExitCode.NOT_PYTHON
 
 
 def test_folder_that_is_missing_is_judged_by_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROFD_HOME", str(tmp_path / "not" / "yet"))
-    assert doctor.check_runs_folder().verdict is Verdict.PASSED
+    assert checked("", doctor.check_runs_folder).verdict is Verdict.PASSED
     assert not (tmp_path / "not").exists()
 
 
 def test_old_sqlite_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert doctor.check_python().verdict is Verdict.PASSED
+    assert checked("", doctor.check_python).verdict is Verdict.PASSED
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 7, 17))
-    assert doctor.check_python().verdict is Verdict.FAILED
+    assert checked("", doctor.check_python).verdict is Verdict.FAILED
 
 
 @pytest.mark.parametrize(("version", "verdict"), [("2.13.0+cpu", Verdict.PASSED), ("1.13.1", Verdict.NOTE)])
 def test_torch_is_judged_by_its_version(version: str, verdict: Verdict, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(metadata, "version", lambda name: version)
-    check = doctor.check_torch()
+    check = checked("", doctor.check_torch)
     assert (check.verdict, version in check.found) == (verdict, True)
 
 
@@ -159,7 +159,7 @@ def test_no_torch_is_worth_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
         raise metadata.PackageNotFoundError(name)
 
     monkeypatch.setattr(metadata, "version", missing)
-    assert doctor.check_torch().verdict is Verdict.NOTE
+    assert checked("", doctor.check_torch).verdict is Verdict.NOTE
 
 
 @pytest.mark.parametrize(
@@ -176,7 +176,7 @@ def test_torch_of_a_process(
 ) -> None:
     files = {"/proc/7/maps": maps, "/proc/7/environ": variables}
     monkeypatch.setattr(processes, "read", files.get)
-    check = doctor.check_torch_of(7)
+    check = checked("", doctor.check_torch_of, 7)
     assert check.verdict is verdict
     assert words in check.found
 
@@ -191,23 +191,23 @@ def test_gpus_are_named_with_their_driver(driver: FakeDriver, system: FakeSystem
     driver.add_gpu("gpu0")
     driver.add_gpu("gpu1", model="NVIDIA A100-SXM4-40GB")
     found = "2: NVIDIA H100 80GB HBM3, NVIDIA A100-SXM4-40GB; driver 560.35, without GPM metrics"
-    assert check_gpus(system) == Check("GPUs", Verdict.PASSED, found)
+    assert checked("GPUs", check_gpus, system) == Check("GPUs", Verdict.PASSED, found)
 
 
 def test_gpm_metrics_are_told(driver: FakeDriver, system: FakeSystem) -> None:
     driver.add_gpu()
     driver.add("gpm", 5, "gpu0", 5)
-    assert check_gpus(system).found.endswith(", with GPM metrics")
+    assert checked("GPUs", check_gpus, system).found.endswith(", with GPM metrics")
 
 
 def test_driver_without_a_gpu_is_a_note(driver: FakeDriver, system: FakeSystem) -> None:
-    check = check_gpus(system)
+    check = checked("GPUs", check_gpus, system)
     assert (check.verdict, check.found) == (Verdict.NOTE, "a driver, but no GPU that may be used")
 
 
 def test_driver_and_library_of_different_versions(driver: FakeDriver, system: FakeSystem) -> None:
     driver.add("driver_error", 18)
-    check = check_gpus(system)
+    check = checked("GPUs", check_gpus, system)
     assert check.verdict is Verdict.NOTE
     assert "different versions" in check.found
     assert "reboot" in check.remedy
@@ -221,6 +221,6 @@ def test_machine_without_a_driver(system: FakeSystem, monkeypatch: pytest.Monkey
     monkeypatch.setattr(pynvml, "CDLL", missing)
     monkeypatch.setattr(nvml, "has_driver", lambda: False)
     monkeypatch.setattr(nvml, "has_gpu", lambda: False)
-    check = check_gpus(system)
+    check = checked("GPUs", check_gpus, system)
     assert (check.verdict, check.found) == (Verdict.NOTE, "no NVIDIA driver here")
     assert "all else works without it" in check.remedy
