@@ -29,6 +29,7 @@ _MARKS = frozenset({"Mn", "Me"})
 # Enough for any language; a heap of thousands on one letter would cost the square of its height.
 _MOST_MARKS = 4
 _PLAIN = Style()
+_LOOKS = ("bold", "italic", "underline", "strike", "reverse")
 _NAMES = ("black", "red", "green", "brown", "blue", "magenta", "cyan", "white")
 # pyte calls yellow by the name that it had on the first terminals with color, and one background by a slip of the pen.
 _COLORS = {
@@ -115,16 +116,8 @@ def _pictured(data: str) -> str:
 
 @functools.lru_cache(maxsize=1024)
 def _style_of(look: tuple[str, str, bool, bool, bool, bool, bool]) -> Style:
-    color, background, bold, italic, underline, strike, reverse = look
-    return Style(
-        color=_color(color),
-        bgcolor=_color(background),
-        bold=bold or None,
-        italic=italic or None,
-        underline=underline or None,
-        strike=strike or None,
-        reverse=reverse or None,
-    )
+    marks = (name for name, is_set in zip(_LOOKS, look[2:], strict=True) if is_set)
+    return Style(color=_color(look[0]), bgcolor=_color(look[1])) + Style.parse(" ".join(marks))
 
 
 def _color(name: str) -> str | None:

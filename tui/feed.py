@@ -58,14 +58,11 @@ class Watch:
             self._looks_to_retry = max(self._looks_to_retry - 1, 0)
         else:
             self._looks_to_retry = LOOKS_TO_RETRY
-            with contextlib.suppress(SessionFailed):
-                connection = self._connect(Path(info.control_socket))
-                try:
-                    connection.watch()
-                except SessionFailed:
-                    connection.close()
-                else:
-                    self._connection = connection
+            with contextlib.suppress(SessionFailed), contextlib.ExitStack() as unwatched:
+                connection = unwatched.enter_context(contextlib.closing(self._connect(Path(info.control_socket))))
+                connection.watch()
+                unwatched.pop_all()
+                self._connection = connection
 
     def close(self) -> None:
         if self._connection is not None:
@@ -125,9 +122,7 @@ class TabContent:
     """
 
     def __init__(self, reader: RunReader, model: RunModel, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._reader = reader
-        self._model = model
-        self._now_s = now_s
+        self._reader, self._model, self._now_s = reader, model, now_s
         self._answered: Hashable = None
         self._rests_until_s = 0.0
         self._is_stale = True
@@ -143,26 +138,20 @@ class TabContent:
         is_early = asked == self._answered and (not self._is_stale or begun_s < self._rests_until_s)
         if view.tab not in ("flame", "torch") or is_early:
             return None
-        if view.tab == "flame":
-            message: Message = FlameGrown(self._model.flame(view))
-        else:
-            message = self._operators(view)
+        message = FlameGrown(self._model.flame(view)) if view.tab == "flame" else self._operators(view)
         self._answered, self._is_stale = asked, False
         self._rests_until_s = self._now_s() + _REST * (self._now_s() - begun_s)
         return message
 
     def _operators(self, view: View) -> OperatorsRead:
         windows = [window for window in self._reader.windows() if not window.error]
-        chosen = view.chosen
-        if chosen is not None:
-            inside = [one for one in windows if one.start_ns < chosen.to_ns and one.end_ns > chosen.from_ns]
-            windows = inside or windows
+        if (chosen := view.chosen) is not None:
+            windows = [one for one in windows if one.start_ns < chosen.to_ns and one.end_ns > chosen.from_ns] or windows
         # The last one; of several ranks the first that was written.
         window = next((one for one in windows if one.asked_ns == windows[-1].asked_ns), None)
         if window is None:
             return OperatorsRead(None)
-        operators = by_name(self._reader.operators(window.id))
-        steps = len(self._reader.window_steps(window.id))
+        operators, steps = by_name(self._reader.operators(window.id)), len(self._reader.window_steps(window.id))
         return OperatorsRead(WindowOperators(window, self._reader.processes[window.process], steps, tuple(operators)))
 
 
@@ -176,17 +165,12 @@ class Feed:
         connect: Connect = ControlClient,
         now_s: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._path = path
-        self._post = post
-        self._connect = connect
-        self._now_s = now_s
+        self._path, self._post, self._connect, self._now_s = path, post, connect, now_s
         self._analysis = Analysis(command(path))
         # The process that looks for findings is part of what the dashboard costs.
         self._own_cost = OwnCost(now_s, lambda: time.process_time() + self._analysis.spent_s())
-        self._view = View()
-        self._output_view = OutputView()
-        self._is_paused = False
-        self._is_stopped = False
+        self._view, self._output_view = View(), OutputView()
+        self._is_paused = self._is_stopped = False
         self._wake = threading.Event()
 
     def look(self, view: View) -> None:
@@ -251,11 +235,9 @@ class Feed:
                         view_cores=self._own_cost.cores(),
                     )
                     self._post(SnapshotTaken(snapshot))
-                content = tabs.take(view, is_new=is_new)
-                if content is not None:
+                if (content := tabs.take(view, is_new=is_new)) is not None:
                     self._post(content)
-                picture = playback.play(self._output_view)
-                if picture is not None:
+                if (picture := playback.play(self._output_view)) is not None:
                     self._post(OutputDrawn(picture))
                 if is_behind:  # to draw it the event loop needs Python's lock, for which reading on would compete
                     self._wake.wait(_DRAWING_S)

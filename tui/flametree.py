@@ -33,12 +33,9 @@ class Node:
     )
 
     def __init__(self, key: Hashable, frame: FrameRow | None, expand: Callable[[], list[Node]] | None = None) -> None:
-        self.key = key
-        self.frame = frame
+        self.key, self.frame, self.hidden = key, frame, 0
         self.above: Node | None = None
-        self.hidden = 0
-        self.own_ns = self.total_ns = 0.0
-        self.known_ns = self.idle_ns = 0.0
+        self.own_ns = self.total_ns = self.known_ns = self.idle_ns = 0.0
         self.phases_ns: defaultdict[str, float] = defaultdict(float)
         self._expand = expand
         self._children: list[Node] | None = None if expand else []
@@ -64,10 +61,8 @@ class Node:
     @property
     def phase(self) -> str:
         """The phase that at least half of its time belongs to, MIXED where there is none."""
-        if not self.phases_ns:
-            return MIXED
-        phase = max(self.phases_ns, key=lambda name: self.phases_ns[name])
-        return phase if 2 * self.phases_ns[phase] >= self.total_ns else MIXED
+        phase = max(self.phases_ns, key=lambda name: self.phases_ns[name], default=MIXED)
+        return phase if phase and 2 * self.phases_ns[phase] >= self.total_ns else MIXED
 
     @property
     def gpu_idle(self) -> float | None:
@@ -128,7 +123,7 @@ def grow(reader: RunReader, profile: Profile, places: Places, busy: Mapping[int,
             known[inner] = Node(row.frame, reader.frames[row.frame])
             known[row.parent].add_child(known[inner])
         node = known[stack]
-        node.own_ns = node.total_ns = node.phases_ns[places.of_stack(stack)[0]] = time_ns
+        node.own_ns = node.total_ns = node.phases_ns[places(stack)[0]] = time_ns
         if stack in busy:
             node.known_ns, node.idle_ns = time_ns, time_ns * (1.0 - busy[stack].utilization)
     for stack in reversed(list(known)):  # callers come before what they call
@@ -192,13 +187,11 @@ def _callers(endings: Iterable[tuple[Node, Node]]) -> list[Node]:
 
 
 def _caller(key: Hashable, group: Sequence[tuple[Node, Node]]) -> Node:
-    further = [
-        (leaf, caller.above) for leaf, caller in group if caller.above is not None and caller.above.frame is not None
-    ]
+    above = ((leaf, caller.above) for leaf, caller in group)
+    further = [(leaf, caller) for leaf, caller in above if caller is not None and caller.frame is not None]
     node = Node(key, group[0][1].frame, lambda: _callers(further))
     node.hidden = group[0][1].hidden
     for leaf, caller in group:
         node.add(leaf, leaf.own_ns / (leaf.total_ns or 1.0))
-        if leaf is caller:
-            node.own_ns += leaf.own_ns
+        node.own_ns += leaf.own_ns if leaf is caller else 0.0
     return node

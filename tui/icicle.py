@@ -154,13 +154,11 @@ class FlameCursor:
         elif rows < 0 and block.above is not None:
             self.go_to(block.above)
         elif rows > 0:
-            below = [other for other in self.row(len(block.path) + 1) if other.above is block]
-            if below:
-                self.go_to(max(below, key=lambda other: other.node.total_ns))
+            below = (other for other in self.row(len(block.path) + 1) if other.above is block)
+            self.go_to(max(below, key=lambda other: other.node.total_ns, default=block))
 
     def step(self, blocks: int) -> None:
-        block = self.block
-        if block is not None:
+        if (block := self.block) is not None:
             row = self.row(len(block.path))
             self.go_to(row[min(max(row.index(block) + blocks, 0), len(row) - 1)])
 

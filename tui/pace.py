@@ -39,10 +39,8 @@ class Pace:
     """The counts of one training process: ranks step together, so one of them says it for all."""
 
     def __init__(self, reader: RunReader, phases: PhaseIndex, now_ns: Callable[[], int] = time.time_ns) -> None:
-        self._now_ns = now_ns
+        self._reader, self._phases, self._now_ns = reader, phases, now_ns
         self._first: PointRow | None = None
-        self._reader = reader
-        self._phases = phases
         self._whole: Steps | None = None
         self._series: int | None = None
         self._counts: deque[PointRow] = deque(maxlen=GAPS + 1)
@@ -86,8 +84,7 @@ class Pace:
         Counts that stand still say that the loop pauses.
         """
         counts, last = list(self._counts), self._counts[-1]
-        late = [count for count in counts if count.at_ns >= last.at_ns - LATELY_NS]
-        first = late[0] if len(late) > 1 else counts[-2]
+        first = next((count for count in counts[:-1] if count.at_ns >= last.at_ns - LATELY_NS), counts[-2])
         per_s = _per_s(first, last)
         recent = tuple(_per_s(before, after) for before, after in itertools.pairwise(counts))
         is_live, pauses = self._reader.info.state == "live", last.value == counts[-2].value
@@ -116,9 +113,7 @@ class Pace:
         last = self._reader.points_around(series, within.to_ns)[0]
         if first is None or last is None or last.at_ns <= first.at_ns:
             before, after = (self._count_at(series, at_ns) for at_ns in (within.from_ns, within.to_ns))
-            if before is None or after is None:
-                return None
-            return (after - before) * SECOND_NS / within.length_ns
+            return None if before is None or after is None else (after - before) * SECOND_NS / within.length_ns
         return _per_s(first, last)
 
     def _count_at_edge(self, grid: Grid, column: int) -> Cell:

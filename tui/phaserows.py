@@ -40,8 +40,7 @@ class PhaseRows:
     """The phases of the main threads of a run by columns, of the grids that were drawn last."""
 
     def __init__(self, reader: RunReader, places: Places) -> None:
-        self._reader = reader
-        self._places = places
+        self._reader, self._places = reader, places
         self._known: OrderedDict[Grid, dict[int, Column]] = OrderedDict()
         self._sampled: dict[tuple[int, int], Column] = {}
         """What a part of a column says, by when it begins and ends."""
@@ -64,9 +63,8 @@ class PhaseRows:
     def cells(self, ruler: Ruler) -> dict[int, Cells]:
         """Return by main thread the mixture of its phases in each column; nothing of threads that were not seen."""
         if ruler != self._ruler:
-            self._ruler = ruler
+            self._ruler, self._is_stale = ruler, True
             self._sampled.clear()
-            self._is_stale = True
         if self._is_stale:
             self.read_backlog()
             self._is_stale = False
@@ -150,22 +148,19 @@ class PhaseRows:
     def _column(self, known: Mapping[int, Column], index: int) -> Column:
         """Return a column of the ruler: as it was read, from the minutes in it that were read, or from a part."""
         ruler = self._ruler
-        found: Column | None = None
         if ruler.column_ns < WIDE_NS:
-            found = known.get(ruler.first + index)
+            parts = [known[ruler.first + index]] if ruler.first + index in known else []
         else:
             begin_ns = ruler.from_ns + index * ruler.column_ns - self._reader.info.started_ns
             # A minute belongs to the column in which its middle lies.
             first, last = (round(at_ns / MINUTE_NS) for at_ns in (begin_ns, begin_ns + ruler.column_ns))
-            for minute in range(first, last):
-                if minute not in known:
-                    continue
-                found = {} if found is None else found
-                for thread, phases in known[minute].items():
-                    sums = found.setdefault(thread, {})
-                    for phase, time_ns in phases.items():
-                        sums[phase] = sums.get(phase, 0) + time_ns
-        return self._estimate(index) if found is None else found
+            parts = [known[minute] for minute in range(first, last) if minute in known]
+        found: Column = {}
+        for thread, phases in (item for part in parts for item in part.items()):
+            sums = found.setdefault(thread, {})
+            for phase, time_ns in phases.items():
+                sums[phase] = sums.get(phase, 0) + time_ns
+        return found if parts else self._estimate(index)
 
     def _estimate(self, index: int) -> Column:
         from_ns = self._ruler.from_ns + index * self._ruler.column_ns
@@ -183,7 +178,7 @@ class PhaseRows:
         info = self._reader.info
         grid = Grid(info.started_ns, MINUTE_NS)
         asked = Range(info.started_ns + first * MINUTE_NS, info.started_ns + last * MINUTE_NS)
-        for one in self._reader.rollups.split(*asked.open_at(Range(info.started_ns, info.end_ns)), self.ids()):
+        for one in self._reader.rollups.split(*asked.open_at(Range.of(info)), self.ids()):
             yield from minute_times(self._reader, one.threads, one.minutes)
             for rest in one.rest:
                 begin = first if rest.from_ns is None else (rest.from_ns - info.started_ns) // MINUTE_NS
@@ -192,18 +187,14 @@ class PhaseRows:
 
     def _count(self, column: Column, thread: int, stack: int, time_ns: int) -> None:
         phases = column.setdefault(thread, {})
-        phase = self._places.of_stack(stack)[0]
+        phase = self._places(stack)[0]
         phases[phase] = phases.get(phase, 0) + time_ns
 
 
 def _stretches(columns: Sequence[int]) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
-    for column in columns:
-        if found and found[-1][1] == column:
-            found[-1] = (found[-1][0], column + 1)
-        else:
-            found.append((column, column + 1))
-    return found
+    among = set(columns)
+    starts = (column for column in columns if column - 1 not in among)
+    return list(zip(starts, (column + 1 for column in columns if column + 1 not in among), strict=True))
 
 
 def _mixture(phases: Phases) -> tuple[PhaseShare, ...]:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, ProcessRow
 from profd.tui.pace import Pace
-from profd.tui.samples import Places, Samples, UserLines
+from profd.tui.samples import Places, Samples, user_frame
 from profd.tui.series import GPU_MEMORY_OF_PROCESS, RunSeries
 from profd.tui.snapshot import ProcessState
 from profd.tui.view import Range
@@ -27,12 +28,8 @@ class ProcessStates:
     """The states of the processes of one run."""
 
     def __init__(self, reader: RunReader, series: RunSeries, pace: Pace, samples: Samples, places: Places) -> None:
-        self._reader = reader
-        self._series = series
-        self._pace = pace
-        self._samples = samples
-        self._places = places
-        self._user_lines = UserLines(reader)
+        self._reader, self._series, self._pace, self._samples, self._places = reader, series, pace, samples, places
+        self._user_frame = functools.cache(functools.partial(user_frame, reader))
 
     def take(self, about: Range | None) -> tuple[tuple[ProcessState, ...], int]:
         """Return the states of processes in the order of their tree, and how many processes were left out.
@@ -41,28 +38,25 @@ class ProcessStates:
         of the processes that run and the last that ended.
         """
         rows, end_ns = list(self._reader.processes.values()), self._reader.info.end_ns
-        if about is not None:
-            shown = [
-                row
-                for row in rows
-                if row.seen_ns < about.to_ns and (row.ended_ns is None or row.ended_ns >= about.from_ns)
-            ]
-        else:
+        if about is None:
             ended = sorted((row for row in rows if row.ended_ns is not None), key=lambda row: row.ended_ns or 0)
             old = {row.id for row in ended[:-_ENDED_SHOWN] if row.role != "main"}
             shown = [row for row in rows if row.id not in old]
-        main_threads = {row.process: row.id for row in self._reader.threads.values() if row.is_main}
-        times: defaultdict[int, dict[int, int]] = defaultdict(dict)
-        for total in self._samples.totals(about or Range(end_ns - _NOW_NS, end_ns), main_threads.values()):
-            times[total.thread][total.stack] = total.duration_ns
-        places = {process: self._place(times[thread]) for process, thread in main_threads.items()}
-        states = [self._state(row, depth, places.get(row.id), about) for depth, row in _tree(shown)]
+        else:
+            begun = [row for row in rows if row.seen_ns < about.to_ns]
+            shown = [row for row in begun if row.ended_ns is None or row.ended_ns >= about.from_ns]
+        main_threads = {row.id: row.process for row in self._reader.threads.values() if row.is_main}
+        times: defaultdict[int, Counter[tuple[str, FrameRow]]] = defaultdict(Counter)
+        for total in self._samples.totals(about or Range(end_ns - _NOW_NS, end_ns), main_threads):
+            frame = self._user_frame(total.stack) or self._reader.frames_of(total.stack)[-1]
+            times[main_threads[total.thread]][self._places(total.stack)[0], frame] += total.duration_ns
+        states = [self._state(row, depth, times[row.id], about) for depth, row in _tree(shown)]
         return tuple(states), len(rows) - len(shown)
 
     def _state(
-        self, row: ProcessRow, depth: int, place: tuple[str, FrameRow] | None, about: Range | None
+        self, row: ProcessRow, depth: int, times: Counter[tuple[str, FrameRow]], about: Range | None
     ) -> ProcessState:
-        phase, frame = place or (None, None)
+        phase, frame = max(times, key=times.__getitem__) if times else (None, None)
         steps_per_s = None
         if row.role == "main":  # nobody reads the counters of others
             end_ns = min(self._reader.info.end_ns, row.ended_ns or self._reader.info.end_ns)
@@ -83,29 +77,14 @@ class ProcessStates:
     def _last(self, name: str, row: ProcessRow, about: Range | None) -> float | None:
         return self._series.last(name, row.id, about) if about else self._series.newest(name, row.id)
 
-    def _place(self, times: Mapping[int, int]) -> tuple[str, FrameRow] | None:
-        """Return the phase and the frame that a thread mostly was in, by the time of its stacks."""
-        places: Counter[tuple[str, int]] = Counter()
-        for stack, time_ns in times.items():
-            phase, _ = self._places.of_stack(stack)
-            frame = self._user_lines.of_stack(stack) or self._reader.stacks[stack].frame
-            places[phase, frame] += time_ns
-        if not places:
-            return None
-        phase, frame = places.most_common(1)[0][0]
-        return phase, self._reader.frames[frame]
-
 
 def _tree(rows: Sequence[ProcessRow]) -> Iterator[tuple[int, ProcessRow]]:
     """Yield (depth, process): children below their parents, the main ones first."""
     there = {row.id for row in rows}
     children: defaultdict[int | None, list[ProcessRow]] = defaultdict(list)
-    for row in rows:
+    rank = {role: number for number, role in enumerate(_ROLES)}
+    for row in sorted(rows, key=lambda row: (row.ended_ns is not None, rank.get(row.role, 9), row.id)):
         children[row.parent if row.parent in there else None].append(row)
-    for below in children.values():
-        below.sort(
-            key=lambda row: (row.ended_ns is not None, _ROLES.index(row.role) if row.role in _ROLES else 9, row.id)
-        )
     pending = [(0, row) for row in reversed(children[None])]
     while pending:
         depth, row = pending.pop()

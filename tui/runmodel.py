@@ -20,7 +20,7 @@ from profd.tui.flametree import Node, grow
 from profd.tui.pace import Pace
 from profd.tui.phaserows import PhaseRows
 from profd.tui.processes import ProcessStates
-from profd.tui.samples import PhaseTally, Places, Samples
+from profd.tui.samples import PhaseTally, Samples, places_of
 from profd.tui.scrub import marks_of
 from profd.tui.series import RunSeries, with_slope
 from profd.tui.snapshot import Snapshot, Timeline
@@ -35,7 +35,7 @@ class RunModel:
     def __init__(self, reader: RunReader) -> None:
         self._reader = reader
         phases = PhaseIndex(reader)
-        self._places = Places(phases)
+        self._places = places_of(phases)
         self._lives = Lives(reader)
         self._samples = Samples(reader, self._lives)
         self._phase_rows = PhaseRows(reader, self._places)
@@ -79,7 +79,7 @@ class RunModel:
     def snapshot(self, view: View) -> Snapshot:
         """Return the run as it is now, in this view; what only other tabs show is left out."""
         info, samples, rows = self._reader.info, self._samples, tuple(self._reader.processes.values())
-        is_live, run = info.state == "live", Range(info.started_ns, info.end_ns)
+        is_live, run = info.state == "live", Range.of(info)
         ruler, about = self._shown(view)[0], self._about(view)
         chosen = about if view.chosen else None
         totals = samples.of_scope(view.scope, about)
@@ -138,7 +138,7 @@ class RunModel:
     def _about(self, view: View) -> Range:
         """Return the time that everything below the timeline is about."""
         info = self._reader.info
-        return view.chosen.within(Range(info.started_ns, info.end_ns)) if view.chosen else self._shown(view)[1]
+        return view.chosen.within(Range.of(info)) if view.chosen else self._shown(view)[1]
 
     def _read_share(self) -> float:
         if self._was_read or not (self._has_more or self.has_backlog):
@@ -158,16 +158,14 @@ class OwnCost:
     def __init__(
         self, now_s: Callable[[], float] = time.monotonic, spent_s: Callable[[], float] = time.process_time
     ) -> None:
-        self._now_s = now_s
-        self._spent_s = spent_s
+        self._now_s, self._spent_s = now_s, spent_s
         self._readings = deque([(now_s(), spent_s())])
 
     def cores(self) -> float | None:
         """Return how much of a core was used lately; None before that is known."""
         self._readings.append((self._now_s(), self._spent_s()))
-        (begun_s, before_s), (now_s, after_s) = self._readings[0], self._readings[-1]
         # One reading older than what counts stays: the time between the others is part of it.
-        while len(self._readings) > 2 and self._readings[1][0] <= now_s - LATELY_S:
+        while len(self._readings) > 2 and self._readings[1][0] <= self._readings[-1][0] - LATELY_S:
             self._readings.popleft()
-            begun_s, before_s = self._readings[0]
+        (begun_s, before_s), (now_s, after_s) = self._readings[0], self._readings[-1]
         return (after_s - before_s) / (now_s - begun_s) if now_s - begun_s >= SOONEST_S else None

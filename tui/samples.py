@@ -5,8 +5,9 @@ A run of a day has too many stacks to go through twice a second; what is new sin
 
 from __future__ import annotations
 
+import functools
 from collections import defaultdict
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from profd.daemon.analyze.coverage import Lives
 from profd.daemon.analyze.functions import Busy, FunctionIndex, FunctionRow, hot_functions, utilization_by_stack
@@ -17,7 +18,7 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.uncertainty import TransitionsSeen, take_transitions
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import StackTotal
+from profd.daemon.store.rows import FrameRow, StackTotal
 from profd.tui.snapshot import PhaseShare, Verdict
 from profd.tui.view import Range
 
@@ -35,15 +36,14 @@ class Samples:
     def __init__(self, reader: RunReader, lives: Lives) -> None:
         self._reader = reader
         self._lives = lives
-        self._busy: Mapping[int, Busy] = {}
-        self._busy_of: tuple[Range, frozenset[int]] = (Range(0, 0), frozenset())
         self._indices = {by_line: FunctionIndex(reader, by_line=by_line) for by_line in (False, True)}
+        self._busy: Mapping[int, Busy] = {}
         self._changes: dict[int, TransitionsSeen] = {}
-        self._changes_of: tuple[Range, frozenset[int]] = (Range(0, 0), frozenset())
+        self._busy_of = self._changes_of = Range(0, 0), frozenset[int]()
 
     def totals(self, asked: Range, threads: Collection[int] | None = None) -> Sequence[StackTotal]:
         """Return what was seen in a range of some threads, or of all, by thread and stack."""
-        return self._reader.totals(*asked.open_at(self._run()), threads)
+        return self._reader.totals(*asked.open_at(Range.of(self._reader.info)), threads)
 
     def of_scope(self, scope: Selection, asked: Range) -> Sequence[StackTotal]:
         return self.totals(asked, scope.threads(self._reader))
@@ -62,7 +62,7 @@ class Samples:
         threads, (before, of_threads) = scope.threads(self._reader), self._busy_of
         is_live = self._reader.info.state == "live"
         if of_threads != threads or not (asked.is_near(before) if is_live else asked == before):
-            from_ns, to_ns = asked.open_at(self._run())
+            from_ns, to_ns = asked.open_at(Range.of(self._reader.info))
             tracks = GpuTracks(self._reader, from_ns, to_ns)
             self._busy = utilization_by_stack(self._reader, tracks, scope.between(from_ns, to_ns))
             self._busy_of = asked, threads
@@ -74,10 +74,7 @@ class Samples:
 
     def weights(self, asked: Range) -> Mapping[int, float]:
         """Return by process what time a second of its recordings in a range stands for."""
-        return process_weights(self._reader, self._lives, *asked.open_at(self._run()))
-
-    def _run(self) -> Range:
-        return Range(self._reader.info.started_ns, self._reader.info.end_ns)
+        return process_weights(self._reader, self._lives, *asked.open_at(Range.of(self._reader.info)))
 
     def _changes_in(self, asked: Range, threads: frozenset[int]) -> dict[int, TransitionsSeen]:
         """Return the changes in a range by process, read again where the range is far from that of last time."""
@@ -97,46 +94,31 @@ class Samples:
         return self._changes
 
 
-class Places:
-    """The phase of every stack with the user's line that it owes it to, found once a stack."""
-
-    def __init__(self, phases: PhaseIndex) -> None:
-        self._phases = phases
-        self._places: dict[int, tuple[str, int]] = {}
-
-    def of_stack(self, stack: int) -> tuple[str, int]:
-        """Return the name of the phase and the id of the line's frame, 0 where no line of the user's is in it."""
-        if stack not in self._places:
-            frame = self._phases.user_line(stack)
-            self._places[stack] = self._phases.of_stack(stack), frame.id if frame else 0
-        return self._places[stack]
+Places = Callable[[int], tuple[str, int]]
 
 
-class UserLines:
-    """The innermost frame of the user's own code in every stack, looked for once a stack.
+def places_of(phases: PhaseIndex) -> Places:
+    """Return what finds, once a stack, its phase and the frame's id of the user's line that it owes it to, or 0."""
+
+    @functools.cache
+    def place(stack: int) -> tuple[str, int]:
+        frame = phases.user_line(stack)
+        return phases.of_stack(stack), frame.id if frame else 0
+
+    return place
+
+
+def user_frame(reader: RunReader, stack: int) -> FrameRow | None:
+    """Return the innermost frame of the user's own code in a stack; None where it is all library.
 
     What lies outside of a forked child's start is its parent's, copied with the rest: not what the child is doing.
     """
-
-    def __init__(self, reader: RunReader) -> None:
-        self._reader = reader
-        self._frames: dict[int, int] = {0: 0}
-
-    def of_stack(self, stack: int) -> int:
-        """Return the id of the frame, 0 where the stack is all library."""
-        asked: list[int] = []
-        while stack not in self._frames:
-            asked.append(stack)
-            row = self._reader.stacks[stack]
-            frame = self._reader.frames[row.frame]
-            starts_child = frame.module_path == "multiprocessing/process.py" and frame.function.endswith("_bootstrap")
-            if not frame.is_library or starts_child:
-                self._frames[stack] = 0 if frame.is_library else frame.id
-                break
-            stack = row.parent
-        found = self._frames[stack]
-        self._frames.update(dict.fromkeys(asked, found))
-        return found
+    for frame in reversed(reader.frames_of(stack)):
+        if not frame.is_library:
+            return frame
+        if frame.module_path == "multiprocessing/process.py" and frame.function.endswith("_bootstrap"):
+            break
+    return None
 
 
 class PhaseTally:
@@ -147,7 +129,7 @@ class PhaseTally:
         self._time_ns: defaultdict[tuple[str, int], float] = defaultdict(float)
 
     def add(self, stack: int, time_ns: float) -> None:
-        self._time_ns[self._places.of_stack(stack)] += time_ns
+        self._time_ns[self._places(stack)] += time_ns
 
     def update(self, other: PhaseTally, weight: float) -> None:
         for place, time_ns in other._time_ns.items():

@@ -118,12 +118,12 @@ class RunSeries:
 
     def newest(self, name: str, process: int | None = None) -> float | None:
         """Return the newest value of a process, on all devices together, or of the host; the last of an ended one."""
-        points = [self._newest[series] for series in self._ids[name, process] if series in self._newest]
-        return sum(point.value for point in points) if points else None
+        values = [self._newest[series].value for series in self._ids[name, process] if series in self._newest]
+        return sum(values) if values else None
 
     def last(self, name: str, process: int, within: Range) -> float | None:
         """Return the last value of a process up to the end of a range, on all devices together."""
-        _, to_ns = within.open_at(Range(self._reader.info.started_ns, self._reader.info.end_ns))
+        _, to_ns = within.open_at(Range.of(self._reader.info))
         points = [self._reader.last_point(series, to_ns) for series in self._ids[name, process]]
         values = [point.value for point in points if point is not None]
         return sum(values) if values else None
@@ -154,7 +154,7 @@ class RunSeries:
                 Series(name, self.cells(name, ruler), self._newest_of_all(name), "now", self._limit(name))
                 for name in _STRIPS
             )
-        about = chosen or Range(ruler.from_ns, ruler.to_ns).within(Range(info.started_ns, info.end_ns))
+        about = chosen or Range(ruler.from_ns, ruler.to_ns).within(Range.of(info))
         first, last = 0, ruler.count
         if chosen is not None:
             first, last = max(ruler.column_of(chosen.from_ns), 0), max(ruler.column_of(chosen.to_ns - 1), 0) + 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.store.rows import RunInfo
 from profd.daemon.units import duration
 
 _NEAR_SHARE = 0.1
@@ -15,6 +16,10 @@ class Range(msgspec.Struct, frozen=True):
 
     from_ns: int
     to_ns: int
+
+    @classmethod
+    def of(cls, info: RunInfo) -> Range:
+        return cls(info.started_ns, info.end_ns)
 
     @property
     def length_ns(self) -> int:

@@ -89,9 +89,7 @@ class FlameView(LineWidget):
 
     def action_recolor(self) -> None:
         has_gpu = self.cursor.tree is not None and self.cursor.tree.gpu_idle is not None
-        colorings = [BY_PHASE, BY_MODULE, *([BY_GPU] if has_gpu else [])]
-        after = colorings.index(self.coloring) + 1 if self.coloring in colorings else 0
-        self.coloring = colorings[after % len(colorings)]
+        self.coloring = {BY_PHASE: BY_MODULE, BY_MODULE: BY_GPU if has_gpu else BY_PHASE}.get(self.coloring, BY_PHASE)
         self.refresh()
 
     def action_release(self) -> None:
@@ -107,14 +105,11 @@ class FlameView(LineWidget):
     def on_click(self, event: events.Click) -> None:
         """Put the cursor where the mouse is; a click on the frame under the cursor zooms."""
         row = self.cursor.row(int(event.y) + self.cursor.first_row) if event.y < self._picture_lines else []
-        block = next((block for block in row if block.left <= event.x < block.right), None)
-        if block is None:
-            return
-        if block is self.cursor.block:
-            self.cursor.zoom()
-        else:
-            self.cursor.go_to(block)
-        self._moved()
+        for block in row:
+            if block.left <= event.x < block.right:
+                self.cursor.zoom() if block is self.cursor.block else self.cursor.go_to(block)
+                self._moved()
+                break
 
     def draw(self, y: int, width: int) -> Sequence[Run]:
         if not self.cursor.rows:
@@ -175,8 +170,7 @@ class FlameView(LineWidget):
         if node.gpu_idle is not None:
             shares += f"   GPU {percent(1 - node.gpu_idle)}"
         runs = [self.run(f" {visible(node.title)}", "bright"), self.run(f"  {visible(node.place)}", "accent")]
-        source = node.frame.source if node.frame is not None else None
-        return [*runs, self.run(shares), self.run(f"   {visible(source)}" if source else "", "dim")]
+        return [*runs, self.run(shares), self.run(f"   {visible((node.frame and node.frame.source) or '')}", "dim")]
 
     def _legend(self) -> list[Run]:
         scale = []
@@ -184,10 +178,9 @@ class FlameView(LineWidget):
             looks = [self.idle_look(share) for share in _IDLE_SHARES]
             colors = [Run(f" {look.letter} ", look.label) for look in looks]
             scale = [self.run("   busy ", "dim"), *colors, self.run(" idle", "dim")]
-        words = ["leaves on top"] if self.cursor.is_inverted else []
-        words += ["folded"] if self.cursor.is_folded else []
+        states = {"leaves on top": self.cursor.is_inverted, "folded": self.cursor.is_folded}
         # The scale comes first: where room is short the end is cut, and without it the colors say nothing.
-        about = self.run(f"   {' · '.join(words)}" if words else "", "dim")
+        about = self.run(f"   {' · '.join(word for word, is_so in states.items() if is_so)}", "dim")
         return [self.run(f" {self.coloring}", "dim"), *scale, about]
 
 

@@ -43,8 +43,7 @@ class Header(LineWidget):
         for rank in range(9, 0, -1):
             if _blanks(left, right, width) >= 0:
                 break
-            left = [part for part in left if part.rank < rank]
-            right = [part for part in right if part.rank < rank]
+            left, right = ([part for part in half if part.rank < rank] for half in (left, right))
         gap = self.run(" " * max(_blanks(left, right, width), 0) + (_GAP if right else ""))
         joined = [[run for part in half for run in (*part.runs, self.run(_GAP))][:-1] for half in (left, right)]
         return [self.run(" "), *joined[0], gap, *joined[1]]
@@ -69,8 +68,8 @@ class Header(LineWidget):
             return "●", "", "good"
         if info.state == "interrupted":
             return "▲", "cut off: profd itself was ended", "bad"
-        is_good = info.exit_signal is None and not info.exit_code and info.why_ended != "failed"
-        return "■", ending(info), "dim" if is_good else "bad"
+        is_bad = info.exit_signal is not None or info.exit_code or info.why_ended == "failed"
+        return "■", ending(info), "bad" if is_bad else "dim"
 
     def _steps(self, snapshot: Snapshot) -> list[Part]:
         steps = snapshot.steps
@@ -99,11 +98,8 @@ class Header(LineWidget):
             parts.append(Part(8, (self.run(f"{percent(snapshot.torn_share, 1)} torn", "dim"),)))
         if snapshot.cost_cores is not None:
             is_live, budget = info.state == "live", info.options.get("budget_percent")
-            is_over = isinstance(budget, int | float) and 100 * snapshot.cost_cores > budget
-            runs = [
-                self.run("costs " if is_live else "cost ", "dim"),
-                self.run(percent(snapshot.cost_cores, 1), "warn" if is_over else "plain"),
-            ]
+            style = "warn" if isinstance(budget, int | float) and 100 * snapshot.cost_cores > budget else "plain"
+            runs = [self.run("costs " if is_live else "cost ", "dim"), self.run(percent(snapshot.cost_cores, 1), style)]
             if snapshot.view_cores is not None and is_live:  # while somebody can still compare the two
                 runs.append(self.run(f" + view {percent(snapshot.view_cores, 1)}", "dim"))
             parts.append(Part(4, tuple(runs)))
@@ -142,19 +138,14 @@ class VerdictLine(LineWidget):
     def on_resize(self) -> None:
         width, is_roomy = self.size.width, self.app.size.height >= _TWO_LINES_FROM
         needed = len(wrap_runs(self._sentence(), width, indent=_INDENT)) if width else 1
-        wanted = 2 if is_roomy and (needed > 1 or (self._lines > 1 and width == self._width)) else 1
-        self._width = width
-        if wanted != self._lines:
-            self._lines = wanted
-            self.styles.height = wanted
+        self._lines = 2 if is_roomy and (needed > 1 or (self._lines > 1 and width == self._width)) else 1
+        self._width, self.styles.height = width, self._lines
 
     def draw(self, y: int, width: int) -> Sequence[Run]:
         """Return a line of the sentence; the last has all that is left, and is cut."""
         lines = wrap_runs(self._sentence(), width, indent=_INDENT)
-        if y < self.size.height - 1 or y >= len(lines):
-            return lines[y] if y < len(lines) else []
-        runs = lines[y]
-        for line in lines[y + 1 :]:
+        runs = lines[y] if y < len(lines) else []
+        for line in lines[y + 1 :] if y >= self.size.height - 1 else ():
             runs = [*runs, self.run(" "), Run(line[0].text.lstrip(" "), line[0].style), *line[1:]]
         return runs
 
@@ -163,13 +154,10 @@ class VerdictLine(LineWidget):
             return []
         strongest = next((one for one in self.snapshot.findings if one.severity != INFO), None)
         if strongest is not None:
-            return [
-                self.run(
-                    f" ▲ {visible(strongest.label).upper()}  ", "bad" if strongest.severity == CRITICAL else "warn"
-                ),
-                self.run(visible(strongest.sentence), "bright"),
-                self.run("   5 why", "dim"),
-            ]
+            label = self.run(
+                f" ▲ {visible(strongest.label).upper()}  ", "bad" if strongest.severity == CRITICAL else "warn"
+            )
+            return [label, self.run(visible(strongest.sentence), "bright"), self.run("   5 why", "dim")]
         rows = [{one.phase: one.share for one in row.shares} for row in self.snapshot.timeline.phase_rows if row.shares]
         work = sum(map(worked_share, rows)) / (len(rows) or 1)
         # Nobody is called healthy before it was looked for what is wrong.

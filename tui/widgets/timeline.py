@@ -57,7 +57,7 @@ class Timeline(LineWidget):
 
     def show(self, snapshot: Snapshot) -> None:
         self.snapshot = snapshot
-        self._lay_out()
+        self.on_resize()
         self.refresh()
 
     def move(self, to: Move) -> None:
@@ -66,8 +66,8 @@ class Timeline(LineWidget):
             return
         timeline = self.snapshot.timeline
         ruler, run = timeline.ruler, timeline.run
-        cells = (column for row in timeline.phase_rows for column, cell in enumerate(row.cells) if cell)
-        last = max(cells, default=None)
+        seen = (column for row in timeline.phase_rows for column, cell in enumerate(row.cells) if cell)
+        last = max(seen, default=None)
         if last is not None and ruler.to_ns >= run.to_ns:  # what came later is still in flight
             run = Range(run.from_ns, min(ruler.from_ns + (last + 1) * ruler.column_ns, run.to_ns))
         scrub = to(self.scrub, ruler, run)
@@ -79,9 +79,6 @@ class Timeline(LineWidget):
     @property
     def columns(self) -> int:
         return max(self.size.width - LABEL_CELLS - _side_cells(self.size.width) - 2, 1)
-
-    def on_resize(self) -> None:
-        self._lay_out()
 
     def on_mouse_down(self, event: events.MouseDown) -> None:
         """Put the cursor where the mouse is; release it where the line says that the view is not live."""
@@ -125,11 +122,10 @@ class Timeline(LineWidget):
             beside_it = side.time_side(self, snapshot, self.scrub, is_narrow=_side_cells(width) != _SIDE_CELLS)
         return [label, *cells, self.run("  "), *beside_it]
 
-    def _lay_out(self) -> None:
+    def on_resize(self) -> None:
         rows = len(self.snapshot.timeline.phase_rows) if self.snapshot else 1
-        known = {
-            series.name for series in (self.snapshot.timeline.series if self.snapshot else ()) if _is_known(series)
-        }
+        series = self.snapshot.timeline.series if self.snapshot else ()
+        known = {one.name for one in series if _is_known(one)}
         lines = plan(self.app.size, rows, has_gpu=GPU_SERIES in known, has_steps=STEPS in known)
         if lines != self._lines:
             self._lines = lines
@@ -160,8 +156,7 @@ class Timeline(LineWidget):
 
     def _series(self, snapshot: Snapshot, name: str, width: int) -> list[Run]:
         known = {series.name: series for series in snapshot.timeline.series}
-        series = known.get(name)
-        if series is None:
+        if (series := known.get(name)) is None:
             return []
         label = self.run(f" {fit(side.LABELS[name], LABEL_CELLS - 1)}", "dim")
         if name == GPU_SERIES and not _is_known(series):
@@ -173,10 +168,9 @@ class Timeline(LineWidget):
         for column, cell in enumerate(fit(sparkline(series.cells[: self.columns], side.top_of(series)), self.columns)):
             style = self.style_of("accent" if column in inside else "bar")
             strip.append(Run(cell, style + Style(reverse=True) if column in cursor else style))
-        own = {line.series for line in self._lines}
-        beside = {other: value for other, value in known.items() if other not in own}
-        if _side_cells(width) != _SIDE_CELLS:  # there is room for a short number, but for no second strip
-            beside = {other: value for other, value in beside.items() if other == GPU_POWER_SERIES}
+        # Where it is narrow there is room for a short number, but for no second strip.
+        choice = known if _side_cells(width) == _SIDE_CELLS else {GPU_POWER_SERIES} & known.keys()
+        beside = {other: known[other] for other in choice if other not in {line.series for line in self._lines}}
         return [label, *strip, self.run("  "), *side.side_of(self, series, beside, _side_cells(width) - 1)]
 
     def _cursor_columns(self, snapshot: Snapshot) -> range:
@@ -187,8 +181,7 @@ class Timeline(LineWidget):
         """Return the time of the column at a cell; None where there is none, unless the nearest one will do."""
         if self.snapshot is None:
             return None
-        ruler = self.snapshot.timeline.ruler
-        column = x - LABEL_CELLS
+        ruler, column = self.snapshot.timeline.ruler, x - LABEL_CELLS
         if nearest:
             column = min(max(column, 0), ruler.count - 1)
         return ruler.from_ns + column * ruler.column_ns if 0 <= column < ruler.count else None

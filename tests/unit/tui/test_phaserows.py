@@ -16,13 +16,13 @@ from profd.daemon.store.reader import RunReader
 from profd.tui import phaserows as phaserows_module
 from profd.tui.bins import Ruler
 from profd.tui.phaserows import PhaseRows
-from profd.tui.samples import PhaseTally, Places
+from profd.tui.samples import PhaseTally, places_of
 
 SECONDS = 24
 
 
 def rows_of(reader: RunReader) -> PhaseRows:
-    return PhaseRows(reader, Places(PhaseIndex(reader)))
+    return PhaseRows(reader, places_of(PhaseIndex(reader)))
 
 
 @pytest.fixture
@@ -128,7 +128,7 @@ def test_rows_come_by_rank_whichever_was_seen_first(tmp_path: Path, monkeypatch:
             len(rows_of(reader).rows(ruler, {})) == 2
         )  # all is read by now: another refresh would bring the ranks back
         first, second = give_ranks(monkeypatch, reader, 1, 0)
-        tallies = {thread: PhaseTally(Places(PhaseIndex(reader))) for thread in (first, second)}
+        tallies = {thread: PhaseTally(places_of(PhaseIndex(reader))) for thread in (first, second)}
         tallies[second].add(next(iter(reader.stacks)), 1.0)
         rows = rows_of(reader).rows(ruler, tallies)
         assert [(row.label, bool(row.shares)) for row in rows] == [("rank 0", True), ("rank 1", False)]

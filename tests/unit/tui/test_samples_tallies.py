@@ -10,7 +10,7 @@ from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
 from profd.daemon.store.writer import RunWriter
-from profd.tui.samples import PhaseTally, Places, UserLines
+from profd.tui.samples import PhaseTally, places_of, user_frame
 
 CHILD = (*DEFORM[:10], Frame("poll", LIBRARY + "torch/utils/data/_utils/worker.py", 1))
 
@@ -27,7 +27,7 @@ def stacks(path: Path, *seen: tuple[Frame, ...]) -> tuple[RunReader, list[int]]:
 
 def test_shares_of_phases_add_up_and_come_largest_first(tmp_path: Path) -> None:
     reader, (wait, conv) = stacks(tmp_path / "a.profd", DATA_WAIT, CONV)
-    tally = PhaseTally(Places(PhaseIndex(reader)))
+    tally = PhaseTally(places_of(PhaseIndex(reader)))
     tally.add(wait, 1)
     tally.add(conv, 3)
 
@@ -40,15 +40,17 @@ def test_shares_of_phases_add_up_and_come_largest_first(tmp_path: Path) -> None:
 def test_without_samples_there_is_no_verdict(tmp_path: Path) -> None:
     reader, _ = stacks(tmp_path / "a.profd", CONV)
 
-    assert PhaseTally(Places(PhaseIndex(reader))).verdict(reader, 0) is None
+    assert PhaseTally(places_of(PhaseIndex(reader))).verdict(reader, 0) is None
 
 
 def test_the_users_line_of_a_forked_child_is_its_own_and_not_its_parents(tmp_path: Path) -> None:
     reader, (wait, pin, deform, child) = stacks(tmp_path / "a.profd", DATA_WAIT, PIN_MEMORY, DEFORM, CHILD)
-    lines = UserLines(reader)
+    main, worker = user_frame(reader, wait), user_frame(reader, deform)
 
-    assert reader.frames[lines.of_stack(wait)].line == 58
-    assert lines.of_stack(pin) == 0
-    assert reader.frames[lines.of_stack(deform)].function == "elastic_deform"
+    assert main is not None
+    assert main.line == 58
+    assert user_frame(reader, pin) is None
+    assert worker is not None
+    assert worker.function == "elastic_deform"
     assert reader.frames_of(child)[-1].function == "poll"
-    assert lines.of_stack(child) == 0
+    assert user_frame(reader, child) is None
