@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import functools
+import math
+
 import msgspec
 
-from profd.daemon.analyze.functions import Busy, PhaseLine, phase_shares, user_lines
-from profd.daemon.analyze.gputracks import GpuTracks
+from profd.daemon.analyze.gputracks import GRAPHICS_ACTIVE, GpuTracks, total_utilization
+from profd.daemon.analyze.idletime import IdleShare, IdleTime
 from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.analyze.profile import take_profile
-from profd.daemon.analyze.selection import Condition, Selection
+from profd.daemon.analyze.selection import Selection, spread
 from profd.daemon.analyze.series import mean_of_series, total_of_series
+from profd.daemon.analyze.uncertainty import LOOKED_AT_NS
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.stepfunction import IDLE_BELOW, UTILIZATION
+from profd.daemon.store.rows import FrameRow
+from profd.daemon.store.stepfunction import UTILIZATION
 
 
 class Gpu(msgspec.Struct, frozen=True):
@@ -54,51 +58,57 @@ def take_gpus(reader: RunReader, selection: Selection) -> tuple[Gpu, ...]:
 LINES = 10
 
 
+class IdleLine(msgspec.Struct, frozen=True):
+    """A line of the user's code in a phase, with what of the idle time may lie at it or below."""
+
+    phase: str
+    function: str
+    file: str
+    module_path: str
+    line: int
+    source: str | None
+    idle: IdleShare
+
+
 class GpuIdle(msgspec.Struct, frozen=True):
-    """The time of a selection for which the GPUs of its processes were idle.
+    """How long the GPUs that training processes use were idle, and what their threads did meanwhile.
 
-    ``known_s`` is the time with a known utilization, ``mean_utilization`` the mean over it: what it lacks of 1 is
-    all idle time. ``share`` is the part of it in gaps that readings show, of less than ``below``, ``period_s`` apart:
-    shorter gaps are in the mean alone. ``samples`` were taken in these gaps; ``phases`` are shares of them, and
-    ``lines`` the lines of the user's code at which most of them went by.
+    ``share`` is that of the GPUs' time, ``known_s`` of it in all. ``phases`` and ``lines`` have the shares of the idle
+    time, those that may have most first, by readings ``period_s`` apart: windows alone resolve shorter gaps.
     """
 
-    below: float
-    period_s: float
-    known_s: float
-    mean_utilization: float
-    idle_s: float
     share: float
-    samples: int
-    phases: dict[str, float]
-    lines: tuple[PhaseLine, ...]
+    known_s: float
+    period_s: float
+    phases: dict[str, IdleShare]
+    lines: tuple[IdleLine, ...]
 
 
-def take_gpu_idle(
-    reader: RunReader, selection: Selection, phases: PhaseIndex, tracks: GpuTracks, busy: dict[int, Busy]
-) -> GpuIdle | None:
-    """Return what ran while the GPU was idle; None where no reading falls into the selection.
-
-    ``busy`` is what ``utilization_by_stack`` says of the stacks of the selection.
-    """
-    known_ns = sum(one.known_ns for one in busy.values())
-    if not known_ns or tracks.period_ns is None:
+def take_gpu_idle(reader: RunReader, selection: Selection, phases: PhaseIndex) -> GpuIdle | None:
+    """Return how idle the GPUs of a selection's processes were; None where none was read in its range of time."""
+    trainers = [row.id for row in selection.trainers(reader)]
+    total = total_utilization(reader, trainers, selection.from_ns, selection.to_ns)
+    if total.mean is None or not total.known_ns:
         return None
-    idle = take_profile(reader, while_gpu_idle(selection), phases)
-    return GpuIdle(
-        below=IDLE_BELOW,
-        period_s=tracks.period_ns / SECOND_NS,
-        known_s=known_ns / SECOND_NS,
-        mean_utilization=sum(one.utilization * one.known_ns for one in busy.values()) / known_ns,
-        idle_s=idle.total_ns / SECOND_NS,
-        share=min(idle.total_ns / known_ns, 1.0),
-        samples=idle.total_samples,
-        phases=phase_shares(idle, phases),
-        lines=tuple(user_lines(idle, phases)[:LINES]),
+    from_ns, to_ns = selection.bounds(reader.info)
+    name = min(
+        (UTILIZATION, GRAPHICS_ACTIVE),
+        key=lambda one: GpuTracks(reader, from_ns, to_ns, name=one).period_ns or math.inf,
     )
-
-
-def while_gpu_idle(selection: Selection) -> Selection:
-    if any(condition.name == "gpu-idle" for condition in selection.when):
-        return selection
-    return msgspec.structs.replace(selection, when=(*selection.when, Condition("gpu-idle")))
+    by_phase, by_line = IdleTime[str](), IdleTime[tuple[str, FrameRow | None]]()
+    line_of = functools.cache(lambda stack: (phases.of_stack(stack), phases.user_line(stack)))
+    mains = [row for row in reader.main_threads() if row.process in trainers]
+    for part in spread(from_ns, to_ns, LOOKED_AT_NS // len(trainers)):
+        tracks = GpuTracks(reader, *part, name=name)
+        for thread in mains:
+            rows, utilization = list(reader.intervals(*part, {thread.id})), tracks.of_process(thread.process)
+            by_phase.add(utilization, rows, phases.of_stack)
+            by_line.add(utilization, rows, line_of)
+    lines = [
+        IdleLine(phase, row.function, row.file, row.module_path, row.line, row.source, idle)
+        for (phase, row), idle in by_line.shares().items()
+        if row is not None and selection.phase in {None, phase}
+    ]
+    found = {name: idle for name, idle in by_phase.shares().items() if selection.phase in {None, name}}
+    period_s = (GpuTracks(reader, from_ns, to_ns, name=name).period_ns or 0) / SECOND_NS
+    return GpuIdle(1 - total.mean, total.known_ns / SECOND_NS, period_s, found, tuple(lines[:LINES]))

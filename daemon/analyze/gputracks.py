@@ -7,22 +7,26 @@ how full the GPU was.
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 
-from profd.daemon.analyze.series import mean_of_known, take_course
+from profd.daemon.analyze.series import take_course
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.stepfunction import (
     LONGEST_INTERVAL_NS,
     MEMORY_OF_PROCESS,
     UTILIZATION,
+    Aggregate,
     StepFunction,
     devices_used,
     mean_function,
+    sum_aggregates,
 )
 
 _LATELY_NS = 600 * SECOND_NS
+GRAPHICS_ACTIVE = "gpu_graphics_active_share"
+"""The same quantity by GPM, which Hopper and later have: profd reads it itself, more often than the driver samples."""
 
 
 class GpuTracks:
@@ -34,12 +38,14 @@ class GpuTracks:
         from_ns: int | None = None,
         to_ns: int | None = None,
         longest_ns: int = LONGEST_INTERVAL_NS,
+        name: str = UTILIZATION,
     ) -> None:
         """Read what the run has of the intervals that start in a range of time; all of it where none is given.
 
-        ``longest_ns`` is how long after the range they may end.
+        ``longest_ns`` is how long after the range they may end. ``name`` is the series to read.
         """
         self._reader = reader
+        self._name = name
         self._range = from_ns, None if to_ns is None else to_ns + longest_ns
         self._of_device: dict[str, StepFunction] = {}
         self._of_process: dict[int, StepFunction] = {}
@@ -48,7 +54,7 @@ class GpuTracks:
     def period_ns(self) -> int | None:
         """The longest of the usual distances of two readings, lately; None where there are none."""
         end_ns = self._reader.info.end_ns if self._range[1] is None else self._range[1]
-        lately = GpuTracks(self._reader, max(self._range[0] or 0, end_ns - _LATELY_NS), end_ns)
+        lately = GpuTracks(self._reader, max(self._range[0] or 0, end_ns - _LATELY_NS), end_ns, name=self._name)
         periods = (lately._of(device).period_ns for device in self.series)
         return max((period_ns for period_ns in periods if period_ns), default=None)
 
@@ -68,7 +74,7 @@ class GpuTracks:
         return {
             row.device: row.id
             for row in self._reader.series.values()
-            if row.name == UTILIZATION and row.device is not None and row.process is None
+            if row.name == self._name and row.device is not None and row.process is None
         }
 
     @cached_property
@@ -85,8 +91,11 @@ class GpuTracks:
         return self._of_device[device]
 
 
-def mean_utilization(reader: RunReader, process: int, from_ns: int, to_ns: int) -> float | None:
-    """Return how busy the GPUs that a process uses were in [from_ns, to_ns); None where nobody knows."""
+def total_utilization(reader: RunReader, processes: Iterable[int], from_ns: int | None, to_ns: int | None) -> Aggregate:
+    """Return how busy the GPUs that some processes use were in [from_ns, to_ns), over the time that is known of each.
+
+    The idle share of GPUs is 1 - its mean, whatever the length of steps and readings; each output asks here.
+    """
     tracks = GpuTracks(reader, from_ns, to_ns)
-    courses = [take_course(reader, tracks.series[one], from_ns, to_ns) for one in sorted(tracks.used_by(process))]
-    return mean_of_known(course.total().mean for course in courses)
+    devices = {device for process in processes for device in tracks.used_by(process)}
+    return sum_aggregates(take_course(reader, tracks.series[one], from_ns, to_ns).total() for one in sorted(devices))

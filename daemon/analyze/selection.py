@@ -74,6 +74,16 @@ def cut(from_ns: int, to_ns: int, count: int) -> list[tuple[int, int]]:
     return list(itertools.pairwise(from_ns + (to_ns - from_ns) * number // count for number in range(count + 1)))
 
 
+_SLICES = 60
+
+
+def spread(from_ns: int, to_ns: int, most_ns: int) -> list[tuple[int, int]]:
+    """Return slices of [from_ns, to_ns) that are ``most_ns`` together, evenly spread; all of it where that is less."""
+    if to_ns - from_ns <= most_ns:
+        return [(from_ns, to_ns)]
+    return [(first_ns, first_ns + most_ns // _SLICES) for first_ns, _ in cut(from_ns, to_ns, _SLICES)]
+
+
 MAIN_THREADS = Selection(main_threads=True)
 """The default of everything that shows shares of a step."""
 

@@ -17,13 +17,13 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Generic, TypeVar
 
 import msgspec
 
 from profd.daemon.analyze.conditions import Within, covers_of
-from profd.daemon.analyze.selection import Selection, cut
+from profd.daemon.analyze.selection import Selection, spread
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow
@@ -37,10 +37,10 @@ _TOGETHER_NS = 500 * MICROSECOND_NS
 _UNSEEN_NS = 500 * MILLISECOND_NS
 # The samples of each thread that give their mean distance; more might hide that the rate has changed.
 _STRETCH_SAMPLES = 50
-_LOOKED_AT_NS = 1200 * SECOND_NS
+LOOKED_AT_NS = 1200 * SECOND_NS
+"""Of longer ranges so much is looked at interval by interval."""
 # Several processes show in a part of that as much as one in all of it; more than these do not shorten the look.
 _MOST_PROCESSES = 4
-_SLICES = 60
 
 
 class Reads(msgspec.Struct, frozen=True):
@@ -153,14 +153,12 @@ def take_transitions(
     threads = selection.threads(reader) if threads is None else threads
     if not looked_at_ns:
         processes = len({reader.threads[thread].process for thread in threads})
-        looked_at_ns = _LOOKED_AT_NS // min(max(processes, 1), _MOST_PROCESSES)
+        looked_at_ns = LOOKED_AT_NS // min(max(processes, 1), _MOST_PROCESSES)
     start_ns, end_ns = selection.bounds(reader.info)
-    slices: list[tuple[int | None, int | None]] = [(selection.from_ns, selection.to_ns)]
-    times = 1.0
-    if end_ns - start_ns > looked_at_ns:  # many slices that are far between
-        starts = (first_ns for first_ns, _ in cut(start_ns, end_ns, _SLICES))
-        slices = [(first_ns, first_ns + looked_at_ns // _SLICES) for first_ns in starts]
-        times = (end_ns - start_ns) / looked_at_ns
+    times = max((end_ns - start_ns) / looked_at_ns, 1.0)
+    slices: Sequence[tuple[int | None, int | None]] = [(selection.from_ns, selection.to_ns)]
+    if times > 1:
+        slices = spread(start_ns, end_ns, looked_at_ns)
     found: defaultdict[int, Transitions] = defaultdict(Transitions)
     reads: defaultdict[int, Reads] = defaultdict(Reads)
     for from_ns, to_ns in slices:

@@ -30,7 +30,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.compare.blocks import BLOCKS, Mean, mean_of
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, WindowRow
-from profd.daemon.store.stepfunction import IDLE_BELOW, UTILIZATION, Step, StepFunction
+from profd.daemon.store.stepfunction import UTILIZATION, Step, StepFunction
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -90,7 +90,7 @@ LEAST_POINTS = 0.02
 
 _GPU_MEASURES: Mapping[str, Callable[[float], float]] = {
     "utilization": float,
-    "idle share": lambda value: float(value < IDLE_BELOW),
+    "idle share": lambda value: 1 - value,
 }
 
 

@@ -15,7 +15,7 @@ import msgspec
 
 from profd.daemon.analyze import series
 from profd.daemon.analyze.confidence import margin
-from profd.daemon.analyze.gputracks import mean_utilization
+from profd.daemon.analyze.gputracks import total_utilization
 from profd.daemon.analyze.job import Job, take_job
 from profd.daemon.analyze.phases import STARTUP, WAITING, PhaseIndex
 from profd.daemon.analyze.profile import Profile, take_profile
@@ -232,8 +232,7 @@ class FindingContext:
         """The mean utilization of the GPUs that the training uses, 0 to 1; None where none is known."""
         if not self.devices:
             return None
-        means = (mean_utilization(self.reader, row.id, self.from_ns, self.to_ns) for row in self.trainers)
-        return series.mean_of_known(means)
+        return total_utilization(self.reader, (row.id for row in self.trainers), self.from_ns, self.to_ns).mean
 
     def share(self, *phases: str) -> Share:
         if len(phases) == 1:

@@ -13,12 +13,11 @@ from typing import NamedTuple
 
 import msgspec
 
-from profd.daemon.analyze.conditions import covers_of, within
 from profd.daemon.analyze.coverage import take_lives
 from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.phases import PhaseIndex, own_frame
 from profd.daemon.analyze.profile import process_weights
-from profd.daemon.analyze.selection import MAIN_THREADS, Condition, Selection
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.series import SeriesCourse, take_course
 from profd.daemon.analyze.steps import take_steps, training_range
 from profd.daemon.clock import SECOND_NS
@@ -36,8 +35,8 @@ from profd.daemon.store.stepfunction import MINUTE_NS
 class Minute(msgspec.Struct):
     """A thread in one stack over the minute that begins at ``minute_ns``.
 
-    ``time_ns`` is how long it stood there, and ``gpu_idle_ns`` for how much of ``gpu_known_ns`` its GPUs were idle; all
-    of the time that the process lived, of which no more than a part may have been recorded.
+    ``time_ns`` is how long it stood there, and ``gpu_idle_ns`` how much of ``gpu_known_ns`` its GPUs were idle by their
+    mean utilization; all of the time that the process lived, of which no more than a part may have been recorded.
     """
 
     thread: int
@@ -54,7 +53,7 @@ def take_minutes(reader: RunReader) -> Iterator[Minute]:
     weights = process_weights(reader, take_lives(reader))
     found: dict[tuple[int, int, int], Minute] = {}
 
-    def add(thread: int, number: int, stack: int, sums: tuple[int, int, int, int]) -> None:
+    def add(thread: int, number: int, stack: int, sums: tuple[int, int, int, float]) -> None:
         key = (thread, number, stack)
         if key not in found:
             found[key] = Minute(thread, stack, reader.info.started_ns + number * MINUTE_NS)
@@ -66,20 +65,15 @@ def take_minutes(reader: RunReader) -> Iterator[Minute]:
 
     for one in reader.rollups.split(None, None, reader.threads):
         for row in stack_minutes(reader, one.threads, one.minutes):
-            add(row.thread, row.minute, row.stack, (row.samples, row.duration_ns, row.known_ns, row.idle_ns))
+            idle_ns = row.known_ns - row.busy_ns
+            add(row.thread, row.minute, row.stack, (row.samples, row.duration_ns, row.known_ns, idle_ns))
         for rest in one.rest:
             tracks = GpuTracks(reader, rest.from_ns, rest.to_ns)
-            condition = (Condition("gpu-idle"),) if tracks.series else ()
-            covers = covers_of(reader, condition, rest.threads, within(rest.from_ns, rest.to_ns))
             for interval in reader.intervals(rest.from_ns, rest.to_ns, rest.threads):
-                end_ns = interval.start_ns + interval.duration_ns
-                known_ns = idle_ns = 0
-                if covers:
-                    track = tracks.of_process(reader.threads[interval.thread].process)
-                    known_ns = track.mean(interval.start_ns, end_ns)[1]
-                    idle_ns = covers[interval.thread].between(interval.start_ns, end_ns)
+                track = tracks.of_process(reader.threads[interval.thread].process)
+                busy, known_ns = track.mean(interval.start_ns, interval.start_ns + interval.duration_ns)
                 number = (interval.start_ns - reader.info.started_ns) // MINUTE_NS
-                sums = (interval.samples, interval.duration_ns, known_ns, idle_ns)
+                sums = (interval.samples, interval.duration_ns, known_ns, (1 - busy) * known_ns)
                 add(interval.thread, number, interval.stack, sums)
     for key in sorted(found):
         minute = found.pop(key)

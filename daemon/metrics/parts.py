@@ -195,6 +195,9 @@ class PhaseSeconds:
         return spans
 
 
+_IDLE = "CAST(known_ns - busy_ns AS INTEGER)"
+
+
 class IdleSeconds:
     """Time by phase while GPUs were idle: what the recorder's sums by the minute say, some 20 s after it happened."""
 
@@ -211,7 +214,7 @@ class IdleSeconds:
         self._seconds.know(trainers.values())
         threads = look.reader.threads.values()
         ranks = {thread.id: trainers[thread.process] for thread in threads if thread.process in trainers}
-        for row in minute_times(look.reader, ranks, range(self._first_open(look), ALL_TOGETHER), "idle_ns"):
+        for row in minute_times(look.reader, ranks, range(self._first_open(look), ALL_TOGETHER), _IDLE):
             key = row.thread, row.column, row.stack
             before_ns, self._counted[key] = self._counted.get(key, 0), row.time_ns
             # A sum that is less than it was is one that the recorder began anew: all of it counts.

@@ -7,12 +7,13 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import PurePath
 
 from profd.daemon.analyze.gpu import Gpu, GpuIdle
+from profd.daemon.analyze.idletime import IdleShare
 from profd.daemon.analyze.incidents import Hang, LastPlace, PostMortem
 from profd.daemon.analyze.memory import GPU_SERIES, Growth, Jump
 from profd.daemon.analyze.phases import STARTUP, STEP
 from profd.daemon.findings.finding import INFO, Finding
-from profd.daemon.render.plaintext import cut, fit, listed, visible, width, wrapped
-from profd.daemon.units import clock, duration, percent, plural, size, step_time
+from profd.daemon.render.plaintext import cut, listed, visible, wrapped
+from profd.daemon.units import clock, duration, percent, size, step_time
 
 ALARM, WORTH_KNOWING, HEALTHY = "▲", "·", "✓"
 
@@ -56,7 +57,9 @@ def finding_lines(findings: Sequence[Finding], phases: Mapping[str, float], colu
         yield from wrapped(finding.remedy, columns, "  ")
 
 
-_PLACE_CELLS = 22
+_LEAST_IDLE = 0.05
+_VAGUE = 0.5
+"""A share of the idle time that may be anything within more than this says too little."""
 
 
 def gpu_lines(gpus: Iterable[Gpu]) -> Iterator[str]:
@@ -71,22 +74,26 @@ def gpu_lines(gpus: Iterable[Gpu]) -> Iterator[str]:
 
 
 def idle_lines(idle: GpuIdle | None, columns: int) -> Iterator[str]:
-    """Yield for how long the GPU was idle, and the lines of the gaps that readings show; nothing where no GPU was read.
-
-    The mean utilization counts all idle time. Of gaps that are shorter than a reading nothing says what ran in them.
-    """
+    """Yield for how long the GPUs were idle, and in which phases that may lie; nothing where no GPU was read."""
     if idle is None:
         return
-    lines = idle.lines[:5]
-    yield from ("", f"GPU idle {percent(1 - idle.mean_utilization)} of the time")
-    seen = f"  {percent(idle.share)} of the time in gaps of {step_time(idle.period_s)} or more"
-    yield f"{seen}, {plural(idle.samples, 'sample')}:" if lines else seen
-    places = [f"{line.module_path}:{line.line}" for line in lines]
-    place_cells = min(max((width(visible(place)) for place in places), default=0), _PLACE_CELLS)
-    name_cells = max((width(line.phase) for line in lines), default=0)
-    for line, place in zip(lines, places, strict=True):
-        where = f"{fit(line.phase, name_cells)}  {fit(place, place_cells, keep_end=True)}"
-        yield cut(f"  {percent(line.share):>5}  {where}  {line.source or ''}", columns)
+    yield from ("", f"GPU idle {percent(idle.share)} of the time")
+    for phase, found in idle.phases.items():
+        if found.high < _LEAST_IDLE or found.high - found.low > _VAGUE:
+            continue
+        text = f"  {of_idle(found)} of the idle time is {phase}"
+        line = next((one for one in idle.lines if one.phase == phase), None)
+        place = f" ({visible(line.module_path)}:{line.line}  {line.source or ''})" if line else ""
+        yield cut(text + place, columns)
+    yield f"  gaps shorter than {step_time(idle.period_s)} are resolved in windows only"
+
+
+def of_idle(found: IdleShare) -> str:
+    """Return from where to where a share of the idle time reaches, and its estimate where there is one."""
+    low, high = percent(found.low).removesuffix(" %"), percent(found.high)
+    text = high if f"{low} %" == high else f"{low}-{high}"
+    is_close = found.high - found.low < _LEAST_IDLE
+    return text if found.estimate is None or is_close else f"{text} (about {percent(found.estimate)})"
 
 
 def growth_lines(memory: Iterable[Growth], names: Mapping[int, str]) -> Iterator[str]:

@@ -16,10 +16,9 @@ from support.folders import PROGRAMS
 from support.launches import PROFD, run
 from support.waiting import DEADLINE_S
 
-from profd.daemon.analyze.gpu import while_gpu_idle
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import take_profile
-from profd.daemon.analyze.selection import MAIN_THREADS
+from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.gpu.processes import ProcessTraces
 from profd.daemon.store.reader import RunReader
 
@@ -47,8 +46,9 @@ def test_idle_gaps_are_found_with_what_python_did_in_them(driver: FakeDriver, tm
     path = tmp_path / "run.profd"
     record(path, 3, "--all-gpus")  # in a container NVML's PIDs are not those of the loop
     idle_ns: Counter[str] = Counter()
+    while_idle = Selection(main_threads=True, when=(Condition("gpu-idle"),))
     with RunReader(path) as reader:
-        for stack, time_ns in take_profile(reader, while_gpu_idle(MAIN_THREADS), PhaseIndex(reader)).time_ns.items():
+        for stack, time_ns in take_profile(reader, while_idle, PhaseIndex(reader)).time_ns.items():
             functions = {frame.function for frame in reader.frames_of(stack)}
             idle_ns.update({name: time_ns for name in ("load", "compute") if name in functions})
     assert idle_ns["load"] > idle_ns["compute"]

@@ -70,7 +70,7 @@ def of_metrics(path: Path) -> Numbers:
             yield exact("GPU memory", f"gpu{labels[0]}", value)
     idle = [value for (metric, _), value in found.items() if metric is catalog.GPU_IDLE_SECONDS]
     if idle:
-        yield exact("time in gaps of the GPU", "run", sum(idle))
+        yield exact("time with an idle GPU", "run", sum(idle))
     times = {labels: value for (metric, labels), value in found.items() if metric is catalog.PHASE_SECONDS and value}
     if len({rank for rank, _ in times}) == 1:
         yield from (
@@ -87,4 +87,4 @@ def of_fleet(path: Path, folder: Path) -> Numbers:
     for pace in said["paces"]:
         yield from (exact("step rate", "run", 1 / week["step_s"]) for week in pace["weeks"] if week["step_s"])
     if said["hours"]["gpus_idle"]:
-        yield exact("time in gaps of the GPU", "run", said["hours"]["gpus_idle"] * 3600)
+        yield exact("time with an idle GPU", "run", said["hours"]["gpus_idle"] * 3600)

@@ -29,9 +29,7 @@ _FIELDS = (
     ("steps", "steps.count"),
     ("step rate", "steps.per_s"),
     ("error of the step rate", "steps.per_s_error"),
-    ("share of the time in gaps of the GPU", "gpu_idle.share"),
-    ("samples in gaps of the GPU", "gpu_idle.samples"),
-    ("time in gaps of the GPU", "gpu_idle.idle_s"),
+    ("share of the time with an idle GPU", "gpu_idle.share"),
 )
 _FIELDS_OF_ROWS = (
     ("line of a phase", "phase_lines", "phase", "line"),
@@ -78,8 +76,6 @@ def of_json(path: Path) -> Numbers:
             yield exact(kind, "run", value)
     for kind, rows, of, place in _FIELDS_OF_ROWS:
         yield from (exact(kind, row[of], value) for row in said[rows] if (value := _at(row, place)) is not None)
-    if said["gpu_idle"]:
-        yield exact("share of the time with an idle GPU", "run", 1 - said["gpu_idle"]["mean_utilization"])
     yield from _sums(said)
     for window in windows:
         yield exact("steps of a window", "run", window["steps"])
@@ -135,8 +131,6 @@ _LINES: tuple[tuple[str, int | None, tuple[str, ...]], ...] = (
     (r"^  (\S+)  .*: utilized (\d+ %), memory (\S+ \S+) of (\S+ \S+), (\d+ W)", 0,
      ("GPU utilization", "GPU memory in use", "GPU memory", "GPU power")),
     (r"^GPU idle (<?\d+ %) of the time$", None, ("share of the time with an idle GPU",)),
-    (r"^  (<?\d+ %) of the time in gaps .*?(?:, ([\d,]+) samples?:)?$", None,
-     ("share of the time in gaps of the GPU", "samples in gaps of the GPU")),
     (r"^ +(\d+)  \S.{10,}? +(-|<?\d+ %) +(-|\S+ [kMGT]?B) {2,}(?:-|(<?\d+ %)  .*)$", 0,
      ("CPU of a process", "memory of a process", "share of a process's hottest function")),
     (r"^  .? +(\d+)  .* (<?\d+ %) +(<?\d+ %)(?:  .*)?$", 0, ("own work of a rank", "waiting of a rank")),

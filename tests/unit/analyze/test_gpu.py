@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import msgspec
@@ -12,7 +13,7 @@ from support.training_stacks import describe
 
 from profd.cli.main import run_command_line
 from profd.daemon.analyze.functions import hot_functions, utilization_by_stack
-from profd.daemon.analyze.gpu import Gpu, take_gpu_idle, while_gpu_idle
+from profd.daemon.analyze.gpu import Gpu, take_gpu_idle
 from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import take_profile
@@ -37,22 +38,43 @@ def test_idle_time_belongs_to_what_ran_meanwhile(one_gpu: Path) -> None:
     with RunReader(one_gpu) as reader:
         idle = summarize(reader).gpu_idle
     assert idle is not None
-    assert idle.phases == {"data wait": 1.0}
-    assert [idle.idle_s, idle.share, idle.mean_utilization] == pytest.approx([20.0, 0.5, 0.45])
-    assert idle.period_s == 0.1
-    assert idle.samples == 2000
-    assert [(line.phase, line.share) for line in idle.lines] == [("data wait", 1.0)]
+    # A second of two in which the GPU is idle, and a tenth of the other one.
+    assert [idle.share, idle.known_s, idle.period_s] == pytest.approx([0.55, 20, 0.1], abs=0.003)
+    for phase, share in (("data wait", 10 / 11), ("backward", 1 / 11)):
+        assert idle.phases[phase].low <= share <= idle.phases[phase].high
+        assert idle.phases[phase].high - idle.phases[phase].low < 0.06
+    assert [(line.phase, line.idle.high > 0.9) for line in idle.lines] == [("data wait", True), ("backward", False)]
 
 
-def test_where_nobody_read_a_gpu_nothing_is_said_of_its_idle_time(one_gpu: Path) -> None:
+def test_idle_time_of_a_phase_is_that_of_all(one_gpu: Path) -> None:
     with RunReader(one_gpu) as reader:
-        assert take_gpu_idle(reader, MAIN_THREADS, PhaseIndex(reader), GpuTracks(reader), {}) is None
+        whole = take_gpu_idle(reader, MAIN_THREADS, PhaseIndex(reader))
+        waiting = take_gpu_idle(reader, Selection(phase="data wait", main_threads=True), PhaseIndex(reader))
+    assert whole is not None
+    assert waiting is not None
+    assert waiting.phases == {"data wait": whole.phases["data wait"]}
+    assert waiting.share == whole.share
 
 
-def test_a_selection_keeps_its_conditions_and_the_threshold_that_it_has() -> None:
-    on_cpu, below_a_fifth = Condition("on-cpu"), Condition("gpu-idle", 0.2)
-    assert while_gpu_idle(Selection(rank=1, when=(on_cpu,))) == Selection(rank=1, when=(on_cpu, Condition("gpu-idle")))
-    assert while_gpu_idle(Selection(when=(below_a_fifth,))) == Selection(when=(below_a_fifth,))
+def test_gpm_tells_more_where_it_is_read_more_often(tmp_path: Path) -> None:
+    path = write_gpu_run(tmp_path / "a.profd", {"0": waits}, {}, metrics={"gpu_graphics_active_share": 50})
+    with RunReader(path) as reader:
+        idle = summarize(reader).gpu_idle
+    assert idle is not None
+    assert idle.period_s == 0.05
+
+
+def test_gpus_of_other_processes_are_not_idle_for_the_run(tmp_path: Path) -> None:
+    path = write_gpu_run(tmp_path / "a.profd", {"0": busy, "1": lambda _: 0.0}, {MAIN: ("0",), OTHER_RANK: ("0",)})
+    with RunReader(path) as reader:
+        idle = summarize(reader).gpu_idle
+    assert idle is not None
+    assert idle.share == pytest.approx(0.2)
+
+
+def test_where_nobody_read_a_gpu_nothing_is_said_of_its_idle_time(tmp_path: Path) -> None:
+    with RunReader(write_gpu_run(tmp_path / "a.profd", {}, {})) as reader:
+        assert take_gpu_idle(reader, MAIN_THREADS, PhaseIndex(reader)) is None
 
 
 def test_functions_say_how_busy_the_gpu_was(one_gpu: Path) -> None:
@@ -128,10 +150,14 @@ def test_the_text_names_the_gpus() -> None:
     ]
 
 
-def test_the_text_states_share_resolution_and_samples(one_gpu: Path) -> None:
+def test_the_text_states_shares_and_their_resolution(one_gpu: Path) -> None:
     with RunReader(one_gpu) as reader:
         text = summary_text(summarize(reader))
-    assert "GPU idle 55 % of the time\n  50 % of the time in gaps of 100 ms or more, 2,000 samples:\n" in text
+    headline, waiting, backward, resolution = text.partition("GPU idle")[2].splitlines()[:4]
+    assert headline == " 55 % of the time"
+    assert re.fullmatch(r"  8\d-9\d % of the idle time is data wait \(train.py:\d+  .*", waiting)
+    assert re.fullmatch(r"  [5-9]-1\d % of the idle time is backward.*", backward)
+    assert resolution == "  gaps shorter than 100 ms are resolved in windows only"
 
 
 @pytest.mark.parametrize("words", [["summary", "--gpu-idle"], ["export", "--format", "collapsed", "--gpu-idle=20"]])

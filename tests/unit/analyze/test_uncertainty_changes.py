@@ -121,8 +121,8 @@ def test_changes_know_how_many_of_the_reads_around_them_failed(tmp_path: Path) -
 def test_of_a_long_run_a_part_counts_for_all(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=60)) as reader:
         whole = take_transitions(reader, MAIN_THREADS)[1]
-        monkeypatch.setattr("profd.daemon.analyze.uncertainty._LOOKED_AT_NS", 30 * SECOND_NS)
-        monkeypatch.setattr("profd.daemon.analyze.uncertainty._SLICES", 6)
+        monkeypatch.setattr("profd.daemon.analyze.uncertainty.LOOKED_AT_NS", 30 * SECOND_NS)
+        monkeypatch.setattr("profd.daemon.analyze.selection._SLICES", 6)
         part = take_transitions(reader, MAIN_THREADS)[1]
 
     assert sum(part.squares.values()) == pytest.approx(sum(whole.squares.values()), rel=0.1)

@@ -1,0 +1,99 @@
+"""Idle time of GPUs by phase: simulated loops whose truth is known; benchmarks/gpu_idle.py has thousands of them."""
+
+from __future__ import annotations
+
+import random
+from itertools import pairwise
+
+import pytest
+from support.gputimelines import COMPUTE, FORMS, SYNCHRONIZE, WAIT, Kind, Timeline, any_kind
+
+from profd.daemon.analyze.idletime import IdleShare, IdleTime
+from profd.daemon.clock import MILLISECOND_NS
+from profd.daemon.store.rows import IntervalRow
+from profd.daemon.store.stepfunction import Step, StepFunction, step_function
+
+
+def told(run: Timeline) -> dict[int, IdleShare]:
+    time = IdleTime[int]()
+    time.add(step_function(run.readings()), run.samples(), lambda stack: stack)
+    return time.shares()
+
+
+@pytest.mark.parametrize("has_gpm", [False, True])
+def test_the_truth_lies_within_the_bounds(has_gpm: bool) -> None:
+    inside = count = 0
+    for seed in range(20):
+        chance = random.Random(seed)
+        run = Timeline(any_kind(chance, has_gpm=has_gpm), 30, chance)
+        idle_ns, true = run.idle(0, run.end_ns), run.idle_by_phase()
+        utilization = step_function(run.readings()).mean(0, run.end_ns)[0]
+        assert 1 - utilization == pytest.approx(idle_ns / run.end_ns, abs=0.01)
+        for phase, share in told(run).items():
+            count += 1
+            inside += share.low - 0.001 <= true[phase] / idle_ns <= share.high + 0.001
+            if share.estimate is not None:
+                assert share.low <= share.estimate <= share.high
+    assert inside >= 0.95 * count
+
+
+def test_gaps_longer_than_readings_are_told_closely() -> None:
+    chance = random.Random(1)
+    shares = told(Timeline(Kind("waits", 600, 0.5, 100, 0, 0.3, False), 60, chance))
+    assert shares[WAIT].low > 0.8
+    assert shares[COMPUTE].high < 0.15
+    assert shares[SYNCHRONIZE].high < 0.15
+
+
+def test_gaps_in_all_readings_alike_leave_it_open() -> None:
+    shares = told(Timeline(Kind("starts slowly", 4, 0.5, 200, 0, 0.0, False), 60, random.Random(1)))
+    assert shares[COMPUTE].high - shares[COMPUTE].low > 0.2
+    assert shares[COMPUTE].estimate is None
+
+
+def test_phases_that_readings_see_apart_have_an_estimate() -> None:
+    run = Timeline(Kind("waits", 90, 0.5, 100, 0, 0.4, True), 120, random.Random(1))
+    share, true = told(run)[WAIT], run.idle_by_phase()[WAIT] / run.idle(0, run.end_ns)
+    assert share.estimate == pytest.approx(true, abs=0.03)
+
+
+def rows(*spans_ms: tuple[int, int, int]) -> list[IntervalRow]:
+    """Return intervals that are sampled each ms, from lists of begin, end and stack."""
+    return [
+        IntervalRow(start * MILLISECOND_NS, (end - start) * MILLISECOND_NS, 1, stack, end - start)
+        for start, end, stack in spans_ms
+    ]
+
+
+def steps(*values: float) -> StepFunction:
+    """Return readings 100 ms apart."""
+    edges = [100 * MILLISECOND_NS * number for number in range(len(values) + 1)]
+    return StepFunction([Step(*ends, value) for ends, value in zip(pairwise(edges), values, strict=True)], None)
+
+
+def test_a_reading_bounds_the_idle_time_of_each_phase() -> None:
+    # 60 of 100 ms idle, 70 ms in one phase: at least 30 and at most 60 of them; in the other none to 30.
+    time = IdleTime[int]()
+    for _ in range(400):  # what chance does to one reading is much
+        time.add(steps(0.4), rows((0, 70, 1), (70, 101, 2)), lambda stack: stack)
+    shares = time.shares()
+    assert (shares[1].low, shares[1].high) == pytest.approx((0.5, 1.0), abs=0.06)
+    assert (shares[2].low, shares[2].high) == pytest.approx((0.0, 0.5), abs=0.06)
+
+
+def test_readings_that_were_not_sampled_say_nothing() -> None:
+    time = IdleTime[int]()
+    time.add(steps(0.0, 0.0, 1.0), rows((0, 101, 1), (101, 150, 2), (201, 301, 3)), lambda stack: stack)
+    assert time.shares().keys() == {1, 3}
+
+
+def test_a_busy_gpu_has_no_idle_time_to_share_out() -> None:
+    time = IdleTime[int]()
+    time.add(steps(1.0, 1.0), rows((0, 201, 1)), lambda stack: stack)
+    assert time.shares() == {}
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_the_same_loop_is_told_the_same(form: str) -> None:
+    first, second = (told(Timeline(Kind(form, 50, 0.5, 100, 0, 0.3, True), 20, random.Random(3))) for _ in range(2))
+    assert first == second
