@@ -28,14 +28,6 @@ from profd.daemon.store.records import STEP_COUNT
 from profd.daemon.store.rows import PointRow, ThreadRow
 
 FEWEST_MATCHED = 20
-_TRIED_EVERY_NS = 4 * MILLISECOND_NS
-_MOST_LOOKED_UP = 500_000
-_SURE = 4.0
-_BLOCK_NS = 5 * SECOND_NS
-_FEWEST_BLOCKS = 6
-_DOUBT = 0.05
-_OUTERMOST = 0.1
-_FARTHEST_NS = 100 * MILLISECOND_NS
 
 
 class Guess(NamedTuple):
@@ -67,7 +59,7 @@ def align(first: Sequence[int], second: Sequence[int], guess: Guess) -> Offset |
         return turned and Offset(-turned.offset_ns, -turned.high_ns, -turned.low_ns, turned.matched)
     # From this distance on two moments do not belong together: half of what is usual between neighbors.
     distances = [after - before for before, after in itertools.pairwise(first)]
-    farthest_ns = min(int(statistics.median(distances) / 2), _FARTHEST_NS)
+    farthest_ns = min(int(statistics.median(distances) / 2), 100 * MILLISECOND_NS)
     found_ns = _search(first, second, guess, farthest_ns)
     if found_ns is None:
         return None
@@ -80,16 +72,11 @@ def align(first: Sequence[int], second: Sequence[int], guess: Guess) -> Offset |
     # within one recording are off together. Where there are few stretches, the differences themselves.
     blocks: defaultdict[int, list[int]] = defaultdict(list)
     for at_ns, difference in matched:
-        blocks[at_ns // _BLOCK_NS].append(difference)
+        blocks[at_ns // (5 * SECOND_NS)].append(difference)
     means = [_center(block) for block in blocks.values()]
-    is_enough = len(means) >= _FEWEST_BLOCKS
-    low_ns, high_ns = median_interval(means if is_enough else [float(difference) for _, difference in matched])
-    return Offset(
-        found_ns + center_ns,
-        found_ns + min(int(low_ns), center_ns),
-        found_ns + max(int(high_ns), center_ns),
-        len(matched),
-    )
+    low_ns, high_ns = median_interval(means if len(means) >= 6 else [float(difference) for _, difference in matched])
+    low_ns, high_ns = min(int(low_ns), center_ns), max(int(high_ns), center_ns)
+    return Offset(found_ns + center_ns, found_ns + low_ns, found_ns + high_ns, len(matched))
 
 
 def median_interval(values: Sequence[float]) -> tuple[float, float]:
@@ -101,7 +88,7 @@ def median_interval(values: Sequence[float]) -> tuple[float, float]:
     count, below, left_out = len(ordered), 0.0, 0
     while left_out < (count - 1) // 2:
         below += math.comb(count, left_out) / 2**count
-        if below > _DOUBT / 2:
+        if below > 0.05 / 2:
             break
         left_out += 1
     rank = max(left_out - 1, 0)
@@ -113,9 +100,9 @@ def _search(first: Sequence[int], second: Sequence[int], guess: Guess, farthest_
 
     Best is better by far more than chance has it, than at any offset farther away than ``farthest_ns``.
     """
-    steps = range(-guess.reach_ns, guess.reach_ns + 1, _TRIED_EVERY_NS)
+    steps = range(-guess.reach_ns, guess.reach_ns + 1, 4 * MILLISECOND_NS)
     tried = [guess.offset_ns + step_ns for step_ns in steps]
-    shown = second[:: -(-len(second) * len(tried) // _MOST_LOOKED_UP)]
+    shown = second[:: -(-len(second) * len(tried) // 500_000)]
 
     def misses(offset_ns: int) -> list[int]:
         return [min(abs(_difference(first, at_ns - offset_ns)), farthest_ns) for at_ns in shown]
@@ -128,7 +115,7 @@ def _search(first: Sequence[int], second: Sequence[int], guess: Guess, farthest_
     rival_ns = tried[min(rivals, key=costs.__getitem__)]
     gains = [rival - best for best, rival in zip(misses(best_ns), misses(rival_ns), strict=True)]
     error = statistics.stdev(gains) / math.sqrt(len(gains))
-    return best_ns if statistics.fmean(gains) > _SURE * error else None
+    return best_ns if statistics.fmean(gains) > 4 * error else None
 
 
 def _difference(first: Sequence[int], at_ns: int) -> int:
@@ -141,13 +128,12 @@ def _center(differences: Sequence[int]) -> float:
 
     Not the median: samples come at even distances on both sides, so that differences take few values.
     """
-    left_out = int(_OUTERMOST * len(differences))
+    left_out = len(differences) // 10
     return statistics.fmean(sorted(differences)[left_out : len(differences) - left_out])
 
 
 _JOINING = re.compile(r"init_process_group|(DistributedDataParallel|FullyShardedDataParallel).__init__")
 _JOINED_WITHIN_NS = 60 * MILLISECOND_NS
-_STEPS_OFF = 1.5
 
 
 def joined_ns(reader: RunReader, departures: DepartureIndex) -> dict[str, int]:
@@ -205,14 +191,11 @@ def guess_by_counts(first: Sequence[PointRow], second: Sequence[PointRow]) -> Gu
         return None
     spread_ns = (max(differences) - min(differences)) / 2
     step_ns = (first[-1].at_ns - first[0].at_ns) / (first[-1].value - first[0].value)
-    return Guess(int(statistics.median(differences)), int(spread_ns + _STEPS_OFF * step_ns))
+    return Guess(int(statistics.median(differences)), int(spread_ns + 1.5 * step_ns))
 
 
 FIRST, COLLECTIVES, JOINING = "the first node", "collectives", "the start of the job"
 STEPS, WALL_CLOCK = "step counters", "the wall clock"
-
-_LONGEST_NS = 300 * SECOND_NS
-_FARTHEST_START_NS = 5 * SECOND_NS
 
 
 class ClockOffset(NamedTuple):
@@ -247,12 +230,12 @@ def _offset(first: _Side, other: _Side) -> ClockOffset:
     by_joining = guess_by_joining(first.joined_ns, other.joined_ns)
     by_counts = guess_by_counts(first.counts, other.counts)
     guesses = [(source, guess) for source, guess in ((JOINING, by_joining), (STEPS, by_counts)) if guess is not None]
-    for _, guess in (*guesses, (WALL_CLOCK, Guess(0, _FARTHEST_START_NS))):
-        # When ranks of both nodes left their waits, in the time that both have recorded, up to a limit.
+    for _, guess in (*guesses, (WALL_CLOCK, Guess(0, 5 * SECOND_NS))):
+        # When ranks of both nodes left their waits, in the last five minutes that both have recorded.
         ahead_ns = guess.offset_ns
         from_ns = max(first.info.started_ns, other.info.started_ns - ahead_ns)
         to_ns = max(min(first.info.end_ns, other.info.end_ns - ahead_ns), from_ns)
-        from_ns = max(from_ns, to_ns - _LONGEST_NS)
+        from_ns = max(from_ns, to_ns - 300 * SECOND_NS)
         left = other.departures.between(from_ns + ahead_ns, to_ns + ahead_ns)
         found = align(first.departures.between(from_ns, to_ns), left, guess)
         if found is not None:

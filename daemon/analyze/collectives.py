@@ -19,7 +19,6 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RecordingRow, ThreadRow
 
-_WAITS_FOR_THE_GPU = frozenset({SYNCHRONIZE, COPY})
 # Where ranks begin to exchange data, or do; not what runs when these modules are imported.
 _EXCHANGES = re.compile(
     r"torch/nn/parallel/distributed[.]py (\w+[.])?(__init__|forward|_\w+)"
@@ -28,7 +27,6 @@ _EXCHANGES = re.compile(
     r"|torch/distributed/(fsdp|_composable)/.* (\w+[.])?(__init__|forward|_?pre_\w+|_?post_\w+)"
     r"|(horovod|deepspeed)/.* (init|initialize|forward|step|allreduce\w*)"
 )
-_ENGINE = "torch/autograd/"
 
 
 class WaitIndex:
@@ -47,10 +45,10 @@ class WaitIndex:
             phase = self._phases.of_stack(stack)
             if phase == BACKWARD:  # it waits in autograd itself, not in Python that autograd calls
                 frames = self._reader.frames_of(stack)
-                in_engine = [frame.module_path.startswith(_ENGINE) for frame in frames]
+                in_engine = [frame.module_path.startswith("torch/autograd/") for frame in frames]
                 known = in_engine[-1] or not any(in_engine)
             else:
-                known = phase == COLLECTIVE or (self.has_gpu and phase in _WAITS_FOR_THE_GPU)
+                known = phase == COLLECTIVE or (self.has_gpu and phase in (SYNCHRONIZE, COPY))
             self._may_wait[stack] = known
         return known
 

@@ -7,10 +7,6 @@ import statistics
 from functools import lru_cache
 
 CONFIDENCE_95 = 1.96
-_HALVINGS = 100
-_MOST = 1e9
-_MANY = 200
-"""From here on four terms of an expansion are exact to seven digits, and much cheaper."""
 
 
 def margin(error: float) -> float:
@@ -31,13 +27,14 @@ def student_95(freedom: int) -> float:
 @lru_cache(maxsize=1024)
 def t_quantile(probability: float, freedom: int) -> float:
     """Return a quantile above the median, ``probability`` 0.5 to 1, for 1 or more degrees of freedom."""
-    if freedom >= _MANY:  # by the normal one, in powers of 1 / freedom (Cornish and Fisher)
+    # By the normal one, in powers of 1 / freedom (Cornish and Fisher): from here on exact to seven digits, and cheaper.
+    if freedom >= 200:
         z = statistics.NormalDist().inv_cdf(probability)
         first, second = (z**3 + z) / 4, (5 * z**5 + 16 * z**3 + 3 * z) / 96
         third = (3 * z**7 + 19 * z**5 + 17 * z**3 - 15 * z) / 384
         return z + first / freedom + second / freedom**2 + third / freedom**3
-    low, high = 0.0, _MOST
-    for _ in range(_HALVINGS):
+    low, high = 0.0, 1e9
+    for _ in range(100):
         middle = (low + high) / 2
         if _within(middle, freedom) < 2 * probability - 1:
             low = middle

@@ -14,8 +14,6 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, RecordedTotal, RecordingRow, RunInfo
 from profd.daemon.store.stepfunction import IntervalSet
 
-_EVERY = -1  # no limit, as SQLite has it
-
 
 class Lives:
     """The processes of a run with what was recorded of them, as far as recordings were added."""
@@ -42,16 +40,11 @@ class Lives:
         1 where it was recorded all the time, or not at all.
         """
         row = self._reader.processes[process]
-        start_ns = row.seen_ns if from_ns is None else max(row.seen_ns, from_ns)
-        end_ns = self._end_ns(row) if to_ns is None else min(self._end_ns(row), to_ns)
-        covered_ns = self.covers[process].between(
-            self._reader.info.started_ns if from_ns is None else from_ns,
-            self.known_to_ns if to_ns is None else to_ns,
-        )
+        to_ns = self.known_to_ns if to_ns is None else to_ns
+        start_ns = max(row.seen_ns, from_ns or 0)
+        end_ns = min(self.known_to_ns, to_ns, to_ns if row.ended_ns is None else row.ended_ns)
+        covered_ns = self.covers[process].between(self._reader.info.started_ns if from_ns is None else from_ns, to_ns)
         return max(end_ns - start_ns, covered_ns) / covered_ns if covered_ns else 1.0
-
-    def _end_ns(self, row: ProcessRow) -> int:
-        return self.known_to_ns if row.ended_ns is None else min(row.ended_ns, self.known_to_ns)
 
 
 _LIVES: WeakKeyDictionary[RunReader, tuple[Lives, int]] = WeakKeyDictionary()
@@ -61,7 +54,7 @@ _LIVES: WeakKeyDictionary[RunReader, tuple[Lives, int]] = WeakKeyDictionary()
 def take_lives(reader: RunReader) -> Lives:
     """Return the lives of all processes of a run, as far as it is written."""
     lives, newest = _LIVES.get(reader) or (Lives(reader), 0)
-    rows = reader.recordings_after(newest, _EVERY)
+    rows = reader.recordings_after(newest)
     lives.add(rows)
     _LIVES[reader] = (lives, rows[-1].id if rows else newest)
     return lives

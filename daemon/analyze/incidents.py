@@ -71,11 +71,6 @@ def take_hangs(reader: RunReader, selection: Selection) -> tuple[Hang, ...]:
 
 
 _LAST_NS = 60 * SECOND_NS
-_SHORTLY_NS = 15 * SECOND_NS
-_CURVE_POINTS = 60
-_OUTPUT_BYTES = 64 << 10
-_OUTPUT_LINES = 20
-_LONGEST_LINE = 2000
 _ERROR_LINE = re.compile(r"[A-Za-z_][\w.]*(Error|Exception|Interrupt|Exit)\b")
 
 
@@ -126,17 +121,17 @@ def take_post_mortem(reader: RunReader) -> PostMortem | None:
     died_unseen = info.state == "interrupted" and not processes.is_running(info.pid, info.start_ticks)
     if not died_unseen and info.exit_signal is None and not info.exit_code:
         return None
-    shortly_ns = info.end_ns - _SHORTLY_NS
+    shortly_ns = info.end_ns - 15 * SECOND_NS
     killed = [event.text for event in reader.events() if event.kind == "oom" and event.at_ns >= shortly_ns]
     main = next((row for row in reader.processes.values() if row.role == "main"), None)
     minute = Selection(from_ns=info.end_ns - _LAST_NS)
     points = points_of(reader, "rss_bytes", main.id, minute) if main else []
     held = [point for point in points if point.value]  # a process that has ended and is not yet reaped has none
-    memory = tuple(((info.end_ns - point.at_ns) / SECOND_NS, int(point.value)) for point in held[-_CURVE_POINTS:])
+    memory = tuple(((info.end_ns - point.at_ns) / SECOND_NS, int(point.value)) for point in held[-60:])
     # Of a line that was written over, what stood there last.
-    written = b"".join(row.data for row in reader.output())[-_OUTPUT_BYTES:].decode(errors="replace")
+    written = b"".join(row.data for row in reader.output())[-(64 << 10) :].decode(errors="replace")
     lines = (line.rstrip("\r").rpartition("\r")[2] for line in written.split("\n"))
-    output = tuple(mask_line(line[:_LONGEST_LINE]) for line in lines if line.strip())[-_OUTPUT_LINES:]
+    output = tuple(mask_line(line[:2000]) for line in lines if line.strip())[-20:]
     return PostMortem(
         code=info.exit_code,
         signal=None if info.exit_signal is None else signal_name(info.exit_signal),
@@ -147,8 +142,7 @@ def take_post_mortem(reader: RunReader) -> PostMortem | None:
         others=tuple(
             row.pid
             for row in reader.processes.values()
-            if row.pid != info.pid and (row.exit_signal or row.exit_code)
-            if row.ended_ns is not None and row.ended_ns >= shortly_ns
+            if row.pid != info.pid and (row.exit_signal or row.exit_code) and (row.ended_ns or 0) >= shortly_ns
         ),
         output=output,
         error=next((line for line in reversed(output) if _ERROR_LINE.match(line)), None),
@@ -156,9 +150,7 @@ def take_post_mortem(reader: RunReader) -> PostMortem | None:
 
 
 def _last_place(reader: RunReader, thread: ThreadRow) -> LastPlace | None:
-    last = None
-    for interval in reader.intervals(reader.info.end_ns - _LAST_NS, None, [thread.id]):
-        last = interval
+    *_, last = (None, *reader.intervals(reader.info.end_ns - _LAST_NS, None, [thread.id]))
     if last is None:
         return None
     frames, process = reader.frames_of(last.stack), reader.processes[thread.process]

@@ -15,9 +15,6 @@ from profd.daemon.analyze.steps import take_steps, training_range
 from profd.daemon.store.merge import hosts_of
 from profd.daemon.store.reader import RunReader
 
-FEWEST_SAMPLES = 25
-"""Of each rank; fewer prove nothing."""
-
 
 class Job(msgspec.Struct, frozen=True):
     """Ranks that make their steps together: ``ranks`` in order, ``late`` those that surely are, the latest first.
@@ -51,7 +48,7 @@ def take_job(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Job
         return None
     waits = WaitIndex(reader, phases)
     ranks = take_own_work(reader, selection, waits, phases)
-    if len(ranks) < 2 or min(work.samples for work in ranks) < FEWEST_SAMPLES:
+    if len(ranks) < 2 or min(work.samples for work in ranks) < 25:  # fewer prove nothing
         return None
     return Job(ranks, find_late(ranks, by_cpu=not waits.has_gpu), not waits.has_gpu)
 

@@ -65,15 +65,8 @@ def _last(reader: RunReader, row: SeriesRow | None, selection: Selection) -> flo
     return point.value if point else None
 
 
-SERIES = ("rss_bytes", "pss_bytes", GPU_SERIES)
-FILE_SERIES = "rss_file_bytes"
-
 # Less is what allocators keep for themselves.
-LEAST_GROWTH_BYTES = 4e6
-LEAST_GROWTH_SHARE = 0.0025
-MOST_OF_FILES = 0.5
-# Longer than it takes to give back what was in use.
-ENDING_NS = 10 * SECOND_NS
+LEAST_GROWTH_BYTES, LEAST_GROWTH_SHARE = 4e6, 0.0025
 EVERYTHING = Selection()
 LEAST_MINUTES = 240
 """From this many minutes on, the least and the highest value of each are all that is looked at."""
@@ -120,7 +113,7 @@ def _growths(reader: RunReader, selection: Selection) -> tuple[Growth, ...]:
     found = [
         _growth(reader, reader.processes[row.process], row, selection)
         for row in sorted(reader.series.values(), key=lambda row: (row.process or 0, row.name, row.device or ""))
-        if row.name in SERIES and row.process in reader.processes and row.os_tid is None
+        if row.name in ("rss_bytes", "pss_bytes", GPU_SERIES) and row.process in reader.processes and row.os_tid is None
         if selection.takes_process(reader.processes[row.process])
     ]
     # All that grow towards the same limit use it up together.
@@ -148,9 +141,9 @@ def _growth(reader: RunReader, process: ProcessRow, row: SeriesRow, selection: S
         found = _by_steps(points, counts) or found
     verdict = "growing" if found.is_growing else "steady"
     if verdict == "growing" and row.name != GPU_SERIES:
-        files = points_of(reader, FILE_SERIES, process.id, selection)
+        files = points_of(reader, "rss_file_bytes", process.id, selection)
         inside = [point.value for point in files if found.start_s <= point.at_ns / SECOND_NS <= found.end_s]
-        if len(inside) >= 2 and inside[-1] - inside[0] > MOST_OF_FILES * found.grew:
+        if len(inside) >= 2 and inside[-1] - inside[0] > found.grew / 2:
             verdict = "cached"
     return msgspec.structs.replace(
         unknown,
@@ -166,11 +159,11 @@ def _growth(reader: RunReader, process: ProcessRow, row: SeriesRow, selection: S
 def _before_its_end(points: Sequence[PointRow], process: ProcessRow) -> Sequence[PointRow]:
     """Leave out the readings that fell as a process ended: it gave everything back, whatever had grown."""
     first = len(points)
-    if process.ended_ns is not None:
-        while first > 1 and points[first - 1].at_ns > process.ended_ns - ENDING_NS:
-            if points[first - 1].value >= points[first - 2].value:
-                break
-            first -= 1
+    # Longer than it takes to give back what was in use.
+    while process.ended_ns is not None and first > 1 and points[first - 1].at_ns > process.ended_ns - 10 * SECOND_NS:
+        if points[first - 1].value >= points[first - 2].value:
+            break
+        first -= 1
     return points[:first]
 
 
@@ -209,9 +202,8 @@ def _steps_at(counts: Sequence[PointRow], at_ns: int) -> float:
 
 
 def _trend(times_s: Sequence[float], values: Sequence[float]) -> Trend | None:
-    if not values:
-        return None
-    return trend(times_s, values, least_growth=max(LEAST_GROWTH_BYTES, LEAST_GROWTH_SHARE * max(values)))
+    least_growth = max(LEAST_GROWTH_BYTES, LEAST_GROWTH_SHARE * max(values, default=0.0))
+    return trend(times_s, values, least_growth=least_growth)
 
 
 def _per_step(found: Trend, counts: Sequence[PointRow]) -> float | None:
@@ -226,12 +218,8 @@ def _per_step(found: Trend, counts: Sequence[PointRow]) -> float | None:
 
 JUMP_SERIES = ("rss_bytes", GPU_SERIES)  # what is proportional is resident, too
 LEAST_BYTES = 32e6
-LEAST_JUMP_SHARE = 0.05
 NEIGHBORS = 5
-# What grows as fast as this all the time does not jump.
-LEAST_STEPS = 10
 NEAR_NS = 2 * SECOND_NS
-LONGEST_STACK_NS = 30 * SECOND_NS
 MOST_JUMPS = 10
 NEAR_STEP_NS = 90 * SECOND_NS
 
@@ -306,14 +294,15 @@ def _steps(points: Sequence[PointRow]) -> Iterator[tuple[PointRow, PointRow]]:
             continue
         highest = max(point.value for point in points[index - NEIGHBORS : index])
         lowest = min(point.value for point in points[index : index + NEIGHBORS])
-        if lowest - highest >= max(LEAST_BYTES, LEAST_JUMP_SHARE * highest, LEAST_STEPS * usual):
+        # What goes up by a tenth as much all the time does not jump.
+        if lowest - highest >= max(LEAST_BYTES, 0.05 * highest, 10 * usual):
             yield before, after
 
 
 def _stack_between(reader: RunReader, process: int, from_ns: int, to_ns: int) -> int | None:
     threads = [thread.id for thread in reader.threads.values() if thread.process == process and thread.is_main]
     spent_ns: defaultdict[int, int] = defaultdict(int)
-    for interval in reader.intervals(from_ns - LONGEST_STACK_NS, to_ns, threads):
+    for interval in reader.intervals(from_ns - 30 * SECOND_NS, to_ns, threads):
         spent_ns[interval.stack] += max(min(interval.end_ns, to_ns) - max(interval.start_ns, from_ns), 0)
     stack = max(spent_ns, key=spent_ns.__getitem__, default=None)
     return stack if stack is not None and spent_ns[stack] else None

@@ -112,9 +112,6 @@ def _own_work(
 LEAST_SURPLUS = 0.1
 """A rank is late by at least this part of a step: less is no more than ranks differ by on any machine."""
 
-_FEWEST_PARTS = 4
-_ERROR_RATE = 0.05
-
 
 class StragglerTest(msgspec.Struct, frozen=True):
     """By what part of a step a rank works longer than the others do in the median, with its 95 % interval.
@@ -144,11 +141,11 @@ def lateness(ranks: Sequence[OwnWork], rank: int, *, of_cores: bool = False) -> 
         known = [share for share in theirs if share is not None]
         if own is not None and known and len(known) == len(theirs):
             differences.append(own - statistics.median(known))
-    if len(differences) < _FEWEST_PARTS:
+    if len(differences) < 4:
         return None
     surplus = statistics.fmean(differences)
     error = statistics.stdev(differences) / math.sqrt(len(differences))
-    around = error * t_quantile(1 - _ERROR_RATE / 2 / len(ranks), len(differences) - 1)
+    around = error * t_quantile(1 - 0.05 / 2 / len(ranks), len(differences) - 1)
     surpluses = {
         place: share - statistics.median(work.places.get(place, 0.0) for work in others)
         for place, share in late.places.items()

@@ -52,9 +52,8 @@ class Selection(msgspec.Struct, frozen=True):
         return [row for row in reader.processes.values() if row.role == "main" and self.takes_process(row)]
 
     def takes_process(self, process: ProcessRow) -> bool:
-        return (self.processes is None or process.id in self.processes) and (
-            self.rank is None or process.rank == self.rank
-        )
+        is_chosen = self.processes is None or process.id in self.processes
+        return is_chosen and (self.rank is None or process.rank == self.rank)
 
     def takes(self, thread: ThreadRow, reader: RunReader) -> bool:
         """Say whether the samples of a thread belong to the selection, times and phases aside."""
@@ -88,9 +87,6 @@ MAIN_THREADS = Selection(main_threads=True)
 """The default of everything that shows shares of a step."""
 
 
-_CLOCK_FORMATS = ("%H:%M:%S", "%H:%M:%S.%f", "%H:%M")
-
-
 def parse_time(word: str, info: RunInfo) -> int:
     """Return the moment that a word means in a run, in nanoseconds of its clock.
 
@@ -102,7 +98,7 @@ def parse_time(word: str, info: RunInfo) -> int:
     except (ValueError, OverflowError):
         pass
     started = datetime.fromtimestamp(info.started_ns / SECOND_NS)
-    for layout in _CLOCK_FORMATS:
+    for layout in ("%H:%M:%S", "%H:%M:%S.%f", "%H:%M"):
         try:
             time = datetime.strptime(word, layout).time()
         except ValueError:

@@ -82,12 +82,10 @@ def _part(reader: RunReader, series: int, from_ns: int | None, to_ns: int | None
 PRESSURE, CORE_WAIT = "host_cpu_pressure_share", "main_thread_core_wait_share"
 """The share of time for which any thread waited for a core, and a main thread, which not every kernel counts."""
 
-_CORE = re.compile(r"cpu\d+")
-
 
 def machine_cores(reader: RunReader) -> int:
     """Return how many cores the machine has; 0 where they were not read."""
-    return len({row.device for row in reader.series.values() if _CORE.fullmatch(row.device or "")})
+    return len({row.device for row in reader.series.values() if re.fullmatch(r"cpu\d+", row.device or "")})
 
 
 def points_of(

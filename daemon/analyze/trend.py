@@ -25,24 +25,8 @@ from profd.daemon.analyze.confidence import CONFIDENCE_95
 LEAST_SPAN_S = 35.0
 LEAST_POINTS = 18
 LEAST_BLOCKS = 12
-STARTUP_S = 20.0
-STARTUP_SHARE = 0.1
-# Where a window may begin, as shares of the time that is known; the later ones see past a start that took long.
-STARTS = (0.0, 0.1, 0.2, 0.35, 0.5)
-# Windows shorter than half of what is known, for growth that begins late.
-LATE_SHARE = 0.45
-LATE_SPANS_S = tuple(60.0 * 2 ** (half / 2) for half in range(32))
-LATE_SLOWDOWN = 0.5
-# In simulations of what is steady (tests/unit/analyze/test_trend.py) these let through less than one in a
-# thousand. A slope has to be many times its standard error: curves that bend and random walks look straighter than
-# one would think.
-LEAST_T = 24.0
-MOST_STILL = 0.4
-NEW_GROUND_SHARE = 0.1
 BLOCKS = 20
 MOST_POINTS = 2000
-# A step by less than this part of the mean one is none.
-STILL_SHARE = 0.15
 
 
 class Trend(msgspec.Struct, frozen=True):
@@ -71,9 +55,10 @@ def trend(times_s: Sequence[float], values: Sequence[float], *, least_growth: fl
     times_s, values = _thinned(times_s, values)
     known_s = times_s[-1] - times_s[0]
     # The beginning says nothing of what comes later: imports, loading a model, first batches.
-    startup_s = min(max(STARTUP_S, STARTUP_SHARE * known_s), known_s - LEAST_SPAN_S)
-    spans_s = [known_s - startup_s, *((1 - share) * known_s for share in STARTS)]
-    spans_s += [span_s for span_s in LATE_SPANS_S if span_s < known_s / 2]
+    startup_s = min(max(20.0, 0.1 * known_s), known_s - LEAST_SPAN_S)
+    # The windows that begin later see past a start that took long, the short ones growth that begins late.
+    spans_s = [known_s - startup_s, *((1 - share) * known_s for share in (0.0, 0.1, 0.2, 0.35, 0.5))]
+    spans_s += [span_s for half in range(32) if (span_s := 60.0 * 2 ** (half / 2)) < known_s / 2]
     steady = bisect_left(times_s, times_s[0] + startup_s)
     found = None
     for span_s in spans_s:
@@ -100,9 +85,9 @@ def trend(times_s: Sequence[float], values: Sequence[float], *, least_growth: fl
         # The last part of a curve that flattens out has a steeper past: late growth begins with its window.
         length_s = times_s[-1] - times_s[begin]
         before = slice(max(bisect_left(times_s, times_s[begin] - length_s), steady), begin)
-        is_late = length_s < LATE_SHARE * known_s
+        is_late = length_s < 0.45 * known_s
         earlier = _cut(times_s[before], values[before]) if is_late and begin - before.start >= LEAST_POINTS else []
-        was_slower = len(earlier) >= LEAST_BLOCKS and _fit(earlier).slope <= LATE_SLOWDOWN * line.slope
+        was_slower = len(earlier) >= LEAST_BLOCKS and _fit(earlier).slope <= line.slope / 2
         if was_slower or not is_late:
             return msgspec.structs.replace(window, is_growing=True)
     return found
@@ -111,11 +96,14 @@ def trend(times_s: Sequence[float], values: Sequence[float], *, least_growth: fl
 def _grows(blocks: Sequence[_Block], line: _Line, before: Sequence[float], least_growth: float) -> bool:
     swing = statistics.median(block.highest - block.lowest for block in blocks)
     start = statistics.median(block.lowest for block in blocks[:3])
+    # In simulations of what is steady (tests/unit/analyze/test_trend.py) these let through less than one in a thousand.
+    # A slope has to be many times its standard error: curves that bend and random walks look straighter than one would
+    # think.
     return (
         line.grown >= max(least_growth, swing)
-        and line.slope >= LEAST_T * line.error
-        and line.still_share <= MOST_STILL
-        and max(before, default=start) <= start + NEW_GROUND_SHARE * line.grown
+        and line.slope >= 24 * line.error
+        and line.still_share <= 0.4
+        and max(before, default=start) <= start + 0.1 * line.grown
     )
 
 
@@ -181,7 +169,7 @@ def _fit(blocks: Sequence[_Block]) -> _Line:
     level = statistics.median(rest)
     grown = slope * (times_s[-1] - times_s[0])
     steps = [after - before for before, after in itertools.pairwise(values)]
-    still = STILL_SHARE * abs(grown) / len(steps)
+    still = 0.15 * abs(grown) / len(steps)  # a step by less than this part of the mean one is none
     still_share = sum(abs(step) <= still for step in steps) / len(steps)
     return _Line(slope, _slope_error(times_s, [value - level for value in rest]), grown, still_share)
 

@@ -31,16 +31,8 @@ from profd.daemon.store.rows import IntervalRow
 Moment = tuple[tuple[int, int], ...]
 """The stack before and the stack after, of each thread that changed."""
 
-# py-spy reads all threads for one sample, then stamps them one after the other.
-_TOGETHER_NS = 500 * MICROSECOND_NS
-# Longer than this without a stack, a thread was not recorded.
-_UNSEEN_NS = 500 * MILLISECOND_NS
-# The samples of each thread that give their mean distance; more might hide that the rate has changed.
-_STRETCH_SAMPLES = 50
 LOOKED_AT_NS = 1200 * SECOND_NS
 """Of longer ranges so much is looked at interval by interval."""
-# Several processes show in a part of that as much as one in all of it; more than these do not shorten the look.
-_MOST_PROCESSES = 4
 
 
 class Reads(msgspec.Struct, frozen=True):
@@ -101,14 +93,17 @@ class Transitions:
     def add(self, row: IntervalRow) -> None:
         stack, end_ns = self._last.get(row.thread, (row.stack, row.start_ns))
         self._last[row.thread] = (row.stack, row.start_ns + row.duration_ns)
-        if stack != row.stack and row.start_ns - end_ns < _UNSEEN_NS:
-            if row.start_ns - self._moment_ns > _TOGETHER_NS:
+        # After half a second without a stack, the thread was not recorded.
+        if stack != row.stack and row.start_ns - end_ns < 500 * MILLISECOND_NS:
+            # py-spy reads all threads for one sample, then stamps them one after the other.
+            if row.start_ns - self._moment_ns > 500 * MICROSECOND_NS:
                 self._end_moment()
                 self._moment_ns = row.start_ns
             self._moment.append((stack, row.stack))
         self._time_ns += row.duration_ns
         self._samples += row.samples
-        if self._samples >= _STRETCH_SAMPLES * len(self._last):
+        # More samples of each thread might hide that the rate, and so their mean distance, has changed.
+        if self._samples >= 50 * len(self._last):
             self._end_stretch()
 
     def take(self, times: float = 1.0, reads: Reads = NO_READS) -> TransitionsSeen:
@@ -153,7 +148,7 @@ def take_transitions(
     threads = selection.threads(reader) if threads is None else threads
     if not looked_at_ns:
         processes = len({reader.threads[thread].process for thread in threads})
-        looked_at_ns = LOOKED_AT_NS // min(max(processes, 1), _MOST_PROCESSES)
+        looked_at_ns = LOOKED_AT_NS // min(max(processes, 1), 4)
     start_ns, end_ns = selection.bounds(reader.info)
     times = max((end_ns - start_ns) / looked_at_ns, 1.0)
     slices: Sequence[tuple[int | None, int | None]] = [(selection.from_ns, selection.to_ns)]

@@ -25,14 +25,6 @@ from profd.daemon.interpreter.offsets import SIZE, STRING_STATE, TYPE, Offsets, 
 TYPES = ("PyCode_Type", "PyUnicode_Type", "PyTuple_Type", "PyDict_Type", "PyLong_Type", "PyCell_Type")
 MAY_BE_MISSING = ("PyGen_Type", "PyRangeIter_Type", "PyType_Type", "PyBytes_Type")
 """An interpreter that exports none of these is read all the same, as far as they are not needed."""
-MOST_THREADS = 10_000
-MOST_FRAMES = 2_000
-_MOST_NAMES = 4_096
-_MOST_CHARACTERS = 4_096
-_CODES_HELD = 4_096
-_ENTERED_FROM_C = "<shim>"
-"""The file of the code that Python 3.12 has where C calls into it."""
-_MAPPED = re.compile(r"([0-9a-f]+)-[0-9a-f]+ \S+ 0+ \S+ \d+ +(/.*)")
 
 
 class Code(msgspec.Struct, frozen=True):
@@ -66,7 +58,7 @@ class Interpreter:
         self.types = types
         self.offsets: Offsets = offsets_of(memory, runtime, version)
         self._runtime = runtime
-        self._code_at = lru_cache(_CODES_HELD)(self._read_code)
+        self._code_at = lru_cache(4_096)(self._read_code)
 
     def main_thread(self) -> int:
         ident = self.memory.word(self._runtime + self.offsets.main_thread)
@@ -82,7 +74,7 @@ class Interpreter:
             for address, code in self.frames(thread)
             if self.is_of_type(code, "PyCode_Type")
         ]
-        return [frame for frame in found if frame.code.file != _ENTERED_FROM_C]
+        return [frame for frame in found if frame.code.file != "<shim>"]  # which 3.12 has where C calls into Python
 
     def frames(self, thread: int) -> Iterator[tuple[int, int]]:
         """Yield the addresses of a thread's frames and of their codes, the innermost first."""
@@ -92,7 +84,7 @@ class Interpreter:
             address = memory.word(address + offsets.frame_of_c)
         first = min(offsets.code, offsets.previous)
         last = max(offsets.code, offsets.previous)
-        for _ in range(MOST_FRAMES):
+        for _ in range(2_000):
             if not address:
                 return
             data = memory.read(address + first, last - first + 8)
@@ -124,7 +116,7 @@ class Interpreter:
         length = word_at(head, SIZE)
         (state,) = struct.unpack_from("<I", head, STRING_STATE)
         kind, is_compact, is_ascii = state >> 2 & 7, state >> 5 & 1, state >> 6 & 1
-        if length > _MOST_CHARACTERS or not is_compact or kind not in (1, 2, 4):
+        if length > 4_096 or not is_compact or kind not in (1, 2, 4):
             raise Unreadable("a name of it is no name")
         at = self.offsets.ascii if is_ascii else self.offsets.compact
         codec = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}[kind]
@@ -133,7 +125,7 @@ class Interpreter:
     def _threads(self) -> Iterator[int]:
         interpreter = self.memory.word(self._runtime + self.offsets.main_interpreter)
         thread = self.memory.word(interpreter + self.offsets.threads)
-        for _ in range(MOST_THREADS):
+        for _ in range(10_000):
             if not thread:
                 return
             if self.memory.word(thread + self.offsets.interpreter) != interpreter:
@@ -159,7 +151,7 @@ class Interpreter:
     def _names(self, address: int) -> tuple[str, ...]:
         head = self._object(address, "PyTuple_Type", SIZE + 8)
         length = word_at(head, SIZE)
-        if length > _MOST_NAMES:
+        if length > 4_096:
             raise Unreadable("a function of it has too many variables")
         items = self.memory.read(address + self.offsets.items, length * 8) if length else b""
         return tuple(self.text(item) for (item,) in struct.iter_unpack("<Q", items))
@@ -175,7 +167,8 @@ def open_interpreter(pid: int) -> Interpreter:
     """Find the CPython in a process; raises Unreadable where there is none that can be read, with the reason."""
     memory, maps, executable = Memory(pid), processes.maps(pid), processes.link(pid, "exe")
     # Its library before the executable.
-    mapped = [(int(start, 16), path) for start, path in _MAPPED.findall(maps)]
+    found = re.findall(r"([0-9a-f]+)-[0-9a-f]+ \S+ 0+ \S+ \d+ +(/.*)", maps)
+    mapped = [(int(start, 16), path) for start, path in found]
     programs = [(start, path) for start, path in mapped if PurePath(path).name.startswith("libpython3")]
     programs += [(start, path) for start, path in mapped if path == executable]
     try:

@@ -26,7 +26,6 @@ from profd.daemon.interpreter.slots import Link, Slot, Slots
 LOOKS = 3
 TRIES = 10
 WALKS = 4
-_MOST_KNOWN = 64
 _MOST_DIGITS = 3
 """More than 2 to the power of 90 is no count of anything."""
 
@@ -120,7 +119,7 @@ class IntegerReader:
             # Without the count of references, which changes all the time.
             look = self._referred(variable, DIGITS + 4 * _MOST_DIGITS - TYPE)
             if look is not None:
-                if len(self._known) >= _MOST_KNOWN:
+                if len(self._known) >= 64:
                     self._known.clear()
                 value = self._value(look.data)
                 self._known[variable] = value, look

@@ -20,9 +20,7 @@ from profd.daemon.interpreter.memory import Unreadable, word_at
 from profd.daemon.interpreter.objects import Missing, alive
 from profd.daemon.interpreter.offsets import BYTES, SIZE, TYPE
 
-_TABLES_HELD = 1_024
 _MOST_BYTES = 1 << 20
-_NO_END = 1 << 32
 _NO_LINE = -128
 _SHORT, _LONG, _WITHOUT_LINE = {10: 0, 11: 1, 12: 2}, (13, 14), 15
 """Kinds of entries of 3.11, and by how much the lines of the short ones are further on; others are of the same line."""
@@ -38,7 +36,7 @@ class Lines:
         places = interpreter.offsets.code, interpreter.offsets.instruction
         self._first, self._length = min(places), max(places) - min(places) + 8
         # By what a table has, not by its address: that may be another's by the next time.
-        self._table = lru_cache(_TABLES_HELD)(partial(decoded, interpreter.version))
+        self._table = lru_cache(1_024)(partial(decoded, interpreter.version))
 
     def line_of(self, frame: Frame) -> int | None:
         """Return the line that a frame stands at, counted from 1; of a caller that is the line of its call.
@@ -115,7 +113,7 @@ def _of_3_8(data: bytes) -> _Entries:
     for length, following in struct.iter_unpack("Bb", data[: len(data) & ~1]):
         yield length, delta, True
         delta = following
-    yield _NO_END, delta, True
+    yield 1 << 32, delta, True
 
 
 def _of_3_10(data: bytes) -> _Entries:

@@ -13,16 +13,12 @@ from collections.abc import Iterable
 
 from profd.daemon.processes import PROC
 
-_ELF64_LITTLE = b"\x7fELF\x02\x01"
 _SEGMENT = struct.Struct("<2I6Q")
 _LOADED, _DYNAMIC = 1, 2
 _DYNAMIC_ENTRY = struct.Struct("<2Q")
 _NAMES, _SYMBOLS, _GNU_HASH = 5, 6, 0x6FFFFEF5
 _SYMBOL = struct.Struct("<I2BH2Q")
-_MOST_SEGMENTS = 64
 _libc = ctypes.CDLL(None, use_errno=True)
-_MOST_ENTRIES = 256
-_MOST_IN_CHAIN = 10_000
 
 
 class Unreadable(Exception):
@@ -87,10 +83,10 @@ def exported(memory: Memory, start: int, names: Iterable[str]) -> dict[str, int]
     Reads what is mapped, not the file: that may be another by now, and lie in another file system. Raises Unreadable.
     """
     header = memory.read(start, 64)
-    if not header.startswith(_ELF64_LITTLE):
+    if not header.startswith(b"\x7fELF\x02\x01"):  # of 64 bits, little-endian
         raise Unreadable("it is no program of 64 bits")
     count = int.from_bytes(header[56:58], "little")
-    data = memory.read(start + word_at(header, 32), min(count, _MOST_SEGMENTS) * _SEGMENT.size)
+    data = memory.read(start + word_at(header, 32), min(count, 64) * _SEGMENT.size)
     segments = list(_SEGMENT.iter_unpack(data))
     first = next((address - offset for kind, _, offset, address, *_ in segments if kind == _LOADED), 0)
     bias = start - first
@@ -98,7 +94,7 @@ def exported(memory: Memory, start: int, names: Iterable[str]) -> dict[str, int]
     if dynamic is None:
         return {}
     tables = {}
-    for place in range(dynamic, dynamic + _MOST_ENTRIES * _DYNAMIC_ENTRY.size, _DYNAMIC_ENTRY.size):
+    for place in range(dynamic, dynamic + 256 * _DYNAMIC_ENTRY.size, _DYNAMIC_ENTRY.size):
         tag, value = _DYNAMIC_ENTRY.unpack(memory.read(place, _DYNAMIC_ENTRY.size))
         if not tag:
             break
@@ -124,7 +120,7 @@ def _look_up(memory: Memory, name: bytes, names_at: int, symbols_at: int, hash_a
     buckets_at = hash_at + 16 + blooms * 8
     chains_at = buckets_at + buckets * 4
     symbol = int.from_bytes(memory.read(buckets_at + hashed % buckets * 4, 4), "little")
-    for place in range(symbol, symbol + _MOST_IN_CHAIN) if symbol >= first else ():
+    for place in range(symbol, symbol + 10_000) if symbol >= first else ():
         in_chain = int.from_bytes(memory.read(chains_at + (place - first) * 4, 4), "little")
         if in_chain | 1 == hashed | 1:
             name_at, _, _, section, value, _ = _SYMBOL.unpack(memory.read(symbols_at + place * _SYMBOL.size, 24))

@@ -21,14 +21,7 @@ from profd.daemon.interpreter.frames import Code, Frame, Interpreter
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.interpreter.offsets import IS_TYPE, TYPE, TYPE_FLAGS, TYPE_NAME
 
-MOST_HELD = 20
-_MOST_IN_NAME = 256
-_MOST_FREE = 4_096
 _PAGE = 4096
-_MOST_REFERENCES = 0x400000
-"""No program lies below this address, so neither does a place that its allocator freed."""
-_REFERENCES = 0xFFFF_FFFF_FFFF
-"""Since 3.14 the highest 16 bits of the count are flags."""
 
 
 class Missing(Exception):
@@ -63,10 +56,10 @@ def held(interpreter: Interpreter, frame: Frame) -> list[Held]:
         except Missing:
             return []
         stack = memory.word(frame.address + offsets.stack)
-        if not first <= stack <= first + 8 * _MOST_FREE:
+        if not first <= stack <= first + 8 * 4_096:
             return []
         first = stack
-    count = min(frame.code.stack_size, MOST_HELD)
+    count = min(frame.code.stack_size, 20)
     code, slots = memory.read_together((frame.address + offsets.code, 8), (first, 8 * count))
     memory.word(frame.address)  # raises where the process has ended
     if interpreter.untagged(int.from_bytes(code, "little")) != frame.code.address:
@@ -92,7 +85,9 @@ def alive(interpreter: Interpreter, address: int, expected: int | None = None) -
     if not address or address % 8:
         raise Missing("it is no object")
     references, kind = struct.unpack("<2Q", interpreter.memory.read(address, TYPE + 8))
-    if not 0 < references & _REFERENCES < _MOST_REFERENCES:
+    # Since 3.14 the highest 16 bits of the count are flags. No program lies below address 0x400000, so neither does a
+    # place that its allocator freed.
+    if not 0 < references & 0xFFFF_FFFF_FFFF < 0x400000:
         raise Missing("its object has gone")
     if expected is not None and kind != expected:
         raise Missing("its object is of another type")
@@ -129,17 +124,13 @@ def _name_of(interpreter: Interpreter, kind: int) -> str:
     memory = interpreter.memory
     of_types = interpreter.type("PyType_Type")
     meta = memory.word(kind + TYPE) if kind and not kind % 8 else 0
-    if not meta or meta % 8:
-        raise Missing("what has to be a type is none")
     # A class may have a metaclass, which is a class of the usual kind.
-    is_class = meta == of_types or (
-        memory.word(meta + TYPE) == of_types and memory.word(meta + TYPE_FLAGS) & IS_TYPE != 0
-    )
-    if not is_class:
+    may_be = meta and not meta % 8 and (meta == of_types or memory.word(meta + TYPE) == of_types)
+    if not may_be or (meta != of_types and not memory.word(meta + TYPE_FLAGS) & IS_TYPE):
         raise Missing("what has to be a type is none")
     address, name = memory.word(kind + TYPE_NAME), b""
     while b"\0" not in name:
-        if len(name) > _MOST_IN_NAME:
+        if len(name) > 256:
             raise Unreadable("the name of a type is too long")
         at = address + len(name)
         name += memory.read(at, min(64, _PAGE - at % _PAGE))

@@ -18,8 +18,6 @@ from msgspec.structs import replace
 
 from profd.daemon.interpreter.memory import Memory, Unreadable
 
-COOKIE = b"xdebugpy"
-
 
 class Offsets(msgspec.Struct, frozen=True):
     """Offsets in bytes. A ``None`` is of what a version does not have."""
@@ -191,7 +189,7 @@ def offsets_of(memory: Memory, runtime: int, version: tuple[int, int]) -> Offset
         return known
     names = _IN_RUNTIME[version].split()
     data = memory.read(runtime, 8 * (len(names) + 1))
-    if not data.startswith(COOKIE):
+    if not data.startswith(b"xdebugpy"):
         raise Unreadable("its runtime does not begin as that of CPython does")
     said = dict(zip(names, struct.unpack(f"<{len(names)}Q", data[8:]), strict=True))
     if said["free_threaded"]:

@@ -16,19 +16,11 @@ from typing import NamedTuple
 
 import msgspec
 
+from profd.daemon.interpreter import offsets as layout
 from profd.daemon.interpreter.frames import Interpreter
 from profd.daemon.interpreter.memory import Unreadable, word_at
 from profd.daemon.interpreter.objects import Missing, alive
-from profd.daemon.interpreter.offsets import (
-    DICT_KEYS,
-    DICT_VALUES,
-    HAS_INLINE_VALUES,
-    HAS_MANAGED_DICTIONARY,
-    TYPE,
-    TYPE_BASIC_SIZE,
-    TYPE_DICTIONARY,
-    TYPE_FLAGS,
-)
+from profd.daemon.interpreter.offsets import DICT_KEYS, DICT_VALUES, TYPE, TYPE_BASIC_SIZE, TYPE_DICTIONARY, TYPE_FLAGS
 
 _MOST_KEYS = 100_000
 _NO_SUCH = "there is no variable of this name"
@@ -86,7 +78,7 @@ class Slots:
         of_type = python.memory.read(kind + first, TYPE_DICTIONARY + 8 - first)
         flags = word_at(of_type, TYPE_FLAGS - first)
         (at,) = struct.unpack_from("<q", of_type, TYPE_DICTIONARY - first)
-        if flags & HAS_MANAGED_DICTIONARY and python.offsets.dictionary is not None:
+        if flags & layout.HAS_MANAGED_DICTIONARY and python.offsets.dictionary is not None:
             at = python.offsets.dictionary
             values = self._values(instance, flags, word_at(of_type, 0), links)
             if values:
@@ -116,7 +108,7 @@ class Slots:
         if offsets.are_valid is None:
             links.append(Link(place, word))
             return word + 1 if word & 1 else 0
-        if word or not flags & HAS_INLINE_VALUES:
+        if word or not flags & layout.HAS_INLINE_VALUES:
             return 0
         if not memory.read(instance + size + offsets.are_valid, 1)[0]:
             raise Missing(_NO_SUCH)

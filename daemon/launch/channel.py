@@ -21,7 +21,6 @@ LARGEST_BYTES = CHUNK_BYTES + 256
 """Room that any packet fits in."""
 BACKLOG_BYTES = 4 << 20
 """The most of the script's output that waits for a slow session; as much as a run keeps."""
-_END_TIMEOUT_MS = 2_000
 
 
 class ScriptWrote(msgspec.Struct, frozen=True, tag="wrote"):
@@ -39,7 +38,6 @@ class ScriptExited(msgspec.Struct, frozen=True, tag="exited"):
 
 Message = ScriptWrote | ScriptExited
 
-_encoder = msgspec.msgpack.Encoder()
 _decoder = msgspec.msgpack.Decoder(Message)
 
 
@@ -94,7 +92,7 @@ class ScriptChannel:
         """Pass on that the script has ended. Waits two seconds for room: there is no script left to hold up."""
         poller = select.poll()
         poller.register(self._end, select.POLLOUT)
-        poller.poll(_END_TIMEOUT_MS)
+        poller.poll(2_000)
         with contextlib.suppress(OSError):
             self._send(ScriptExited(status))
 
@@ -108,7 +106,7 @@ class ScriptChannel:
         self._end.close()
 
     def _send(self, message: Message) -> None:
-        self._end.send(_encoder.encode(message), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+        self._end.send(msgspec.msgpack.encode(message), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
 
 def make_channel() -> tuple[ScriptChannel, socket.socket]:
@@ -131,8 +129,7 @@ class ScriptChannelReader:
     ) -> None:
         """Start reading in the running loop; without a descriptor there is nothing to read."""
         self._loop = asyncio.get_running_loop()
-        self._take_output = take_output
-        self._take_status = take_status
+        self._take_output, self._take_status = take_output, take_status
         self._socket: socket.socket | None = None
         if channel_fd is not None:
             self._socket = socket.socket(fileno=channel_fd)
@@ -166,10 +163,10 @@ class ScriptChannelReader:
             message = decode(data)
         except msgspec.DecodeError:
             return  # profd was updated under its launcher: this message is lost, not the session
-        if isinstance(message, ScriptWrote):
-            if message.lost_bytes:
-                self._take_output(f"\r\n[{message.lost_bytes} bytes of output were not kept]\r\n".encode())
-            if message.data:
-                self._take_output(message.data)
-        elif isinstance(message, ScriptExited):
+        if isinstance(message, ScriptExited):
             self._take_status(message.status)
+            return
+        if message.lost_bytes:
+            self._take_output(f"\r\n[{message.lost_bytes} bytes of output were not kept]\r\n".encode())
+        if message.data:
+            self._take_output(message.data)

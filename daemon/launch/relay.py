@@ -28,15 +28,7 @@ from profd.daemon.launch.script import let_go_of_all_but
 from profd.daemon.launch.terminal import RESET
 from profd.daemon.store.records import Identity
 
-_IDLE_MS = 50
-# How often it looks whether a script that has closed its terminal has opened it again, or has ended.
-_CLOSED_MS = 200
-# What a script leaves unread at its end is far less; a process of its own that writes on and on is left behind.
-_REST_BYTES = 1 << 20
-# How long the launcher waits for an order to be carried out: a real terminal that takes nothing holds the relay up.
-_ORDER_TIMEOUT_S = 10.0
 _KEY_TIMEOUT_S = 1.0
-_ORDER_BYTES = CHUNK_BYTES + 1024
 
 
 class Orders(msgspec.Struct, frozen=True):
@@ -79,7 +71,7 @@ class Relay:
 
     def _open_end(self) -> socket.socket:
         self._end, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._end.settimeout(_ORDER_TIMEOUT_S)
+        self._end.settimeout(10.0)  # a real terminal that takes nothing holds the relay up
         return its_end
 
     def revive(self) -> None:
@@ -163,7 +155,8 @@ class _Copier:
         """Whether no one had the script's terminal open at the last look; a script may open it again."""
         self._is_over = False
         self._is_settled = False
-        self._rest_bytes = _REST_BYTES
+        # What a script leaves unread at its end is far less; a process of its own that writes on and on is left behind.
+        self._rest_bytes = 1 << 20
         self._orphan: Identity | None = None
 
     def run(self) -> None:
@@ -178,9 +171,7 @@ class _Copier:
                 self._take_orders()
             elif self.master_fd in ready or (self._is_closed and not self._is_over):
                 self._read()
-            elif (
-                self._is_ending and not ready
-            ):  # processes that the script left behind have it open, and write nothing now
+            elif self._is_ending and not ready:  # what has it open still was left behind, and writes nothing now
                 self._settle()
             if self._orphan is not None and not processes.is_running(*self._orphan):
                 self._orphan = None
@@ -206,12 +197,13 @@ class _Copier:
 
     def _patience_ms(self) -> int | None:
         if self._is_ending or self._orphan is not None:
-            return _IDLE_MS
-        return _CLOSED_MS if self._is_closed and not self._is_over else None
+            return 50
+        # A script that has closed its terminal may open it again, or end.
+        return 200 if self._is_closed and not self._is_over else None
 
     def _take_orders(self) -> None:
         try:
-            packet = self.launcher.recv(_ORDER_BYTES)
+            packet = self.launcher.recv(CHUNK_BYTES + 1024)
         except OSError:
             packet = b""
         if packet:

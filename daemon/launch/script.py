@@ -26,9 +26,7 @@ from profd.daemon.launch.signals import TAKEN, InheritedSignals, is_from_process
 from profd.daemon.launch.terminal import PseudoTerminal
 from profd.daemon.rights import Rights
 
-_PR_SET_PTRACER = 0x59616D61
-_RESTRICTED = 1  # Yama's ptrace_scope: only an ancestor, or a declared process, may read a process
-_NOT_EXECUTED = 127
+_PR_SET_PTRACER, _PR_SET_PDEATHSIG = 0x59616D61, 1
 
 
 class Script:
@@ -69,7 +67,8 @@ def start_script(
     CommandNotExecutable, with nothing left behind.
     """
     environment = {**_environment(), **variables}
-    libc = ctypes.CDLL(None) if Rights().ptrace_scope() == _RESTRICTED else None
+    # At 1, only an ancestor, or a declared process, may read a process.
+    libc = ctypes.CDLL(None) if Rights().ptrace_scope() == 1 else None
     failure_fd, report_fd = os.pipe()
     pid = os.fork()
     if pid == 0:
@@ -85,7 +84,7 @@ def start_script(
         except OSError as error:
             os.write(report_fd, str(error.errno).encode())
         finally:
-            os._exit(_NOT_EXECUTED)
+            os._exit(127)
     os.close(report_fd)
     # The end of the pipe is closed by the exec itself: until then this waits.
     with os.fdopen(failure_fd, "rb") as failure:
@@ -121,10 +120,7 @@ def _failure(name: str, code: int) -> ProfdError:
     return CommandNotExecutable(f"{name} cannot be executed ({os.strerror(code)})", remedy)
 
 
-# How long a sender may take from one process of a job to the next.
-_PATIENCE_MS = 30
 _SIGHTING = struct.Struct("=ii")
-_PR_SET_PDEATHSIG = 1
 
 
 class SignalBystander:
@@ -154,7 +150,7 @@ class SignalBystander:
 
     def saw(self, info: signal.struct_siginfo) -> bool:
         """Say whether the bystander got the same signal from the same process; waits a moment for it."""
-        while self._poller.poll(_PATIENCE_MS):
+        while self._poller.poll(30):  # ms that a sender may take from one process of a job to the next
             sightings = os.read(self._sightings_fd, 64 * _SIGHTING.size)
             if (info.si_signo, info.si_pid) in _SIGHTING.iter_unpack(sightings):
                 return True
