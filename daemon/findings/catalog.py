@@ -14,6 +14,7 @@ from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.findings import course, cpu, gpu, loading, memory, overhead, phases, ranks
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import SEVERITIES, Finding
+from profd.daemon.findings.texts import table
 from profd.daemon.store import database
 from profd.daemon.store.findings import findings_now, findings_of_whole
 from profd.daemon.store.reader import RunReader
@@ -23,44 +24,16 @@ from profd.daemon.store.rows import FindingRow
 Rule = Callable[[FindingContext], Finding | None]
 """Looks for one cause that slows trainings; returns the finding where the cause is surely there, None else."""
 
-# Among findings that are equally grave, and whose gain is unknown, the one comes first that names its cause best.
 RULES: tuple[Rule, ...] = (
-    ranks.straggler,
-    ranks.collectives,
-    loading.load_in_process,
-    loading.saturated_workers,
-    loading.idle_workers,
-    phases.synchronization,
-    phases.checkpoints,
-    phases.logging_stalls,
-    phases.evaluations,
-    phases.hot_function,
-    memory.garbage_collection,
-    cpu.interpreter_lock,
-    phases.unfused_optimizer,
-    memory.allocator_churn,
-    cpu.idle_cores,
-    cpu.oversubscription,
-    memory.memory_growth,
-    memory.memory_limit,
-    loading.shared_memory,
-    memory.gpu_memory_limit,
-    cpu.cpu_limit,
-    memory.swapping,
-    gpu.gpu_unused,
-    phases.small_batches,
-    gpu.copies,
-    gpu.pcie_bound,
-    gpu.precision,
-    gpu.memory_format,
-    gpu.gpu_held_back,
-    course.slow_start,
-    course.slow_down,
-    phases.compilation,
-    overhead.overhead,
+    *(ranks.straggler, ranks.collectives),
+    *(loading.load_in_process, loading.saturated_workers, loading.idle_workers, loading.shared_memory),
+    *(phases.synchronization, phases.checkpoints, phases.logging_stalls, phases.evaluations, phases.compilation),
+    *(phases.hot_function, phases.unfused_optimizer, phases.small_batches, overhead.overhead),
+    *(cpu.interpreter_lock, cpu.idle_cores, cpu.oversubscription, cpu.cpu_limit),
+    *(memory.garbage_collection, memory.allocator_churn, memory.memory_growth, memory.memory_limit),
+    *(memory.gpu_memory_limit, memory.swapping, course.slow_start, course.slow_down),
+    *(gpu.gpu_unused, gpu.copies, gpu.pcie_bound, gpu.precision, gpu.memory_format, gpu.gpu_held_back),
 )
-
-
 OF_THE_RUN: tuple[Rule, ...] = (memory.memory_growth,)
 """Those that look at all of the run so far, whatever the selection: they take the most time by far."""
 
@@ -77,8 +50,13 @@ def find(
 
 
 def ranked(found: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings in the order in which they are shown; those that are alike keep theirs."""
-    return tuple(sorted(found, key=lambda one: (-SEVERITIES.index(one.severity), -(one.gain_bound or 1.0))))
+    """Return findings in the order in which they are shown; those that are alike in that of the table."""
+    places = {rule: number for number, rule in enumerate(one.rule or name for name, one in table().finding.items())}
+
+    def key(one: Finding) -> tuple[float, float, int]:
+        return (-SEVERITIES.index(one.severity), -(one.gain_bound or 1.0), places.get(one.rule, len(places)))
+
+    return tuple(sorted(found, key=key))
 
 
 def findings_in(reader: RunReader, selection: Selection, phases: PhaseIndex) -> tuple[Finding, ...]:

@@ -22,7 +22,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.findings import catalog
 from profd.daemon.findings.analyst import Analyst
-from profd.daemon.findings.catalog import RULES, analysis_name, as_stored, find, findings_in, present_findings
+from profd.daemon.findings.catalog import RULES, analysis_name, as_stored, find, findings_in, present_findings, ranked
 from profd.daemon.findings.finding import CRITICAL, INFO, Finding
 from profd.daemon.findings.texts import table
 from profd.daemon.render.sections import finding_lines, verdict
@@ -41,6 +41,14 @@ def test_what_brings_most_comes_first(tmp_path: Path) -> None:
         found = find(reader)
 
     assert [one.rule for one in found] == ["synchronization", "input-bound-in-process"]
+
+
+def test_findings_that_are_alike_come_in_the_order_of_the_table(tmp_path: Path) -> None:
+    with RunReader(write_case(tmp_path / "a.profd", BOTH)) as reader:
+        one = find(reader)[0]
+    alike = [msgspec.structs.replace(one, rule=rule) for rule in ("of an older version", "slow-down", "straggler")]
+
+    assert [one.rule for one in ranked(alike)] == ["straggler", "slow-down", "of an older version"]
 
 
 def test_the_share_of_a_finding_is_that_of_its_selection(tmp_path: Path) -> None:
