@@ -48,9 +48,10 @@ def test_who_ended_well_or_lives_has_none(tmp_path: Path, ended: RunEnded) -> No
 
 
 def test_a_signal_is_told_with_the_last_stack_and_memory(tmp_path: Path) -> None:
-    found = post_mortem(run(tmp_path / "run", RunEnded(END_NS, "target-exited", None, signal.SIGSEGV)))
+    gone = PointsTaken(END_NS, (Point("rss_bytes", 0.0, MAIN),))  # what was resident before counts
+    found = post_mortem(run(tmp_path / "run", gone, RunEnded(END_NS, "target-exited", None, signal.SIGSEGV)))
     assert (found.signal, found.code, found.out_of_memory) == ("SIGSEGV", None, None)
-    assert found.memory == ((1.0, 3 << 30),)
+    assert (found.rss_bytes, found.memory[0]) == (3 << 30, (1.0, 3 << 30))
     (last,) = found.last
     assert last.before_end_s == pytest.approx(1.0, abs=0.1)
     sentence = post_mortem_sentence(found)
@@ -58,39 +59,33 @@ def test_a_signal_is_told_with_the_last_stack_and_memory(tmp_path: Path) -> None
     assert sentence.endswith("with 3.2 GB resident")
 
 
-def test_memory_is_that_before_the_end(tmp_path: Path) -> None:
-    gone = PointsTaken(END_NS, (Point("rss_bytes", 0.0, MAIN),))
-    found = post_mortem(run(tmp_path / "run", gone, RunEnded(END_NS, "target-exited", None, signal.SIGTERM)))
-    assert found.rss_bytes == 3 << 30
-
-
-def test_out_of_memory_is_what_ended_it(tmp_path: Path) -> None:
-    found = post_mortem(run(tmp_path / "run", OOM, RunEnded(END_NS, "target-exited", None, signal.SIGKILL)))
-    assert post_mortem_sentence(found).startswith("out of memory: the kernel ended a process of")
+@pytest.mark.parametrize(
+    ("more", "sentence"),
+    [
+        ((OOM, RunEnded(END_NS, "target-exited", None, 9)), "out of memory: the kernel ended a process of"),
+        ((), "profd was ended before its target, or with it, last seen in "),
+    ],
+)
+def test_out_of_memory_and_the_end_of_profd_are_told(tmp_path: Path, more: tuple[Record, ...], sentence: str) -> None:
+    found = post_mortem(run(tmp_path / "run", *more))
+    assert post_mortem_sentence(found).startswith(sentence)
+    assert found.last
 
 
 def test_the_last_error_is_told_and_the_last_lines(tmp_path: Path) -> None:
-    found = post_mortem(run(tmp_path / "run", SAID, RunEnded(END_NS, "target-exited", 1)))
+    path = run(tmp_path / "run", SAID, RunEnded(END_NS, "target-exited", 1))
+    found = post_mortem(path)
     assert found.output[:2] == ("step 2", "Traceback:")
     assert post_mortem_sentence(found).endswith("; RuntimeError: bad \\x1b[1m\ufffd")
     lines = list(post_mortem_lines(found, 80))
     assert lines[-1] == "  │ RuntimeError: bad \\x1b[1m\ufffd"
     assert lines[0].startswith("  the target ended with 1")
+    with RunReader(path) as reader:
+        text = summary_text(summarize(reader))
+    assert text.index("How it ended") < text.index("Phases of the main thread")
 
 
 def test_what_it_said_last_is_told_without_secrets(tmp_path: Path) -> None:
     said = OutputWritten(END_NS - 1, b"ValueError: https://ada:hunter2@host refused api_key='hunter2\n")
     found = post_mortem(run(tmp_path / "run", said, RunEnded(END_NS, "target-exited", 1)))
     assert found.error == "ValueError: https://ada:***@host refused api_key=***"
-
-
-def test_it_is_there_where_profd_was_killed_too(tmp_path: Path) -> None:
-    found = post_mortem(run(tmp_path / "run"))
-    assert post_mortem_sentence(found).startswith("profd was ended before its target, or with it, last seen in ")
-    assert found.last
-
-
-def test_the_summary_begins_with_it(tmp_path: Path) -> None:
-    with RunReader(run(tmp_path / "run", RunEnded(END_NS, "target-exited", 1))) as reader:
-        text = summary_text(summarize(reader))
-    assert text.index("How it ended") < text.index("Phases of the main thread")

@@ -53,14 +53,19 @@ def only(found: Sequence[Growth]) -> Growth:
 
 
 def test_a_leak_is_growing_with_slope_interval_and_beginning(tmp_path: Path) -> None:
-    with written(tmp_path, of("rss_bytes", leak)) as reader:
+    steps = of("step_count", lambda second: 4 * second)
+    with written(tmp_path, of("rss_bytes", leak), steps) as reader:
         found = only(growth(reader))
+        short = only(growth(reader, Selection(to_ns=STARTED_NS + 20 * SECOND_NS)))
+        nothing = only(growth(reader, Selection(from_ns=STARTED_NS + 500 * SECOND_NS)))
     assert (found.pid, found.series, found.device, found.verdict) == (MAIN.pid, "rss_bytes", None, "growing")
     assert found.slope_bytes_per_s == pytest.approx(2 * MB)
     assert found.interval_bytes_per_s == pytest.approx((2 * MB, 2 * MB))
     assert found.since_ns is not None
     assert 0 <= found.since_ns - STARTED_NS <= 25 * SECOND_NS
-    assert (found.bytes_per_step, found.limit, found.time_to_limit_s) == (None, None, None)
+    assert found.bytes_per_step == pytest.approx(0.5 * MB)
+    assert (found.limit, found.time_to_limit_s) == (None, None)
+    assert (short.verdict, short.slope_bytes_per_s) == (nothing.verdict, nothing.slope_bytes_per_s) == ("unknown", None)
 
 
 def test_a_leak_grows_though_all_is_given_back_as_the_process_ends(tmp_path: Path) -> None:
@@ -88,19 +93,6 @@ def test_what_is_steady_is_called_so(tmp_path: Path, kind: str) -> None:
     values = curve(STEADY[kind], "memory", SECONDS)
     with written(tmp_path, of("rss_bytes", values.__getitem__)) as reader:
         assert only(growth(reader)).verdict == "steady"
-
-
-def test_too_short_a_range_is_unknown(tmp_path: Path) -> None:
-    with written(tmp_path, of("rss_bytes", leak)) as reader:
-        short = only(growth(reader, Selection(to_ns=STARTED_NS + 20 * SECOND_NS)))
-        nothing = only(growth(reader, Selection(from_ns=STARTED_NS + 500 * SECOND_NS)))
-    assert (short.verdict, short.slope_bytes_per_s) == (nothing.verdict, nothing.slope_bytes_per_s) == ("unknown", None)
-
-
-def test_growth_by_step(tmp_path: Path) -> None:
-    steps = of("step_count", lambda second: 4 * second)
-    with written(tmp_path, of("rss_bytes", leak), steps) as reader:
-        assert only(growth(reader)).bytes_per_step == pytest.approx(0.5 * MB)
 
 
 def test_a_leak_by_step_is_found_though_steps_become_slower(tmp_path: Path) -> None:

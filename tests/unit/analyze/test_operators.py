@@ -126,58 +126,59 @@ def call(name: str, start_ms: float, end_ms: float) -> Call:
     return Call(int(start_ms * MS), int(end_ms * MS), name)
 
 
-def test_operators_that_run_in_a_sample_have_its_line_the_callers_too() -> None:
-    calls = [call("outer", 0, 50), call("inner", 10, 30), call("after", 60, 90)]
-    stays = [stay(FORWARD, 0, 55, 0, 20, 40), stay(BACKWARD, 55, 100, 65)]
-    assert tied(stays, calls) == [("inner", 59), ("outer", 59), ("outer", 59), ("after", 61)]
-
-
 @pytest.mark.parametrize(
-    ("moment_ms", "found"),
-    [(10, []), (11, []), (12, [("mm", 61)]), (18, [("mm", 61)]), (19, [])],
+    ("stays", "calls", "found"),
+    [
+        (
+            [stay(FORWARD, 0, 55, 0, 20, 40), stay(BACKWARD, 55, 100, 65)],
+            [call("outer", 0, 50), call("inner", 10, 30), call("after", 60, 90)],
+            [("inner", 59), ("outer", 59), ("outer", 59), ("after", 61)],
+        ),
+        *(
+            (
+                [stay(BACKWARD, 10, 20, at_ms)],
+                [call("mm", at_ms, at_ms + 0.1)],
+                [("mm", 61)] if 12 <= at_ms <= 18 else [],
+            )
+            for at_ms in (10, 11, 12, 18, 19)
+        ),
+        ([stay(BACKWARD, 10, 11, 10)], [call("mm", 8, 12)], [("mm", 61)]),
+        ([stay(BACKWARD, 10, 11, 10)], [call("mm", 8.1, 12)], []),
+        (
+            [stay(BACKWARD, 0, 100, 20, 35, 50)],
+            [call("short", 0, 10), call("long", 5, 40), call("late", 30, 60)],
+            [("long", 61), ("late", 61), ("long", 61), ("late", 61)],
+        ),
+        ([stay(None, 0, 100, 50)], [call("mm", 0, 100)], []),
+    ],
+    ids=[
+        "operators in a sample have its line, and their callers",
+        *(f"a short one {at_ms} ms from where the line changes" for at_ms in (0, 1, 2, -2, -1)),
+        "a long one where the line was seen once",
+        "one that is not long enough",
+        "one that overlaps another thread's is not its caller",
+        "code of libraries alone",
+    ],
 )
-def test_short_operator_is_tied_only_far_enough_from_where_the_line_changes(
-    moment_ms: int, found: list[tuple[str, int]]
+def test_operators_are_tied_to_the_line_of_the_samples_within_them(
+    stays: list[Stay], calls: list[Call], found: list[tuple[str, int]]
 ) -> None:
-    calls = [call("mm", moment_ms, moment_ms + 0.1)]
-    assert tied([stay(BACKWARD, 10, 20, moment_ms)], calls) == found
-
-
-def test_long_operator_is_tied_also_where_the_line_was_seen_once() -> None:
-    assert tied([stay(BACKWARD, 10, 11, 10)], [call("mm", 8, 12)]) == [("mm", 61)]
-    assert tied([stay(BACKWARD, 10, 11, 10)], [call("mm", 8.1, 12)]) == []
-
-
-def test_operator_that_overlaps_another_thread_is_not_taken_for_its_caller() -> None:
-    calls = [call("short", 0, 10), call("long", 5, 40), call("late", 30, 60)]
-    assert tied([stay(BACKWARD, 0, 100, 20, 35, 50)], calls) == [("long", 61), ("late", 61), ("long", 61), ("late", 61)]
-
-
-def test_code_of_libraries_alone_ties_nothing() -> None:
-    assert tied([stay(None, 0, 100, 50)], [call("mm", 0, 100)]) == []
+    assert tied(stays, calls) == found
 
 
 STACKS = [(Frame("main", TRAIN, 61), Frame("backward", f"{LIBRARY}torch/_tensor.py", line)) for line in (9, 10)]
 
 
-def test_samples_count_up_to_where_the_line_may_have_changed_unseen(tmp_path: Path) -> None:
-    path = write_run(tmp_path / "a.profd", tid=MAIN_TID)
-    with RunReader(path) as reader:
+@pytest.mark.parametrize(
+    ("tid", "kept"),
+    [(MAIN_TID, True), (MAIN_TID + 77, True), (MAIN_TID, False)],
+    ids=["up to where the line may have changed", "a thread without Python", "a window without its trace"],
+)
+def test_samples_of_the_main_thread_count_for_the_operators_of_a_window(tmp_path: Path, tid: int, kept: bool) -> None:
+    with RunReader(write_run(tmp_path / "a.profd", tid=tid, kept=kept)) as reader:
         (window,) = reader.windows()
         lines = issuing_lines(reader, window)
-    assert lines == {"aten::mm": (IssuingLine(TRAIN, "train.py", 61, 7),)}
-
-
-def test_thread_without_python_works_for_the_main_thread(tmp_path: Path) -> None:
-    with RunReader(write_run(tmp_path / "a.profd", tid=MAIN_TID + 77)) as reader:
-        (window,) = reader.windows()
-        assert issuing_lines(reader, window)["aten::mm"][0].samples == 7
-
-
-def test_window_without_its_trace_has_no_lines(tmp_path: Path) -> None:
-    with RunReader(write_run(tmp_path / "a.profd", tid=MAIN_TID, kept=False)) as reader:
-        (window,) = reader.windows()
-        assert issuing_lines(reader, window) == {}
+    assert lines == ({"aten::mm": (IssuingLine(TRAIN, "train.py", 61, 7),)} if kept else {})
 
 
 def write_run(path: Path, *, tid: int, kept: bool = True) -> Path:

@@ -34,6 +34,40 @@ def test_needing_a_batch_outweighs_evaluating_it() -> None:
     assert phase_of(EVALUATE, f"_MultiProcessingDataLoaderIter._get_data | {LOADER}") == "data wait"
 
 
+LOG = f"train | {TRAIN} | log(dumps(x))"
+ITEM = f"train | {TRAIN} | loss.item()"
+DUMPS = f"dumps | {TRAIN} | return str(x)"
+LEAF = Rule(phase="synchronize", source=r"\.item\(", leaf=True)
+INNERMOST = Rule(phase="logging", source="^log", innermost=True, library=False)
+NESTED = (Rule(phase="logging", function=("inner",)), Rule(phase="forward", function=("outer",)))
+
+
+@pytest.mark.parametrize(
+    ("rules", "frames", "phase"),
+    [
+        # A wildcard for every method does not meet every function.
+        ((Rule(phase="optimizer", function=("Adam.*",)),), ("Adam.step | a.py",), "optimizer"),
+        ((Rule(phase="optimizer", function=("Adam.*",)),), ("step | a.py",), "other"),
+        # A rule on the leaf leaves outer frames alone.
+        ((LEAF,), (ITEM,), "synchronize"),
+        ((LEAF,), (ITEM, "inner | x.py"), "other"),
+        # A rule on the innermost line of the user covers what it calls, and no function of theirs.
+        ((INNERMOST,), (LOG,), "logging"),
+        ((INNERMOST,), (LOG, "dumps | json/__init__.py", "encode | json/encoder.py"), "logging"),
+        ((INNERMOST,), (LOG, DUMPS), "other"),
+        ((INNERMOST,), (LOG, DUMPS, "f | x.py"), "other"),
+        # The conditions of a rule are about one frame.
+        ((Rule(phase="forward", function=("step",), module=("a.py",)),), ("step | a.py",), "forward"),
+        ((Rule(phase="forward", function=("step",), module=("a.py",)),), ("step | b.py", "run | a.py"), "other"),
+        # The first rule in order decides, wherever its frame stands.
+        (NESTED, ("outer | a.py", "inner | a.py"), "logging"),
+        (NESTED, ("inner | a.py", "outer | a.py"), "logging"),
+    ],
+)
+def test_rules_decide_by_what_they_say_of_a_frame(rules: tuple[Rule, ...], frames: tuple[str, ...], phase: str) -> None:
+    assert phase_of(*frames, rules=rules) == phase
+
+
 def test_worker_loads_though_it_was_forked_while_the_loop_waited() -> None:
     forked = [
         FOR,
@@ -49,45 +83,6 @@ def test_worker_loads_though_it_was_forked_while_the_loop_waited() -> None:
 @pytest.mark.parametrize(("phase", "frames"), stacks_in("stacks_python310.txt"))
 def test_bare_names_of_python_3_10_tell_the_same(phase: str, frames: list[str]) -> None:
     assert phase_of(*frames) == phase
-
-
-def test_wildcard_for_every_method_does_not_meet_every_function() -> None:
-    rules = (Rule(phase="optimizer", function=("Adam.*",)),)
-
-    assert phase_of("Adam.step | a.py", rules=rules) == "optimizer"
-    assert phase_of("step | a.py", rules=rules) == "other"
-
-
-def test_rule_on_the_leaf_leaves_outer_frames_alone() -> None:
-    rules = (Rule(phase="synchronize", source=r"\.item\(", leaf=True),)
-    line = f"train | {TRAIN} | loss.item()"
-
-    assert phase_of(line, rules=rules) == "synchronize"
-    assert phase_of(line, "inner | x.py", rules=rules) == "other"
-
-
-def test_rule_on_the_innermost_line_of_the_user_covers_what_it_calls_and_no_function_of_theirs() -> None:
-    rules = (Rule(phase="logging", source="^log", innermost=True, library=False),)
-    line = f"train | {TRAIN} | log(dumps(x))"
-
-    assert phase_of(line, rules=rules) == "logging"
-    assert phase_of(line, "dumps | json/__init__.py", "encode | json/encoder.py", rules=rules) == "logging"
-    assert phase_of(line, f"dumps | {TRAIN} | return str(x)", rules=rules) == "other"
-    assert phase_of(line, f"dumps | {TRAIN} | return str(x)", "f | x.py", rules=rules) == "other"
-
-
-def test_conditions_of_a_rule_are_about_one_frame() -> None:
-    rules = (Rule(phase="forward", function=("step",), module=("a.py",)),)
-
-    assert phase_of("step | a.py", rules=rules) == "forward"
-    assert phase_of("step | b.py", "run | a.py", rules=rules) == "other"
-
-
-def test_first_rule_in_order_decides_wherever_its_frame_stands() -> None:
-    rules = (Rule(phase="logging", function=("inner",)), Rule(phase="forward", function=("outer",)))
-
-    assert phase_of("outer | a.py", "inner | a.py", rules=rules) == "logging"
-    assert phase_of("inner | a.py", "outer | a.py", rules=rules) == "logging"
 
 
 def test_phase_is_owed_to_the_line_that_calls_into_it() -> None:

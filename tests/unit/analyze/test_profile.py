@@ -95,16 +95,12 @@ def test_nothing_selected_gives_empty_tables(reader: RunReader) -> None:
     assert [node.total_ns for _, node in call_tree(reader, empty).walk()] == [0]
 
 
-def test_call_tree_adds_up_from_the_leaves_to_the_root(reader: RunReader) -> None:
+def test_call_tree_adds_up_and_is_walked_depth_first_and_the_largest_child_first(reader: RunReader) -> None:
     tree = call_tree(reader, take_profile(reader, MAIN_THREADS))
 
     for _, node in tree.walk():
         assert node.total_ns == node.own_ns + sum(child.total_ns for child in node.children.values())
     assert (tree.samples, tree.total_ns) == (MAIN_SAMPLES, SECONDS * SECOND_NS)
-
-
-def test_call_tree_is_walked_depth_first_and_the_largest_child_first(reader: RunReader) -> None:
-    tree = call_tree(reader, take_profile(reader, MAIN_THREADS))
     names = [(depth, name_of(reader, node)) for depth, node in tree.walk()]
 
     assert names[:4] == [(0, ""), (1, "<module>"), (2, "main"), (3, "train_epoch")]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import pytest
@@ -88,11 +88,25 @@ def test_the_rate_is_that_from_the_first_to_the_last_count(tmp_path: Path) -> No
     assert steps.per_s_error == pytest.approx((1 + 2) / 20)
 
 
-def test_steps_before_the_first_count_are_counted_where_the_run_made_them(tmp_path: Path) -> None:
-    assert steps_of(counted_run(tmp_path / "fresh", [(5, 90, 0), (25, 490, 0), (60, 1190, 0)])).count == 1190
-    # Goes on from a checkpoint: of what the counter says only the steps of this run are its own.
-    resumed = steps_of(counted_run(tmp_path / "resumed", [(5, 50_090, 0), (25, 50_490, 0), (60, 51_190, 0)]))
-    assert (resumed.count, resumed.count_error) == (1200, 101)
+@pytest.mark.parametrize(
+    ("counts", "span_s", "count", "error"),
+    [
+        ([(5, 90), (25, 490), (60, 1190)], None, 1190, 1),
+        # Goes on from a checkpoint: of what the counter says only the steps of this run are its own.
+        ([(5, 50_090), (25, 50_490), (60, 51_190)], None, 1200, 101),
+        ([(5, 90), (15, 290), (25, 490)], None, 490, 1),  # what followed the last count is none of the loop
+        ([(5, 90), (15, 290), (25, 490)], (0, 21), 100 + 200 + 120, 131),  # within the run the loop goes on
+        ([(5, 90), (25, 490), (61, 1210)], None, 1190, 6),  # the last was read while the recording was closed
+        ([(5, 0), (10, 100), (15, 150), (20, 200), (25, 600)], (10, 20.01), 100, 2),
+        ([(5, 0), (10, 100), (15, 150), (20, 200), (25, 600)], (9, 22), 10 + 100 + 20, 1 + 10 + 5),
+    ],
+)
+def test_a_range_has_the_steps_that_the_run_made_in_it(
+    tmp_path: Path, counts: list[tuple[float, int]], span_s: tuple[float, float] | None, count: int, error: int
+) -> None:
+    run = counted_run(tmp_path / "r", [(at_s, steps, 0) for at_s, steps in counts])
+    steps = steps_of(run, between(*span_s)) if span_s else steps_of(run)
+    assert (steps.count, steps.count_error) == (count, error)
 
 
 IMPORT = (Frame("<module>", TRAIN, 1), Frame("_find_and_load", "<frozen importlib._bootstrap>", 1176))
@@ -115,22 +129,6 @@ def test_steps_before_the_first_count_begin_where_the_startup_ends(
     ]
     counts = [(5, 50_000, 0), (25, 50_400, 0), (60, 51_100, 0)]
     assert steps_of(counted_run(tmp_path / "r", counts, more=stacks)).count == 1100 + made
-
-
-def test_what_followed_the_last_count_of_a_run_is_none_of_the_loop(tmp_path: Path) -> None:
-    run = counted_run(tmp_path / "r", [(5, 90, 0), (15, 290, 0), (25, 490, 0)])
-    assert (steps_of(run).count, steps_of(run).count_error) == (490, 1)
-    # Within the run the loop goes on to the end of what is selected.
-    assert steps_of(run, between(0, 21)).count == 100 + 200 + 120
-
-
-def test_a_count_that_ends_with_the_run_is_exact(tmp_path: Path) -> None:
-    steps = steps_of(counted_run(tmp_path / "r", [(5, 90, 0.0), (25, 490, 0.0), (60, 1190, 0.0)]))
-    assert (steps.count, steps.count_error) == (1190, 1)
-
-
-def test_what_was_read_while_the_recording_was_closed_is_none_of_the_run(tmp_path: Path) -> None:
-    assert steps_of(counted_run(tmp_path / "r", [(5, 90, 0), (25, 490, 0), (61, 1210, 0)])).count == 1190
 
 
 @pytest.mark.parametrize(("exit_code", "count"), [(0, 1190), (1, 1189)])
@@ -157,20 +155,6 @@ def test_a_program_that_lives_on_steps_up_to_the_end_of_its_recording(
     run = counted_run(tmp_path / "r", [(last_s - 58, 0, 0), (last_s, 1160, 0)], why_ended=why_ended)
     steps = steps_of(run, Selection(from_ns=STARTED_NS + (last_s - 58) * SECOND_NS, main_threads=True))
     assert (steps.count, steps.count_error) == (count, error)
-
-
-def test_a_selection_counts_its_own_steps(tmp_path: Path) -> None:
-    run = counted_run(tmp_path / "r", [(5, 0, 0), (10, 100, 0), (15, 150, 0), (20, 200, 0), (25, 600, 0)])
-    steps = steps_of(run, between(10, 20.01))
-    assert steps.count == 100
-    assert steps.per_s == pytest.approx(10)
-
-
-def test_a_selection_goes_on_at_its_pace_before_its_first_and_after_its_last_count(tmp_path: Path) -> None:
-    run = counted_run(tmp_path / "r", [(5, 0, 0), (10, 100, 0), (15, 150, 0), (20, 200, 0), (25, 600, 0)])
-    steps = steps_of(run, between(9, 22))
-    assert steps.count == 10 + 100 + 20
-    assert steps.count_error == 1 + 10 + 5
 
 
 @pytest.mark.parametrize("errors", [(50, 52), (52, 50)])
@@ -269,19 +253,17 @@ def test_steps_that_are_held_up_may_be_two_and_the_error_says_so(share: float) -
     assert abs(counted.count - 500) <= counted.error < 250
 
 
-def test_visits_of_which_a_third_is_missed_tell_nothing() -> None:
-    assert count_cycles(sampled(400, 0.035, 0.01, 0.1, 1)) is None
-
-
-def test_steps_much_shorter_than_the_distance_of_samples_are_not_told() -> None:
-    assert count_cycles(sampled(3000, 0.004, 0.004, 0.2, 1)) is None
-
-
-@pytest.mark.parametrize("share", [0.2, 0.5, 0.8])
-def test_long_runs_of_samples_by_chance_are_no_steps(share: float) -> None:
-    assert count_cycles(on_and_off(share, seed=1)) is None
-
-
-@pytest.mark.parametrize("kinds", ["", ".", "#", ".#" * 19, "#" * 500])
-def test_a_few_visits_are_no_cycle(kinds: str) -> None:
-    assert count_cycles(Seen(100 * number, kind == "#") for number, kind in enumerate(kinds)) is None
+@pytest.mark.parametrize(
+    "seen",
+    [
+        pytest.param(sampled(400, 0.035, 0.01, 0.1, 1), id="a third is missed"),
+        pytest.param(sampled(3000, 0.004, 0.004, 0.2, 1), id="much shorter than the distance of samples"),
+        *(pytest.param(on_and_off(share, seed=1), id=f"by chance {share}") for share in (0.2, 0.5, 0.8)),
+        *(
+            pytest.param([Seen(100 * at, kind == "#") for at, kind in enumerate(kinds)], id=f"few visits {kinds[:2]}")
+            for kinds in ("", ".", "#", ".#" * 19, "#" * 500)
+        ),
+    ],
+)
+def test_what_need_not_be_visits_is_no_steps(seen: Iterable[Seen]) -> None:
+    assert count_cycles(seen) is None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 import pytest
 from support.memorycurves import MB, STEADY, curve, still
@@ -64,42 +65,38 @@ def test_growth_that_begins_late_is_found_and_dated() -> None:
     assert found.start_s >= 900
 
 
-def test_growth_that_has_ended_is_none() -> None:
-    values = [1e9 + 2 * MB * min(at_s, 200) for at_s in range(300)]
-    assert growing(values[:190])
-    assert not growing(values)
+LONG_EPOCHS = [1e9 + 3 * MB * (at_s % 200) for at_s in range(1000)]
+SLOW_CURVE = [1e9 + 3000 * MB * (1 - math.exp(-at_s / 300)) for at_s in range(2400)]
 
 
-def test_long_epochs_alarm_nobody_once_one_is_over() -> None:
-    values = [1e9 + 3 * MB * (at_s % 200) for at_s in range(1000)]
-    assert not any(growing(values[:seconds]) for seconds in range(240, 1000, 20))
+def drifting(period_s: float) -> list[float]:
+    return [1e9 + 500 * MB * (at_s / period_s % 1) for at_s in range(180)]
 
 
-def test_a_curve_that_flattens_is_none_at_any_moment_of_its_end() -> None:
-    values = curve(STEADY["warming"], "slow", 600)
-    assert not any(growing(values[:seconds]) for seconds in range(60, 600, 10))
+@pytest.mark.parametrize(
+    ("values", "lengths_s"),
+    [
+        pytest.param([1e9 + 2 * MB * min(at_s, 200) for at_s in range(300)], [300], id="growth that has ended"),
+        pytest.param(LONG_EPOCHS, range(240, 1000, 20), id="long epochs once one is over"),
+        pytest.param(curve(STEADY["warming"], "slow", 600), range(60, 600, 10), id="a curve that flattens"),
+        *(
+            pytest.param(drifting(period_s), range(60, 180, 5), id=f"epochs of {period_s} s")
+            for period_s in (2.99, 3.98, 4.97, 5.98, 6.97, 8.99)
+        ),
+        pytest.param(SLOW_CURVE, range(500, 2400, 50), id="the tail of a slow curve"),
+        *(
+            pytest.param([1e9 + 100 * MB * (at_s * steps // 90) for at_s in range(90)], [90], id=f"{steps} even steps")
+            for steps in (2, 4, 6, 8)
+        ),
+        pytest.param([1e9 + 0.05 * MB * at_s for at_s in range(60)], [60], id="less than is asked for"),
+    ],
+)
+def test_what_seems_to_grow_is_no_growth(values: list[float], lengths_s: Iterable[int]) -> None:
+    assert not any(growing(values[:seconds]) for seconds in lengths_s)
 
 
-@pytest.mark.parametrize("period_s", [2.99, 3.98, 4.97, 5.98, 6.97, 8.99])
-def test_epochs_that_readings_see_at_a_place_that_drifts_are_no_growth(period_s: float) -> None:
-    values = [1e9 + 500 * MB * (at_s / period_s % 1) for at_s in range(180)]
-    assert not any(growing(values[:seconds]) for seconds in range(60, 180, 5))
-
-
-def test_the_tail_of_a_slow_curve_is_no_growth_that_began_late() -> None:
-    values = [1e9 + 3000 * MB * (1 - math.exp(-at_s / 300)) for at_s in range(2400)]
-    assert not any(growing(values[:seconds]) for seconds in range(500, 2400, 50))
-
-
-@pytest.mark.parametrize("steps", [2, 4, 6, 8])
-def test_a_few_even_steps_are_no_growth(steps: int) -> None:
-    values = [1e9 + 100 * MB * (at_s * steps // 90) for at_s in range(90)]
-    assert not growing(values)
-
-
-def test_less_than_is_asked_for_is_no_growth() -> None:
-    values = [1e9 + 0.05 * MB * at_s for at_s in range(60)]
-    assert not growing(values)
+def test_growth_is_known_while_it_lasts_and_once_it_is_as_much_as_is_asked_for() -> None:
+    assert growing([1e9 + 2 * MB * at_s for at_s in range(190)])
     assert growing([1e9 + 0.05 * MB * at_s for at_s in range(120)])
 
 
