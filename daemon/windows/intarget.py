@@ -10,17 +10,21 @@ It uses the inner half of ``torch.profiler.profile``: the outer one first import
 from __future__ import annotations
 
 import atexit
+import contextlib
 import inspect
 import json
 import os
 import sys
 import threading
+from contextlib import AbstractContextManager
 from types import ModuleType
 from typing import NamedTuple, Protocol
 
 TRACE, REPORT, BEGUN = "trace.json", "report.json", "begun"
 _LEAVING_S = 20.0
 """How long the end of the process waits for its window to be written."""
+_WARM_UP_S = 0.5
+"""How long the profiler is ready before a window of seconds: the first calls after that take longer."""
 
 
 class Order(NamedTuple):
@@ -45,7 +49,9 @@ class Order(NamedTuple):
 class Profiler(Protocol):
     """The part of ``torch.autograd.profiler.profile`` that is used here."""
 
-    def __enter__(self) -> object: ...
+    def _prepare_trace(self) -> None: ...
+
+    def _start_trace(self) -> None: ...
 
     def __exit__(self, kind: None, error: None, traceback: None) -> object: ...
 
@@ -65,9 +71,9 @@ class Window:
         self._pid = os.getpid()
         self._thread = threading.current_thread()
         self._over = threading.Event()
-        self._steps = -1
+        self._steps = -2  # one to warm up, and the end of the one before
         self._profiler = _make_profiler(torch, order)
-        self._is_running = False
+        self._is_ready = self._is_running = False
         self._error: BaseException | None = None
 
     def take(self) -> None:
@@ -77,12 +83,14 @@ class Window:
             if self._order.seconds is None:
                 self._wait_for_steps()
             else:
+                self._prepare()
+                self._over.wait(_WARM_UP_S)
                 self._start()
                 self._over.wait(self._order.seconds)
         finally:
             try:
-                if self._is_running:
-                    self._profiler.__exit__(None, None, None)
+                with _on_used_device(self._torch):
+                    self._stop()
             finally:
                 atexit.unregister(self._leave)
         if self._error is not None:
@@ -107,12 +115,14 @@ class Window:
             )
 
     def _take_step(self, *_: object) -> None:
-        """Count a step that an optimizer has ended, on the thread that trains; the window begins with the first."""
+        """Count a step that an optimizer has ended, on the thread that trains; the window begins with the second."""
         if self._over.is_set() or os.getpid() != self._pid:
             return
         try:
             self._steps += 1
-            if self._steps == 0:
+            if self._steps == -1:
+                self._prepare()
+            elif self._steps == 0:
                 self._start()
             elif self._steps == self._order.steps:
                 self._over.set()
@@ -120,13 +130,28 @@ class Window:
             self._error = error
             self._over.set()
 
+    def _prepare(self) -> None:
+        self._check_free()
+        self._profiler._prepare_trace()
+        self._is_ready = True
+
     def _start(self) -> None:
-        # Kineto would silently cancel a profiler that is on.
+        self._check_free()
+        self._profiler._start_trace()
+        self._is_running = True
+
+    def _stop(self) -> None:
+        if self._is_ready and not self._is_running:  # nothing but a trace ends what was prepared
+            self._start()
+        if self._is_running:
+            self._profiler.__exit__(None, None, None)
+
+    def _check_free(self) -> None:
+        """Raise WindowRefused where a profiler is on: Kineto would silently cancel it."""
         profilers = self._torch.autograd.profiler
         if getattr(profilers, "_is_profiler_enabled", False) or self._torch.autograd._profiler_enabled():
+            self._is_ready = False
             raise WindowRefused("a profiler of its own is on")
-        self._profiler.__enter__()
-        self._is_running = True
 
     def _leave(self) -> None:
         """End the window because the process ends; the events so far are written."""
@@ -168,6 +193,21 @@ def _make_profiler(torch: ModuleType, order: Order) -> Profiler:
         options.update({"use_device": "cuda"} if knows_devices else {"use_cuda": True})
     profiler: Profiler = profile(**options)
     return profiler
+
+
+def _on_used_device(torch: ModuleType) -> AbstractContextManager[object]:
+    """Wait for the GPUs that the process uses, and return the block of one of them.
+
+    A profiler that ends waits for the current GPU. In a new thread that is the first of all, where it would take some
+    500 MB if the process trains on another one.
+    """
+    if not torch.cuda.is_initialized():
+        return contextlib.nullcontext()
+    used = [gpu for gpu in range(torch.cuda.device_count()) if torch._C._cuda_hasPrimaryContext(gpu)]
+    for gpu in used:
+        torch.cuda.synchronize(gpu)
+    block: AbstractContextManager[object] = torch.cuda.device(used[-1]) if used else contextlib.nullcontext()
+    return block
 
 
 def _write(folder: str, name: str, text: str) -> bool:

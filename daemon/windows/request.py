@@ -15,6 +15,14 @@ MAX_STEPS = 1000
 MAX_SECONDS = 600
 
 
+# Those of torch.profiler: by itself Kineto also records synchronizations and events, which cost time and are no work.
+# Kineto reads no further than a name it does not know, so cuda_driver comes last, which torch 2.0 has not.
+_ACTIVITIES = (
+    *("cpu_op", "user_annotation", "gpu_user_annotation", "gpu_memcpy", "gpu_memset", "kernel", "external_correlation"),
+    *("cuda_runtime", "cpu_instant_event", "python_function", "overhead", "cuda_driver"),
+)
+
+
 class WindowRequest(msgspec.Struct, frozen=True):
     """A window of ``steps`` optimizer steps, or of ``seconds`` where that is given.
 
@@ -37,12 +45,12 @@ class WindowRequest(msgspec.Struct, frozen=True):
         settings: dict[str, object] = {"ACTIVITIES_LOG_FILE": trace}
         if self.seconds is not None:
             settings["ACTIVITIES_DURATION_MSECS"] = max(1, round(self.seconds * 1000))
-            settings["ACTIVITIES_WARMUP_PERIOD_SECS"] = 0
+            settings["ACTIVITIES_WARMUP_PERIOD_SECS"] = 1
         else:
             settings["PROFILE_START_ITERATION"] = 0
             settings["PROFILE_START_ITERATION_ROUNDUP"] = 1
             settings["ACTIVITIES_ITERATIONS"] = self.steps
-            settings["ACTIVITIES_WARMUP_ITERATIONS"] = 0
+            settings["ACTIVITIES_WARMUP_ITERATIONS"] = 1
         switches = {
             "PROFILE_REPORT_INPUT_SHAPES": self.shapes or self.flops,
             "PROFILE_PROFILE_MEMORY": self.memory,
@@ -50,6 +58,7 @@ class WindowRequest(msgspec.Struct, frozen=True):
             "PROFILE_WITH_FLOPS": self.flops,
         }
         settings |= {name: "true" if is_on else "false" for name, is_on in switches.items()}
+        settings["ACTIVITY_TYPES"] = ",".join(_ACTIVITIES)
         return "".join(f"{name}={value}\n" for name, value in settings.items())
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import json
 import sys
 import threading
@@ -96,17 +97,88 @@ def test_training_without_steps_is_given_up_and_says_what_to_do(tmp_path: Path) 
     assert not (tmp_path / intarget.TRACE).exists()
 
 
-def test_training_that_stops_in_the_middle_leaves_no_profiler_on(tmp_path: Path) -> None:
+@pytest.mark.parametrize(("steps", "taken"), [(1, "no step"), (3, "1 of 3 steps")])
+def test_training_that_stops_in_the_middle_leaves_no_profiler_on(tmp_path: Path, steps: int, taken: str) -> None:
     class Once(Training):
         steps = 0
 
         def step(self) -> None:
-            if hooks() and self.steps < 2:
+            if hooks() and self.steps < steps:
                 super().step()
                 self.steps += 1
 
-    assert "1 of 3 steps" in take(order(tmp_path, patience_s=1.0), Once())
+    assert take(order(tmp_path, patience_s=1.0), Once()).startswith(taken)
     assert take(order(tmp_path), Training()) == ""
+
+
+class FakeProfiler:
+    """Notes what is done with it, with how many steps were made and the GPU that is the current one."""
+
+    def __init__(self, gpus: FakeGpus, steps: list[None]) -> None:
+        self._gpus = gpus
+        self._steps = steps
+        self.calls: list[tuple[str, int, int]] = []
+
+    def _prepare_trace(self) -> None:
+        self._note("prepare")
+
+    def _start_trace(self) -> None:
+        self._note("start")
+
+    def __exit__(self, *_: object) -> None:
+        self._note("end")
+
+    def export_chrome_trace(self, path: str) -> None:
+        Path(path).touch()
+
+    def _note(self, what: str) -> None:
+        self.calls.append((what, len(self._steps), getattr(self._gpus.current, "gpu", 0)))
+
+
+class FakeGpus:
+    """Stands in for ``torch.cuda`` of a process that has contexts on some of its GPUs; each thread begins on GPU 0."""
+
+    def __init__(self, used: tuple[int, ...]) -> None:
+        self.used = used
+        self.current = threading.local()
+        self.waited: list[int] = []
+
+    @contextlib.contextmanager
+    def device(self, gpu: int) -> Iterator[None]:
+        self.current.gpu = gpu
+        yield
+        del self.current.gpu
+
+
+@pytest.mark.parametrize("seconds", [None, 0.01])
+@pytest.mark.parametrize("used", [(3,), (1, 2), ()])
+def test_profiler_warms_up_for_a_step_and_ends_where_the_process_has_a_context(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, used: tuple[int, ...], seconds: float | None
+) -> None:
+    import torch
+
+    gpus, steps = FakeGpus(used), list[None]()
+    profiler = FakeProfiler(gpus, steps)
+    monkeypatch.setattr(intarget, "_make_profiler", lambda *_: profiler)
+    monkeypatch.setattr(intarget, "_WARM_UP_S", 0.01)
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 4)
+    monkeypatch.setattr(torch.cuda, "synchronize", gpus.waited.append)
+    monkeypatch.setattr(torch.cuda, "device", gpus.device)
+    monkeypatch.setattr(torch._C, "_cuda_hasPrimaryContext", lambda gpu: gpu in used, raising=False)
+
+    class Counted(Training):
+        def step(self) -> None:
+            if not steps or hooks():
+                super().step()
+                steps.append(None)
+
+    assert take(order(tmp_path, seconds=seconds), Counted()) == ""
+    (_, ready, _), (_, started, _), (last, _, gpu) = profiler.calls
+    assert (last, gpu) == ("end", max(used, default=0))
+    assert gpus.waited == list(used)
+    if seconds is None:
+        assert started == ready + 1
 
 
 def test_profiler_of_the_user_goes_before(tmp_path: Path) -> None:

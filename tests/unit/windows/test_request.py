@@ -21,17 +21,23 @@ def test_steps_begin_at_the_next_one() -> None:
         "PROFILE_START_ITERATION": "0",
         "PROFILE_START_ITERATION_ROUNDUP": "1",
         "ACTIVITIES_ITERATIONS": "3",
-        "ACTIVITIES_WARMUP_ITERATIONS": "0",
+        "ACTIVITIES_WARMUP_ITERATIONS": "1",
         "PROFILE_REPORT_INPUT_SHAPES": "true",
         "PROFILE_PROFILE_MEMORY": "false",
         "PROFILE_WITH_STACK": "false",
         "PROFILE_WITH_FLOPS": "true",
+        "ACTIVITY_TYPES": "cpu_op,user_annotation,gpu_user_annotation,gpu_memcpy,gpu_memset,kernel,"
+        "external_correlation,cuda_runtime,cpu_instant_event,python_function,overhead,cuda_driver",
     }
+
+
+def test_what_torch_2_0_does_not_know_comes_last() -> None:
+    assert WindowRequest().configuration(Path("/tmp/w/trace.json")).endswith(",cuda_driver\n")
 
 
 def test_seconds_replace_steps() -> None:
     asked = settings(WindowRequest(seconds=0.25))
-    assert (asked["ACTIVITIES_DURATION_MSECS"], asked["ACTIVITIES_WARMUP_PERIOD_SECS"]) == ("250", "0")
+    assert (asked["ACTIVITIES_DURATION_MSECS"], asked["ACTIVITIES_WARMUP_PERIOD_SECS"]) == ("250", "1")
     assert "ACTIVITIES_ITERATIONS" not in asked
 
 
