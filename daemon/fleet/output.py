@@ -28,38 +28,31 @@ class Table(NamedTuple):
     nothing: str = ""
 
 
-class Unit(NamedTuple):
-    """The unit of hours: GPUs, or ranks where no run has GPUs."""
-
-    gpus: bool
-
-    @property
-    def name(self) -> str:
-        return "GPU hours" if self.gpus else "rank hours"
-
-    def of(self, hours: Hours) -> tuple[float, float]:
-        return (hours.gpus_lost, hours.gpus) if self.gpus else (hours.ranks_lost, hours.ranks)
+def unit_of(fleet: Fleet) -> str:
+    """Return the unit of hours: those of GPUs, or of ranks where no run has GPUs."""
+    return "GPU hours" if fleet.hours.gpus > 0 else "rank hours"
 
 
-def unit_of(fleet: Fleet) -> Unit:
-    return Unit(fleet.hours.gpus > 0)
+def _spent(hours: Hours, unit: str) -> tuple[float, float]:
+    """Return the hours that are lost, and all."""
+    return (hours.gpus_lost, hours.gpus) if unit == "GPU hours" else (hours.ranks_lost, hours.ranks)
 
 
 def headline(fleet: Fleet) -> str:
     unit = unit_of(fleet)
-    lost, whole = unit.of(fleet.hours)
+    lost, whole = _spent(fleet.hours, unit)
     share = percent(lost / whole) if whole else UNKNOWN
     return (
         f"{plural(fleet.runs, 'run')} of {plural(fleet.jobs, 'job')} on {plural(fleet.nodes, 'node')}: "
-        f"{number(whole)} {unit.name}, {number(lost)} of them lost ({share})"
+        f"{number(whole)} {unit}, {number(lost)} of them lost ({share})"
     )
 
 
 def verdict(fleet: Fleet) -> str:
     """Return what to look at first, one sentence for each kind."""
     unit, said = unit_of(fleet), []
-    if fleet.phases and (lost := unit.of(fleet.phases[0].hours)[0]):
-        said.append(f"Most is lost in {visible(fleet.phases[0].phase)}: {number(lost)} {unit.name}.")
+    if fleet.phases and (lost := _spent(fleet.phases[0].hours, unit)[0]):
+        said.append(f"Most is lost in {visible(fleet.phases[0].phase)}: {number(lost)} {unit}.")
     if fleet.slow_nodes:
         node = fleet.slow_nodes[0]
         said.append(f"{visible(node.node)} takes {node.times:.2f} times as long as other nodes.")
@@ -72,7 +65,7 @@ def verdict(fleet: Fleet) -> str:
 def tables(fleet: Fleet) -> list[Table]:
     """Return all questions with their answers; all text is visible."""
     unit = unit_of(fleet)
-    name = f"{unit.name[0].upper()}{unit.name[1:]}"
+    name = f"{unit[0].upper()}{unit[1:]}"
     steps = []
     for job in fleet.paces:
         weeks = ", ".join(f"{step_time(week.step_s)} ({plural(week.runs, 'run')})" for week in job.weeks)
@@ -93,7 +86,7 @@ def tables(fleet: Fleet) -> list[Table]:
             [
                 (number(lost), one.label, one.rule, f"{one.jobs:,}", f"{one.runs:,}", one.most_in)
                 for one in fleet.findings
-                for lost in [one.gpus_lost_at_most if unit.gpus else one.ranks_lost_at_most]
+                for lost in [one.gpus_lost_at_most if unit == "GPU hours" else one.ranks_lost_at_most]
             ],
             "No findings.",
         ),
@@ -129,20 +122,20 @@ def tables(fleet: Fleet) -> list[Table]:
     return [table._replace(rows=[tuple(map(visible, row)) for row in table.rows]) for table in found]
 
 
-def _phase(one: PhaseCost, unit: Unit) -> tuple[str, ...]:
-    lost, whole = unit.of(one.hours)
-    measured = percent(min(one.hours.gpus_idle / lost, 1.0)) if unit.gpus and lost else UNKNOWN
+def _phase(one: PhaseCost, unit: str) -> tuple[str, ...]:
+    lost, whole = _spent(one.hours, unit)
+    measured = percent(min(one.hours.gpus_idle / lost, 1.0)) if unit == "GPU hours" and lost else UNKNOWN
     share = percent(lost / whole) if whole else UNKNOWN
     return number(lost), number(whole), share, measured, one.phase, f"{one.jobs:,}"
 
 
-def _functions(functions: Sequence[FunctionCost], unit: Unit, title: str) -> Table:
+def _functions(functions: Sequence[FunctionCost], unit: str, title: str) -> Table:
     rows = []
     for one in functions:
-        lost, whole = unit.of(one.hours)
+        lost, whole = _spent(one.hours, unit)
         rows.append((number(whole), number(lost), one.function, PurePath(one.file).name, one.phase, f"{one.jobs:,}"))
-    heads = (unit.name, "lost", "function", "file", "phase", "jobs")
-    return Table(title, "Of the main threads of all ranks.", heads, frozenset((unit.name, "lost", "jobs")), rows)
+    heads = (unit, "lost", "function", "file", "phase", "jobs")
+    return Table(title, "Of the main threads of all ranks.", heads, frozenset((unit, "lost", "jobs")), rows)
 
 
 def _times(one: SlowNode | Slower) -> tuple[str, str]:
@@ -200,7 +193,7 @@ def write_fleet_page(path: Path, fleet: Fleet) -> None:
 def render_fleet_page(fleet: Fleet) -> str:
     """Return the answers as HTML; the page holds them as data too."""
     unit = unit_of(fleet)
-    hours = [unit.of(one.hours) for one in fleet.phases]
+    hours = [_spent(one.hours, unit) for one in fleet.phases]
     most = max((whole for _, whole in hours), default=0.0) or 1.0
     return render_page(
         "fleet.html.j2",

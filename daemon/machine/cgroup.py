@@ -31,9 +31,6 @@ class Group(NamedTuple):
     folder: str
     path: str
 
-    def file(self, name: str) -> str:
-        return f"{self.folder}/{name}"
-
 
 class MemoryState(NamedTuple):
     """Memory of a group; the working set is the used memory without the file cache that the kernel can drop."""
@@ -94,11 +91,11 @@ def memory_of(group: Group) -> MemoryState | None:
     """Return the memory of a group that has a limit; None of one that has none."""
     version_1 = ("memory.limit_in_bytes", "memory.usage_in_bytes")
     names = ("memory.max", "memory.current") if group.version == 2 else version_1
-    limit, used = (processes.read_number(group.file(name)) for name in names)
+    limit, used = (processes.read_number(f"{group.folder}/{name}") for name in names)
     # Version 1 writes "no limit" as the greatest number of whole pages.
     if limit is None or used is None or limit >= 1 << 62:
         return None
-    cache = processes.read_pairs(group.file("memory.stat"))
+    cache = processes.read_pairs(f"{group.folder}/memory.stat")
     inactive = cache.get(b"inactive_file" if group.version == 2 else b"total_inactive_file", 0)
     return MemoryState(limit, used, max(used - inactive, 0))
 
@@ -106,13 +103,13 @@ def memory_of(group: Group) -> MemoryState | None:
 def cpu_of(group: Group) -> CpuState | None:
     """Return the CPU time of a group that has a limit; None of one that has none."""
     if group.version == 2:
-        words = (processes.read(group.file("cpu.max")) or b"").split()
+        words = (processes.read(f"{group.folder}/cpu.max") or b"").split()
     else:
-        files = (group.file(f"cpu.cfs_{name}_us") for name in ("quota", "period"))
+        files = (f"{group.folder}/cpu.cfs_{name}_us" for name in ("quota", "period"))
         words = [word for file in files for word in (processes.read(file) or b"").split()]
     if len(words) != 2 or not all(word.isdigit() and int(word) for word in words):
         return None
-    stat = processes.read_pairs(group.file("cpu.stat"))
+    stat = processes.read_pairs(f"{group.folder}/cpu.stat")
     throttled_s = stat.get(b"throttled_usec", 0) / 1e6 if group.version == 2 else stat.get(b"throttled_time", 0) / 1e9
     periods, throttled = stat.get(b"nr_periods", 0), stat.get(b"nr_throttled", 0)
     return CpuState(int(words[0]) / int(words[1]), periods, throttled, throttled_s)
@@ -121,7 +118,7 @@ def cpu_of(group: Group) -> CpuState | None:
 def oom_kills_of(group: Group) -> int | None:
     """Return how many processes of a group the kernel has ended for lack of memory; None where it does not count."""
     name = "memory.events" if group.version == 2 else "memory.oom_control"
-    return processes.read_pairs(group.file(name)).get(b"oom_kill")
+    return processes.read_pairs(f"{group.folder}/{name}").get(b"oom_kill")
 
 
 MOST_GROUPS = 16
@@ -169,7 +166,7 @@ class Limits:
                     yield Point("cgroup_memory_used_bytes", memory.used_bytes, device=group.path)
                     yield Point("cgroup_memory_working_set_bytes", memory.working_set_bytes, device=group.path)
             for group in {groups[0] for groups in self._memory.values() if groups and groups[0].version == 2}:
-                yield from pressure(self._slow_rates, "cgroup", group.file("{}.pressure"), group.path)
+                yield from pressure(self._slow_rates, "cgroup", group.folder + "/{}.pressure", group.path)
         self._readings += 1
 
     def _search(self, watched: Watched) -> Iterator[Point]:

@@ -27,7 +27,7 @@ from profd.daemon.render.cards import (
 )
 from profd.daemon.render.htmlpage import render_page
 from profd.daemon.render.payload import take_payload
-from profd.daemon.render.ranks import rank_tables
+from profd.daemon.render.sections import rank_tables
 from profd.daemon.render.summary import Summary, summarize
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RunInfo

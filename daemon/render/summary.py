@@ -189,12 +189,11 @@ def _processes(
         family = row.parent if is_worker and row.parent in reader.processes else row.id
         return (family or 0, is_worker, row.ordinal or 0, row.id)
 
-    found = []
-    for row in sorted(filter(selection.takes_process, reader.processes.values()), key=order):
+    def described(row: ProcessRow) -> ProcessSummary:
         rss = reader.find_series("rss_bytes", row.id)
         last = reader.last_point(rss.id, selection.to_ns) if rss else None
         profile = profiles[row.id]
-        one = ProcessSummary(
+        return ProcessSummary(
             pid=row.pid,
             role=row.role,
             rank=row.rank,
@@ -206,8 +205,8 @@ def _processes(
             rss_bytes=int(last.value) if last else None,
             functions=tuple(hot_functions(reader, profile)[:5]),
         )
-        found.append(one)
-    return tuple(found)
+
+    return tuple(map(described, sorted(filter(selection.takes_process, reader.processes.values()), key=order)))
 
 
 def _profiles_of_processes(

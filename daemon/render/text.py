@@ -14,7 +14,6 @@ from profd.daemon.analyze.steps import Steps
 from profd.daemon.naming import process_title, script
 from profd.daemon.render.operators import operator_lines
 from profd.daemon.render.plaintext import cut, fit, visible, width, wrapped
-from profd.daemon.render.ranks import node_lines, rank_lines
 from profd.daemon.render.sections import (
     finding_lines,
     gpu_lines,
@@ -22,7 +21,9 @@ from profd.daemon.render.sections import (
     hang_lines,
     idle_lines,
     jump_lines,
+    node_lines,
     post_mortem_lines,
+    rank_lines,
     verdict,
 )
 from profd.daemon.render.summary import ProcessSummary, Summary

@@ -110,13 +110,13 @@ class Timeline {
     this.threads.forEach((thread, at) => {
       const top = at * (BAND + GAP);
       const { title, pid } = run.processes[thread.process];
-      drawTitle(context, title, String(pid), top + BAND / 2, colors);
+      fillTwoLines(context, title, String(pid), 0, top + BAND / 2, colors, LEFT - 10);
       if (this.bands.get(thread)?.width !== plotWidth) this.bands.set(thread, new Band(run, thread, plotWidth));
       this.bands.get(thread).draw(context, LEFT, top, colors);
     });
     this.charts.forEach((chart, at) => {
       const top = chartsTop + at * (CHART_HEIGHT + GAP);
-      drawTitle(context, chart.title, chart.subtitle, top + CHART_HEIGHT / 2, colors);
+      fillTwoLines(context, chart.title, chart.subtitle, 0, top + CHART_HEIGHT / 2, colors, LEFT - 10);
       chart.draw(context, LEFT, top, plotWidth, colors);
       chart.drawReading(context, this.selection, LEFT + plotWidth + 10, top + CHART_HEIGHT / 2, colors);
     });
@@ -181,11 +181,6 @@ class Timeline {
       ...near.slice(0, MOST_EVENTS).map((event) => element("div", {}, `${event.kind}: ${event.text}`)),
     ];
   }
-}
-
-function drawTitle(context, title, subtitle, middle, colors) {
-  context.textAlign = "left";
-  fillTwoLines(context, title, subtitle, 0, middle, colors, LEFT - 10);
 }
 
 /** A thread's phases, a column of pixels at a time, with letters so that colors alone carry nothing. */

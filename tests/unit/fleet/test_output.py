@@ -118,7 +118,7 @@ def test_of_the_lost_time_what_was_measured_is_told() -> None:
 def test_a_fix_gives_back_hours_of_the_unit() -> None:
     assert [row[0] for row in table(answers(), "Findings").rows] == ["50.0"]
     assert [row[0] for row in table(answers(gpus=False), "Findings").rows] == ["40.0"]
-    assert unit_of(answers(gpus=False)).name == "rank hours"
+    assert unit_of(answers(gpus=False)) == "rank hours"
 
 
 def test_functions_have_all_their_hours_and_the_lost_ones() -> None:

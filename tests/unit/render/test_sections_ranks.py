@@ -11,8 +11,8 @@ from support.noderuns import Job, write_three_nodes
 
 from profd.daemon.analyze.job import RankSummary
 from profd.daemon.analyze.nodes import open_job, read_folder
-from profd.daemon.render.ranks import node_lines, rank_lines
 from profd.daemon.render.report import render_report
+from profd.daemon.render.sections import node_lines, rank_lines
 from profd.daemon.render.summary import Summary, summarize
 from profd.daemon.render.text import summary_text
 from profd.daemon.store.merge import JoinedNode
