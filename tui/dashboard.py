@@ -6,7 +6,8 @@ long (``actions``) runs in a thread, and posts a message when it is done.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 
 from msgspec.structs import replace
@@ -42,6 +43,7 @@ from profd.tui.widgets.timeline import Move, Scrubbed, Timeline
 
 Pane = HotTable | FlameView | ProcessTable | OperatorTable | FindingsPane | EventTable
 """What can be open below the tabs, beside the script's output."""
+Action = Callable[[RunInfo], Message]
 
 _LONG_S = 15
 
@@ -57,7 +59,6 @@ class Dashboard(Screen[None]):
         self._run_file, self._feed, self._terminal = run_file, feed, terminal
         self._view, self._output_view = View(), OutputView()
         self._snapshot: Snapshot | None = None
-        self._is_paused = False
 
     def compose(self) -> ComposeResult:
         yield Header()
@@ -88,13 +89,9 @@ class Dashboard(Screen[None]):
         return self._snapshot.info if self._snapshot is not None else None
 
     @property
-    def _tab(self) -> str:
-        return self.query_one(ContentSwitcher).current or TABS[0][0]
-
-    @property
     def _pane(self) -> Pane | None:
         """What is open below the tabs; None where it is the script's output."""
-        pane = self.query_one(f"#{self._tab}")
+        pane = self.query_one(f"#{self._view.tab}")
         return pane if isinstance(pane, Pane) else None
 
     @on(SnapshotTaken)
@@ -132,10 +129,10 @@ class Dashboard(Screen[None]):
             note = f"zoomed to {visible(pane.cursor.zoomed.title)} · ⌫ goes back"
         elif not isinstance(pane, FlameView) and pane is not None and pane.has_cursor and self._is_live():
             note = "rows hold their places · esc lets them go"
-        elif self._tab == "output" and self._terminal is not None and self._terminal.is_open:
+        elif self._view.tab == "output" and self._terminal is not None and self._terminal.is_open:
             is_typing = self._output_view.is_typing
             note = "keys go to the script · esc comes back" if is_typing else "⏎ types to the script"
-        self.query_one(TabLine).open(self._tab, note)
+        self.query_one(TabLine).open(self._view.tab, note)
 
     def _is_live(self) -> bool:
         return self._snapshot is not None and self._snapshot.info.state == "live"
@@ -145,8 +142,8 @@ class Dashboard(Screen[None]):
     def action_open(self, tab: str) -> None:
         self._clear_filter()
         self.query_one(ContentSwitcher).current = tab
-        self._focus_pane()
         self._look(tab=tab)
+        self._focus_pane()
         self._look_at_output(is_shown=tab == "output")
         self._show_table()
         self._update_note()
@@ -220,22 +217,16 @@ class Dashboard(Screen[None]):
         self._look(by_line=not self._view.by_line)
 
     def action_pause(self) -> None:
-        self._is_paused = not self._is_paused
-        self._feed.pause(is_paused=self._is_paused)
-        self.query_one(Header).is_paused = self._is_paused
+        header = self.query_one(Header)
+        header.is_paused = not header.is_paused
+        self._feed.pause(is_paused=header.is_paused)
 
     def _move(self, to: Move) -> None:
         self.query_one(Timeline).move(to)
 
-    def action_scrub(self, columns: int) -> None:
-        self._move(lambda scrub, ruler, run: scrub.moved(columns, ruler, run))
-
-    def action_range(self, method: str) -> None:
-        """Let the range begin or end at the cursor, by a method of ``Scrub``; without a cursor at the newest column."""
-        self._move(lambda scrub, ruler, run: getattr(scrub if scrub.cursor else scrub.moved(0, ruler, run), method)())
-
-    def action_zoom(self, steps: int) -> None:
-        self._move(lambda scrub, ruler, run: scrub.zoomed(steps, ruler, run))
+    def action_time(self, method: str, *steps: int) -> None:
+        """Look at another time, by a method of ``Scrub``."""
+        self._move(lambda scrub, ruler, run: getattr(scrub, method)(*steps, ruler, run))
 
     def action_live(self) -> None:
         self._move(lambda scrub, ruler, run: scrub.released())
@@ -326,8 +317,7 @@ class Dashboard(Screen[None]):
         if self._may_act():
             text = "The script runs on; what was recorded is kept."
             choices = [Choice("stop", "end the recording", ("s", "y")), Choice("go on", "go on recording", ("n",))]
-            screen = ChoiceScreen("Stop profiling?", text, choices)
-            self._ask(screen, lambda answer: self._run_of(actions.stop, "Not stopped") if answer == "stop" else None)
+            self._confirm("Stop profiling?", text, choices, actions.stop, "Not stopped")
 
     def _may_act(self) -> bool:
         if not self._is_live():
@@ -338,7 +328,12 @@ class Dashboard(Screen[None]):
         """Open a dialog; ``then`` is given the answer, if there is one."""
         self.app.push_screen(screen, lambda answer: None if answer is None else then(answer))
 
-    def _run_of(self, action: Callable[[RunInfo], Message], failed: str) -> None:
+    def _confirm(self, title: str, text: str, choices: Sequence[Choice], action: Action, failed: str) -> None:
+        """Run an action where the first of two choices is taken."""
+        screen = ChoiceScreen(title, text, choices)
+        self._ask(screen, lambda answer: self._run_of(action, failed) if answer == choices[0].id else None)
+
+    def _run_of(self, action: Action, failed: str) -> None:
         if (info := self.info) is not None:
             self._run(lambda: action(info), failed)
 
@@ -364,16 +359,13 @@ class Dashboard(Screen[None]):
 
     @on(WindowRefused)
     def _ask_to_inject(self) -> None:
-        def inject(answer: str) -> None:
-            if answer == "inject":
-                self._run_of(lambda info: actions.take_window(info, inject=True), "No window")
-
         text = (
             "The script was not launched with --torch-window. The profiler can be started inside of the running "
             "process: by Python itself from 3.14 on, else by gdb. That runs code of torch in the script."
         )
         choices = [Choice("inject", "start it in the process", ("y",)), Choice("leave", "leave it alone", ("n",))]
-        self._ask(ChoiceScreen("Profiler not enabled at launch", text, choices), inject)
+        inject = partial(actions.take_window, inject=True)
+        self._confirm("Profiler not enabled at launch", text, choices, inject, "No window")
 
     @on(StacksDumped)
     def _show_stacks(self, message: StacksDumped) -> None:

@@ -72,17 +72,17 @@ class Scrub(msgspec.Struct, frozen=True):
             shown_to_ns = _within(wanted_ns, self.span_ns, run)
         return replace(self, cursor=cursor, end_ns=shown_to_ns)
 
-    def begun(self) -> Scrub:
-        """Let the range begin at the cursor; an end that lies before it is given up."""
+    def begun(self, ruler: Ruler, run: Range) -> Scrub:
+        """Let the range begin at the cursor, else at the newest column; an end that lies before it is given up."""
         if self.cursor is None:
-            return self
+            return self.moved(0, ruler, run).begun(ruler, run)
         from_ns = self.cursor.from_ns
         return replace(self, from_ns=from_ns, to_ns=self.to_ns if self.to_ns and self.to_ns > from_ns else None)
 
-    def finished(self) -> Scrub:
-        """Let the range end with the column of the cursor; a beginning that lies after it is given up."""
+    def finished(self, ruler: Ruler, run: Range) -> Scrub:
+        """Let the range end with the column of the cursor, or the newest; a beginning after it is given up."""
         if self.cursor is None:
-            return self
+            return self.moved(0, ruler, run).finished(ruler, run)
         to_ns = self.cursor.to_ns
         return replace(self, to_ns=to_ns, from_ns=self.from_ns if self.from_ns and self.from_ns < to_ns else None)
 
@@ -109,9 +109,6 @@ class Scrub(msgspec.Struct, frozen=True):
     def released(self) -> Scrub:
         """Give up cursor and range, and go on with the run; how much is shown stays."""
         return Scrub(span_ns=self.span_ns)
-
-    def released_range(self) -> Scrub:
-        return replace(self, from_ns=None, to_ns=None)
 
 
 def _within(end_ns: int, span_ns: int, run: Range) -> int:

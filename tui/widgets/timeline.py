@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from msgspec.structs import replace
 from rich.style import Style
 from textual import events
 from textual.geometry import Size
@@ -86,7 +87,7 @@ class Timeline(LineWidget):
         if at_ns is not None:
             self._drag_from_ns = at_ns
             self.capture_mouse()
-            self.move(lambda scrub, ruler, run: scrub.released_range().at(at_ns, ruler, run))
+            self.move(lambda scrub, ruler, run: replace(scrub, from_ns=None, to_ns=None).at(at_ns, ruler, run))
         elif event.y == len(self._lines) - 1:
             self.move(lambda scrub, ruler, run: scrub.released())
 

@@ -44,25 +44,25 @@ def test_without_a_range_the_column_of_the_cursor_is_chosen() -> None:
 
 
 def test_brackets_choose_from_cursor_to_cursor_with_both_columns() -> None:
-    begun = at(10).begun()
+    begun = at(10).begun(RULER, RUN)
     assert begun.chosen == Range(minute(10).from_ns, EVER_NS)
     moved = begun.moved(5, RULER, RUN)
     assert moved.chosen == begun.chosen
-    assert moved.finished().chosen == Range(minute(10).from_ns, minute(15).to_ns)
+    assert moved.finished(RULER, RUN).chosen == Range(minute(10).from_ns, minute(15).to_ns)
 
 
 def test_an_end_alone_chooses_all_that_came_before() -> None:
-    chosen = at(10).finished().chosen
+    chosen = at(10).finished(RULER, RUN).chosen
     assert chosen is not None
     assert chosen.within(RUN) == Range(RUN.from_ns, minute(10).to_ns)
 
 
 def test_an_end_on_the_wrong_side_of_the_other_replaces_it() -> None:
-    ends = at(10).begun().moved(5, RULER, RUN).finished()
+    ends = at(10).begun(RULER, RUN).moved(5, RULER, RUN).finished(RULER, RUN)
 
-    later = ends.at(minute(40).from_ns, RULER, RUN).begun()
+    later = ends.at(minute(40).from_ns, RULER, RUN).begun(RULER, RUN)
     assert (later.from_ns, later.to_ns) == (minute(40).from_ns, None)
-    earlier = ends.at(minute(2).from_ns, RULER, RUN).finished()
+    earlier = ends.at(minute(2).from_ns, RULER, RUN).finished(RULER, RUN)
     assert (earlier.from_ns, earlier.to_ns) == (None, minute(2).to_ns)
 
 
@@ -97,7 +97,7 @@ def test_a_zoom_has_the_cursor_in_its_middle() -> None:
 
 
 def test_escape_gives_up_all_but_the_zoom() -> None:
-    scrub = at(30).zoomed(2, RULER, RUN).begun()
+    scrub = at(30).zoomed(2, RULER, RUN).begun(RULER, RUN)
 
     assert scrub.released() == Scrub(span_ns=600 * SECOND_NS)
 
@@ -126,8 +126,8 @@ def test_whatever_is_pressed_the_cursor_is_in_the_run_and_on_the_timeline(keys: 
             "left": lambda s, r: s.moved(-1, r, RUN),
             "right": lambda s, r: s.moved(1, r, RUN),
             "far": lambda s, r: s.moved(-50, r, RUN),
-            "[": lambda s, r: s.begun(),
-            "]": lambda s, r: s.finished(),
+            "[": lambda s, r: s.begun(r, RUN),
+            "]": lambda s, r: s.finished(r, RUN),
             "z": lambda s, r: s.zoomed(1, r, RUN),
             "Z": lambda s, r: s.zoomed(-1, r, RUN),
             "esc": lambda s, r: s.released(),
