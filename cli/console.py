@@ -37,9 +37,6 @@ def print_json(value: Any, *, indent: int = 2) -> None:  # noqa: ANN401  whateve
     click.echo(visible_json((msgspec.json.format(text, indent=indent) if indent else text).decode()))
 
 
-_ENDING = (signal.SIGINT, signal.SIGTERM)
-
-
 class StopSignals:
     """Takes the signals while it is entered, once: a second one acts as if it were not there.
 
@@ -52,13 +49,14 @@ class StopSignals:
         self._before: dict[signal.Signals, signal._HANDLER] = {}
 
     def __enter__(self) -> StopSignals:
-        for number in _ENDING:
+        for number in (signal.SIGINT, signal.SIGTERM):
             if signal.getsignal(number) is not signal.SIG_IGN:
                 self._before[number] = signal.signal(number, self._take)
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._restore()
+        while self._before:
+            signal.signal(*self._before.popitem())
 
     def call(self, reaction: Callable[[], None]) -> None:
         """Call ``reaction`` when a signal arrives, now where one has arrived already."""
@@ -68,11 +66,6 @@ class StopSignals:
 
     def _take(self, number: int, frame: FrameType | None) -> None:
         self._asked = True
-        self._restore()
+        self.__exit__()
         if self._reaction is not None:
             self._reaction()
-
-    def _restore(self) -> None:
-        for number, handler in self._before.items():
-            signal.signal(number, handler)
-        self._before.clear()

@@ -59,16 +59,9 @@ async def _supervise(file: Path | None, configuration: Configuration) -> None:
     clock, log = Clock(), JsonLog(sys.stderr.buffer)
     registry = RunRegistry(register_folder())
     storage = RunStorage(paths.make_private(paths.runs_folder()), paths.runs_folder().with_name("reports"))
-    supervisor = Supervisor(
-        configuration,
-        Jobs(ProcessTable(), configuration, log, clock),
-        Sessions(configuration, registry, clock),
-        partial(write_report, storage),
-        registry,
-        storage,
-        log,
-        clock,
-    )
+    jobs, sessions = Jobs(ProcessTable(), configuration, log, clock), Sessions(configuration, registry, clock)
+    report = partial(write_report, storage)
+    supervisor = Supervisor(configuration, jobs, sessions, report, registry, storage, log, clock)
 
     def reload() -> None:
         try:

@@ -17,24 +17,15 @@ from profd.daemon.render.difftext import diff_text
 @click.command()
 @click.argument("base", metavar="BASE")
 @click.argument("new", metavar="NEW")
-@click.option(
-    "--fail-on",
-    "limits",
-    multiple=True,
-    metavar="LIMIT",
-    help="End with 76 where a change goes beyond LIMIT: 'step_time>+5%', 'phase:data wait>+10%', 'function:NAME>+20%', "
-    "'memory:main>+10%', 'gpu:GPU 0, idle share>+10%', 'operator:NAME>+5%'.",
-)
+@click.option("--fail-on", "limits", multiple=True, metavar="LIMIT",
+              help="End with 76 where a change goes beyond LIMIT: 'step_time>+5%', 'phase:data wait>+10%', "
+                   "'function:NAME>+20%', 'memory:main>+10%', 'gpu:GPU 0, idle share>+10%', "
+                   "'operator:NAME>+5%'.")  # fmt: skip
 @click.option("--least", type=click.FloatRange(0, 100), default=100 * LEAST, show_default=True, metavar="PERCENT",
               help="Call nothing a change that is smaller than PERCENT of a step.")  # fmt: skip
-@click.option(
-    "--alike",
-    type=click.FloatRange(0, 100),
-    default=100 * ALIKE,
-    show_default=True,
-    metavar="PERCENT",
-    help="Call it no change where all parts of a step take longer by up to PERCENT, as runs of one script do.",
-)
+@click.option("--alike", type=click.FloatRange(0, 100), default=100 * ALIKE, show_default=True, metavar="PERCENT",
+              help="Call it no change where all parts of a step take longer by up to PERCENT, as runs of one script "
+                   "do.")  # fmt: skip
 @output_option("Write an HTML report to FILE too, with a flame graph of the differences.")
 @selection_options
 @json_option

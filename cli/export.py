@@ -24,13 +24,9 @@ _STDOUT = Path("-")
 @job_option
 @click.option("--format", "form", type=click.Choice(list(FORMATS)), required=True,
               help="; ".join(f"{name}: {each.what}" for name, each in FORMATS.items()) + ".")  # fmt: skip
-@click.option(
-    "-o",
-    "--output",
-    type=click.Path(path_type=Path, readable=False, allow_dash=True),
-    metavar="FILE",
-    help="Write to FILE, not to stdout (which `-` names, too); for csv, parquet, tensorboard the folder of files.",
-)
+@click.option("-o", "--output", type=click.Path(path_type=Path, readable=False, allow_dash=True), metavar="FILE",
+              help="Write to FILE, not to stdout (which `-` names, too); for csv, parquet, tensorboard the folder of "
+                   "files.")  # fmt: skip
 @click.option("--threads", is_flag=True, help="Of collapsed: take all threads, and put each stack under its thread.")
 @click.option("--processes", is_flag=True, help="Of collapsed: the same by process.")
 @selection_options
@@ -72,9 +68,7 @@ def command(
         if any(value not in (None, ()) for value in words._replace(to_time=None)):
             raise UsageError("a data set has whole runs", "leave out what selects samples")
         folder = folder_of(here, job)
-        files = (
-            [paths.find_run(here)] if folder is None else [file.path for file in read_folder(folder).choose(job).files]
-        )
+        files = [file.path for file in read_folder(folder).choose(job).files] if folder else [paths.find_run(here)]
         for path in files:
             with RunReader(path) as reader, reader.one_moment():
                 manifest = export_run(reader, DataSet(url))

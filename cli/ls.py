@@ -59,17 +59,11 @@ def command(as_json: bool) -> None:
     processes = "No Python process of yours is running."
     if listing.processes:
         recorded = {run.pid: run.run for run in listing.runs if run.state == "live"}
-        rows = [
-            (
-                str(process.pid),
-                process.python or "?",
-                "torch" if process.uses_torch else "",
-                duration(process.age_s),
-                recorded.get(process.pid, ""),
-                short_command(process.command),
-            )
-            for process in listing.processes
-        ]
+        rows = []
+        for one in listing.processes:
+            uses, as_run = "torch" if one.uses_torch else "", recorded.get(one.pid, "")
+            words = short_command(one.command)
+            rows.append((str(one.pid), one.python or "?", uses, duration(one.age_s), as_run, words))
         heads = ("pid", "python", "uses", "age", "recorded as", "command")
         table = aligned(heads, rows, right=("pid", "age"))
         processes = titled("Processes that can be attached to: profd attach PID", table)
@@ -99,12 +93,5 @@ def list_run(path: Path) -> ListedRun:
 def _run_cells(run: ListedRun) -> tuple[str, ...]:
     if run.error:
         return run.run, run.state, "", "", "", run.error
-    length = "" if run.duration_s is None else duration(run.duration_s)
-    return (
-        run.run,
-        run.state,
-        run.started[:16].replace("T", " "),
-        length,
-        f"{run.samples:,}",
-        short_command(run.command),
-    )
+    started, length = run.started[:16].replace("T", " "), "" if run.duration_s is None else duration(run.duration_s)
+    return run.run, run.state, started, length, f"{run.samples:,}", short_command(run.command)

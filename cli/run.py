@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.resources
 import importlib.util
 import os
 import socket
@@ -68,16 +69,15 @@ def command(
     with armed(os.environ) as arms:
         schedule = None if windows == _ON_DEMAND else parse_schedule(windows)
         options = msgspec.structs.replace(options, window_folder=arms.folder, window_schedule=schedule)
-        variables = arms.environment
-        return run_profiled(options, headless=headless, farewell=farewell, variables=variables, exporter=exporter)
+        return run_profiled(options, arms.environment, headless=headless, farewell=farewell, exporter=exporter)
 
 
 def run_profiled(
     options: SessionOptions,
+    variables: Mapping[str, str] | None = None,
     *,
     headless: bool,
     farewell: Callable[[], str] | None,
-    variables: Mapping[str, str] | None = None,
     exporter: Exporter | None = None,
 ) -> int:
     """Run ``options.command``, profiled, and return its exit code; its PID in ``options`` is still unknown.
@@ -85,16 +85,9 @@ def run_profiled(
     ``farewell`` returns the last lines on stderr; without it only failures are printed. The dashboard opens on a
     terminal, unless headless. ``variables`` are set in the command's environment. ``exporter`` serves or sends metrics.
     """
-    return launch(
-        Plan(
-            command=options.command,
-            start_session=partial(start_recording, options, exporter),
-            farewell=farewell,
-            narrate=narrate,
-            dashboard=dashboard_command if is_interactive() and not headless else None,
-            variables=variables or {},
-        )
-    )
+    start = partial(start_recording, options, exporter)
+    dashboard = dashboard_command if is_interactive() and not headless else None
+    return launch(Plan(options.command, start, farewell, narrate, dashboard, variables or {}))
 
 
 def start_recording(
@@ -174,6 +167,4 @@ def split_words(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
 
 
 def target_path(name: str) -> Path:
-    from importlib import resources
-
-    return Path(str(resources.files("profd").joinpath("target", f"{name}.py"))).resolve()
+    return Path(str(importlib.resources.files("profd").joinpath("target", f"{name}.py"))).resolve()

@@ -48,21 +48,16 @@ SORTABLE = {
               help="Take S seconds instead; much larger than steps.")  # fmt: skip
 @click.option("--memory", is_flag=True, help="Record what each operator allocates.")
 @click.option("--stacks", is_flag=True, help="Record the calls of Python; makes a window large and slow.")
-@click.option(
-    "--no-shapes", "shapes", flag_value=False, default=True, is_flag=True, help="Do not record the shapes of inputs."
-)
-@click.option(
-    "--inject",
-    is_flag=True,
-    help="Where the process was not armed, start the profiler inside of it: with gdb, from Python 3.14 on without.",
-)
+@click.option("--no-shapes", "shapes", flag_value=False, default=True, is_flag=True,
+              help="Do not record the shapes of inputs.")  # fmt: skip
+@click.option("--inject", is_flag=True, help="Where the process was not armed, start the profiler inside of it: with "
+                                             "gdb, from Python 3.14 on without.")  # fmt: skip
 @click.option("--show", is_flag=True, help="Show the last window that was taken, and take none.")
 @click.option("--by-shape", is_flag=True, help="Tell operators apart by the shapes of their inputs, in the table.")
 @click.option("--sort", type=click.Choice(list(SORTABLE)), default="self_cpu", show_default=True, metavar="COLUMN",
               help=f"Sort by {', '.join(SORTABLE)}.")  # fmt: skip
-@click.option(
-    "--limit", type=click.IntRange(1), default=40, show_default=True, metavar="N", help="Print N rows of the table."
-)
+@click.option("--limit", type=click.IntRange(1), default=40, show_default=True, metavar="N",
+              help="Print N rows of the table.")  # fmt: skip
 @json_option
 def command(run: str, show: bool, by_shape: bool, sort: str, limit: int, as_json: bool, **asked: object) -> None:
     """Take a torch.profiler window of the live run RUN, and print the operators in it.

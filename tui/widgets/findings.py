@@ -83,10 +83,7 @@ class EvidencePane(VerticalScroll, StyledWidget):
 
     def _parts(self, finding: Finding) -> Iterator[RenderableType]:
         evidence = finding.evidence
-        yield self._text(finding.title, "bright")
-        yield Text()
-        yield self._text(finding.cause)
-        yield Text()
+        yield from (self._text(finding.title, "bright"), Text(), self._text(finding.cause), Text())
         measures = Grid.grid(padding=(0, 2, 0, 0))  # what does not fit goes on below itself
         measures.add_column(min_width=10, justify="right")
         for measure in evidence.measures:
@@ -103,12 +100,10 @@ class EvidencePane(VerticalScroll, StyledWidget):
             yield Text()
             yield self._text(f"{evidence.line.module_path}:{evidence.line.line}  in {evidence.line.function}", "accent")
             yield self._text(f"    {evidence.line.source or ''}")
-        yield Text()
-        yield self._text(finding.remedy, "accent")
+        yield from (Text(), self._text(finding.remedy, "accent"))
         if finding.gain_bound is not None:
             yield self._text(f"This can bring {times(finding.gain_bound)} as many steps at most.")
-        yield Text()
-        yield self._text("⏎ shows the range and the stacks", "faint")
+        yield from (Text(), self._text("⏎ shows the range and the stacks", "faint"))
 
     def _text(self, text: str, style: str = "plain") -> Text:
         return Text(visible(text), style=self.style_of(style))

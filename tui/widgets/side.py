@@ -22,7 +22,6 @@ _GLYPHS = {
     TROUBLE: ("!", "bad"),
     CHANGE: ("▸", "dim"),
 }
-_CURSOR = "┃"
 _SAVE_SHARE = 0.2
 LABELS = {
     "cpu_cores": "CPU",
@@ -74,9 +73,8 @@ def mark_cells(widget: LineWidget, snapshot: Snapshot, scrub: Scrub, columns: in
     for mark in _marks(snapshot):
         for column in columns_of(Range(mark.from_ns, mark.to_ns), snapshot, columns):
             cells[column] = widget.run(*_GLYPHS[mark.kind])
-    if scrub.cursor is not None:
-        for column in columns_of(scrub.cursor, snapshot, columns):
-            cells[column] = widget.run(_CURSOR, "bright")
+    for column in columns_of(scrub.cursor, snapshot, columns) if scrub.cursor else ():
+        cells[column] = widget.run("┃", "bright")
     return cells
 
 
@@ -84,13 +82,10 @@ def mark_side(widget: LineWidget, snapshot: Snapshot, scrub: Scrub, cells: int) 
     """Return the text of the marks under the cursor, else a legend of the marks, as much as ``cells`` have room for."""
     ruler, marks, at = snapshot.timeline.ruler, _marks(snapshot), scrub.cursor
     found: list[Run] = []
-    if at is not None:
-        for mark in marks:
-            if mark.from_ns < at.to_ns and mark.to_ns > at.from_ns:
-                glyph, style = _GLYPHS[mark.kind]
-                found.append(widget.run(f"{glyph} {visible(mark.text)}  ", style))
-        if found:
-            return found
+    here = [mark for mark in marks if at is not None and mark.from_ns < at.to_ns and mark.to_ns > at.from_ns]
+    if here:
+        glyphs = ((mark, *_GLYPHS[mark.kind]) for mark in here)
+        return [widget.run(f"{glyph} {visible(mark.text)}  ", style) for mark, glyph, style in glyphs]
     for kind in dict.fromkeys(mark.kind for mark in marks if mark.to_ns > ruler.from_ns and mark.from_ns < ruler.to_ns):
         glyph, style = _GLYPHS[kind]
         cells -= len(f"{glyph} {kind}")
@@ -189,13 +184,9 @@ def short_legend(widget: LineWidget, shares: Sequence[PhaseShare], cells: int) -
     """Return as many phases as fit beside each other, the largest first."""
     runs: list[Run] = []
     for share in shares:
-        look = widget.phase_look(share.phase)
-        item = [
-            Run(look.letter, look.cell),
-            widget.run(f" {phase_named(share.phase).short} ", "dim"),
-            widget.run(percent(share.share).removesuffix(" %")),
-            widget.run("  "),
-        ]
+        look, name = widget.phase_look(share.phase), phase_named(share.phase).short
+        number = widget.run(percent(share.share).removesuffix(" %"))
+        item = [Run(look.letter, look.cell), widget.run(f" {name} ", "dim"), number, widget.run("  ")]
         cells -= cells_of(item)
         if cells < 0:
             break
