@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.findings.catalog import Rule
@@ -120,6 +121,25 @@ def diagnose(path: Path, rule: Rule) -> Finding | None:
     """Return what one rule finds in a run file."""
     with RunReader(path) as reader:
         return rule(FindingContext(reader))
+
+
+class Case:
+    """What rules find in runs that a test writes."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+
+    def found(self, rule: Rule, *steps: Spans, **more: Any) -> Finding | None:  # noqa: ANN401
+        """Return what a rule finds in the run that ``write_case`` makes of these words."""
+        path = self._folder / "case.profd"
+        path.unlink(missing_ok=True)
+        return diagnose(write_case(path, *steps, **more), rule)
+
+    def told(self, rule: Rule, *steps: Spans, **more: Any) -> Finding:  # noqa: ANN401
+        """Return what a rule finds, where it has to find something."""
+        found = self.found(rule, *steps, **more)
+        assert found is not None
+        return found
 
 
 def _identity(number: int, generation: int) -> records.Identity:

@@ -7,6 +7,7 @@ from support.findingruns import (
     BUSY_WORKER,
     IDLE_WORKER,
     LOAD_IN_PROCESS,
+    Case,
     Series,
     at_most_without,
     diagnose,
@@ -44,46 +45,32 @@ def plain(path: Path) -> float:
     ids=["has its core", "waits for it", "waits for something else too", "waits for something else"],
 )
 def test_what_is_left_may_get_faster_by_what_cores_are_lacking(
-    tmp_path: Path, on_cpu: float, pressure: float, slower: float
+    case: Case, tmp_path: Path, on_cpu: float, pressure: float, slower: float
 ) -> None:
-    path = write_case(tmp_path / "a.profd", LOADING, series=company(on_cpu=on_cpu, pressure=pressure))
-    found = diagnose(path, load_in_process)
-
-    assert found is not None
+    found = case.told(load_in_process, LOADING, series=company(on_cpu=on_cpu, pressure=pressure))
     assert found.gain_bound == pytest.approx(plain(tmp_path / "b.profd") * slower, rel=0.01)
 
 
-def test_cores_are_lacking_for_as_long_as_the_main_thread_itself_waits(tmp_path: Path) -> None:
+def test_cores_are_lacking_for_as_long_as_the_main_thread_itself_waits(case: Case, tmp_path: Path) -> None:
     series = [*company(on_cpu=0.8, pressure=0.9), Series("main_thread_core_wait_share", 0.1)]
-    found = diagnose(write_case(tmp_path / "a.profd", LOADING, series=series), load_in_process)
-
-    assert found is not None
+    found = case.told(load_in_process, LOADING, series=series)
     assert found.gain_bound == pytest.approx(plain(tmp_path / "b.profd") / 0.9, rel=0.01)
 
 
-def test_on_crowded_cores_no_bound_is_told(tmp_path: Path) -> None:
-    path = write_case(tmp_path / "a.profd", LOADING, series=company(on_cpu=0.3, pressure=0.9))
-    found = diagnose(path, load_in_process)
-
-    assert found is not None
+def test_on_crowded_cores_no_bound_is_told(case: Case) -> None:
+    found = case.told(load_in_process, LOADING, series=company(on_cpu=0.3, pressure=0.9))
     assert (found.severity, found.gain_bound) == (CRITICAL, None)
     assert found.title.endswith("loading in 1 worker helps (gain unknown: the CPU is oversubscribed)")
 
 
-def test_waiting_for_data_is_no_want_of_cores(tmp_path: Path) -> None:
+def test_waiting_for_data_is_no_want_of_cores(case: Case) -> None:
     # Without a core for as long as it waits, and with one for all of its work.
     series = company(on_cpu=0.6, pressure=0.9)
-    path = write_case(tmp_path / "a.profd", WAITING, workers={1: BUSY_WORKER}, series=series)
-    found = diagnose(path, saturated_workers)
-
-    assert found is not None
+    found = case.told(saturated_workers, WAITING, workers={1: BUSY_WORKER}, series=series)
     assert found.gain_bound == pytest.approx(at_most_without(0.4), rel=0.05)
 
 
-def test_on_crowded_cores_a_wait_beside_idle_workers_is_no_warning(tmp_path: Path) -> None:
+def test_on_crowded_cores_a_wait_beside_idle_workers_is_no_warning(case: Case) -> None:
     series = company(on_cpu=0.2, pressure=0.9)
-    path = write_case(tmp_path / "a.profd", WAITING, workers={1: IDLE_WORKER}, series=series)
-    found = diagnose(path, idle_workers)
-
-    assert found is not None
+    found = case.told(idle_workers, WAITING, workers={1: IDLE_WORKER}, series=series)
     assert (found.severity, found.gain_bound) == (INFO, None)

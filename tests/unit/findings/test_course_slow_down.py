@@ -6,7 +6,7 @@ from itertools import accumulate
 from pathlib import Path
 
 import pytest
-from support.findingruns import HEALTHY, IMPORT, Series, at_most_without, diagnose, step, write_case
+from support.findingruns import HEALTHY, IMPORT, Case, Series, at_most_without, diagnose, step, write_case
 from support.synthetic import MAIN, STARTED_NS
 from support.training_stacks import LIBRARY, TRAIN
 
@@ -29,11 +29,10 @@ SAVE = (
     ids=lambda value: str(value),
 )
 def test_a_start_is_slow_by_itself_and_as_a_part_of_the_run(
-    tmp_path: Path, start_s: int, length_s: int, severity: str | None
+    case: Case, start_s: int, length_s: int, severity: str | None
 ) -> None:
     steps = [((IMPORT, 500),)] * start_s + [HEALTHY] * (length_s - start_s)
-    found = diagnose(write_case(tmp_path / "a.profd", *steps, seconds=length_s), slow_start)
-
+    found = case.found(slow_start, *steps, seconds=length_s)
     assert (found.severity if found else None) == severity
     if found is not None:
         assert found.title.startswith(f"slow start: {duration(start_s)} until the first step")
@@ -49,24 +48,19 @@ def counted(*rates: float) -> Series:
     return Series("step_count", *counts)
 
 
-def test_steps_that_take_longer_and_longer_are_found_with_what_grew(tmp_path: Path) -> None:
+def test_steps_that_take_longer_and_longer_are_found_with_what_grew(case: Case) -> None:
     steps = [step((SAVE, 5))] * 60 + [step((SAVE, 250))] * 60
     counts = counted(*[20.0] * 60, *[10.0] * 60)
-    found = diagnose(write_case(tmp_path / "a.profd", *steps, series=[counts], seconds=120), slow_down)
-
-    assert found is not None
+    found = case.told(slow_down, *steps, series=[counts], seconds=120)
     assert "steps take 100 % longer than at first, most of it in checkpoint (train.py:70)" in found.title
     # A step took 75 ms in the mean of all, and 50 ms at first.
     assert found.gain_bound == pytest.approx(at_most_without(0.25, indirect=0.5), rel=0.03)
 
 
-def test_what_no_rule_knows_is_named_by_its_line(tmp_path: Path) -> None:
+def test_what_no_rule_knows_is_named_by_its_line(case: Case) -> None:
     work = (Frame("<module>", TRAIN, 96), Frame("train_epoch", TRAIN, 70))
     steps = [step((work, 5))] * 60 + [step((work, 250))] * 60
-    path = write_case(tmp_path / "a.profd", *steps, series=[counted(*[20.0] * 60, *[10.0] * 60)], seconds=120)
-    found = diagnose(path, slow_down)
-
-    assert found is not None
+    found = case.told(slow_down, *steps, series=[counted(*[20.0] * 60, *[10.0] * 60)], seconds=120)
     assert found.title.endswith("most of it at train.py:70")
     assert found.remedy.startswith("See what takes longer at train.py:70 now")
 
@@ -80,11 +74,9 @@ def seldom(*rates: float) -> list[PointsTaken]:
     ]
 
 
-def test_counts_that_are_read_seldom_tell_it_as_well(tmp_path: Path) -> None:
+def test_counts_that_are_read_seldom_tell_it_as_well(case: Case) -> None:
     slowing = [20.0 / (1 + second / 60) for second in range(120)]
-    found = diagnose(write_case(tmp_path / "a.profd", HEALTHY, more=seldom(*slowing), seconds=120), slow_down)
-
-    assert found is not None
+    found = case.told(slow_down, HEALTHY, more=seldom(*slowing), seconds=120)
     # Counts lie in the first third from 11 to 44 s, in the last from 77 to 110 s: steps take 1 + 27.5 / 60 and
     # 1 + 93.5 / 60 of what the first of all did.
     measure = found.evidence.measures[0]
@@ -117,23 +109,19 @@ def few(counts: Sequence[tuple[float, float]]) -> list[PointsTaken]:
     ]
 
 
-def test_a_few_counts_tell_it_by_the_line_through_them(tmp_path: Path) -> None:
+def test_a_few_counts_tell_it_by_the_line_through_them(case: Case) -> None:
     # Nobody knows what grew in that run, but in twelve others of the same script it took 60 to 66 % of the time.
     steps = [step((SAVE, 240))] * 60 + [step((SAVE, 380))] * 60
-    found = diagnose(write_case(tmp_path / "a.profd", *steps, more=few(FEW), seconds=120), slow_down)
-
+    found = case.told(slow_down, *steps, more=few(FEW), seconds=120)
     gain = 120 / 23726 / 0.00143
-    assert found is not None
     assert found.gain_bound is not None
     assert gain < found.gain_bound < 2 * gain
 
 
-def test_steps_of_which_each_makes_the_next_longer_lie_on_a_line_over_their_numbers(tmp_path: Path) -> None:
+def test_steps_of_which_each_makes_the_next_longer_lie_on_a_line_over_their_numbers(case: Case) -> None:
     # A step takes 10 ms, and 0.02 ms more for each before it: over the time that is no line.
     counts = [(at_s, (math.sqrt(1e-4 + 4e-5 * at_s) - 0.01) / 2e-5) for at_s, _ in FEW]
-    found = diagnose(write_case(tmp_path / "a.profd", HEALTHY, more=few(counts), seconds=120), slow_down)
-
-    assert found is not None
+    found = case.told(slow_down, HEALTHY, more=few(counts), seconds=120)
     measure = found.evidence.measures[0]
     assert measure.low == pytest.approx(measure.value, rel=1e-6)
 
@@ -157,15 +145,13 @@ def test_a_counter_that_was_resumed_makes_no_first_step_short(tmp_path: Path) ->
     assert found[1].gain_bound is None
 
 
-def test_the_bound_goes_by_the_first_step_and_not_by_what_has_grown_by_then(tmp_path: Path) -> None:
+def test_the_bound_goes_by_the_first_step_and_not_by_what_has_grown_by_then(case: Case) -> None:
     counts = [0.0]
     for _ in range(120):  # a step takes 10 ms, and 0.02 ms more for each before it
         counts.append(counts[-1] + 1 / (0.01 + 0.00002 * counts[-1]))
     series = Series("step_count", *counts)
-    found = diagnose(write_case(tmp_path / "a.profd", HEALTHY, series=[series], seconds=120), slow_down)
-
+    found = case.told(slow_down, HEALTHY, series=[series], seconds=120)
     gain = 120 / counts[-1] / 0.01
-    assert found is not None
     assert found.gain_bound is not None
     assert gain < found.gain_bound < 2 * gain
 
@@ -175,16 +161,12 @@ def test_the_bound_goes_by_the_first_step_and_not_by_what_has_grown_by_then(tmp_
     [[20.0] * 120, [10.0] * 60 + [20.0] * 60, [5.0, 35.0] * 30 + [4.0, 28.0] * 30],
     ids=["even", "faster", "unsteady"],
 )
-def test_steps_that_do_not_surely_take_longer_are_none(tmp_path: Path, rates: list[float]) -> None:
-    path = write_case(tmp_path / "a.profd", HEALTHY, series=[counted(*rates)], seconds=120)
-
-    assert diagnose(path, slow_down) is None
+def test_steps_that_do_not_surely_take_longer_are_none(case: Case, rates: list[float]) -> None:
+    assert case.found(slow_down, HEALTHY, series=[counted(*rates)], seconds=120) is None
 
 
-def test_a_short_run_has_no_course(tmp_path: Path) -> None:
-    path = write_case(tmp_path / "a.profd", HEALTHY, series=[counted(*[20.0] * 20, *[5.0] * 40)], seconds=60)
-
-    assert diagnose(path, slow_down) is None
+def test_a_short_run_has_no_course(case: Case) -> None:
+    assert case.found(slow_down, HEALTHY, series=[counted(*[20.0] * 20, *[5.0] * 40)], seconds=60) is None
 
 
 def test_counts_of_one_place_tell_of_no_first_step() -> None:

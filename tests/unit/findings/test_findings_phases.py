@@ -3,9 +3,21 @@ from __future__ import annotations
 import itertools
 import random
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support.findingruns import BESIDE_TID, HEALTHY, Series, Spans, at_most_without, cores, diagnose, step, write_case
+from support.findingruns import (
+    BESIDE_TID,
+    HEALTHY,
+    Case,
+    Series,
+    Spans,
+    at_most_without,
+    cores,
+    diagnose,
+    step,
+    write_case,
+)
 from support.synthetic import MAIN, MAIN_TID
 from support.training_stacks import BACKWARD, CONV, DATA_WAIT, LIBRARY, SYNCHRONIZE, TRAIN
 
@@ -55,41 +67,21 @@ def test_what_stops_the_steps_is_found_by_its_own_rule_alone(
     assert [one for one in RULES if diagnose(path, one) is not None] == [rule]
 
 
-def test_evaluation_is_no_loss_while_it_is_moderate(tmp_path: Path) -> None:
-    found = diagnose(write_case(tmp_path / "a.profd", step((EVALUATE, 90))), evaluations)
-
-    assert found is not None
+def test_evaluation_is_no_loss_while_it_is_moderate(case: Case) -> None:
+    found = case.told(evaluations, step((EVALUATE, 90)))
     assert found.severity == INFO
 
 
-def test_a_wait_for_a_busy_gpu_is_no_loss(tmp_path: Path) -> None:
-    path = write_case(tmp_path / "a.profd", step((SYNCHRONIZE, 350)), series=gpu(0.98))
-
-    assert diagnose(path, synchronization) is None
-
-
-def test_a_wait_for_an_idle_gpu_is_lost_as_far_as_the_gpu_allows(tmp_path: Path) -> None:
-    path = write_case(tmp_path / "a.profd", step((SYNCHRONIZE, 350)), series=gpu(0.5))
-    found = diagnose(path, synchronization)
-
-    assert found is not None
+def test_a_wait_for_an_idle_gpu_is_lost_as_far_as_the_gpu_allows(case: Case) -> None:
+    found = case.told(synchronization, step((SYNCHRONIZE, 350)), series=gpu(0.5))
     assert "waits for the device for 70 %" in found.title
     assert found.gain_bound == pytest.approx(2.0)
 
 
-def test_a_function_that_loops_in_python_is_found(tmp_path: Path) -> None:
-    path = write_case(tmp_path / "a.profd", step((LOOP, 50), (ADD, 200)))
-    found = diagnose(path, hot_function)
-
-    assert found is not None
+def test_a_function_that_loops_in_python_is_found(case: Case) -> None:
+    found = case.told(hot_function, step((LOOP, 50), (ADD, 200)))
     assert found.severity == CRITICAL
     assert "spread loops in Python for 50 % of the time (train.py:78)" in found.title
-
-
-def test_a_function_that_only_calls_long_operations_is_not(tmp_path: Path) -> None:
-    path = write_case(tmp_path / "a.profd", step((ADD, 200)))
-
-    assert diagnose(path, hot_function) is None
 
 
 def test_time_that_another_rule_tells_is_not_blamed_on_the_loop_around_it(tmp_path: Path) -> None:
@@ -106,10 +98,8 @@ def test_a_healthy_run_has_no_findings(tmp_path: Path) -> None:
     assert [rule for rule in RULES if diagnose(path, rule) is not None] == []
 
 
-def test_a_phase_that_may_take_less_is_not_warned_of(tmp_path: Path) -> None:
-    found = diagnose(write_case(tmp_path / "a.profd", step((SAVE, 54)), seconds=10), checkpoints)
-
-    assert found is not None
+def test_a_phase_that_may_take_less_is_not_warned_of(case: Case) -> None:
+    found = case.told(checkpoints, step((SAVE, 54)), seconds=10)
     assert found.evidence.measures[0].value > 0.1
     assert found.severity == INFO
 
@@ -126,41 +116,19 @@ def turns(*, main: float, rival: float, pressure: float = 0.0) -> list[Series]:
     ]
 
 
-def test_a_thread_that_computes_in_python_keeps_the_main_thread_waiting(tmp_path: Path) -> None:
-    path = write_case(tmp_path / "a.profd", HEALTHY, beside=COMPUTES, series=turns(main=0.5, rival=0.5))
-    found = diagnose(path, interpreter_lock)
-
-    assert found is not None
+def test_a_thread_that_computes_in_python_keeps_the_main_thread_waiting(case: Case) -> None:
+    found = case.told(interpreter_lock, HEALTHY, beside=COMPUTES, series=turns(main=0.5, rival=0.5))
     assert found.severity == CRITICAL
     assert "waits 48 % of the time while thread beside computes in Python (train.py:78)" in found.title
     assert found.gain_bound == pytest.approx(at_most_without(0.48), rel=0.05)
     assert found.evidence.selection.thread == "beside"
 
 
-def test_where_hardly_anything_is_left_to_the_main_thread_no_bound_is_told(tmp_path: Path) -> None:
-    path = write_case(tmp_path / "a.profd", HEALTHY, beside=COMPUTES, series=turns(main=0.02, rival=0.97))
-    found = diagnose(path, interpreter_lock)
-
-    assert found is not None
+def test_where_hardly_anything_is_left_to_the_main_thread_no_bound_is_told(case: Case) -> None:
+    found = case.told(interpreter_lock, HEALTHY, beside=COMPUTES, series=turns(main=0.02, rival=0.97))
     assert found.severity == CRITICAL
     assert found.title.endswith("not waiting speeds steps up many times")
     assert found.gain_bound is None
-
-
-@pytest.mark.parametrize(
-    "series",
-    [
-        turns(main=0.95, rival=0.5),
-        turns(main=0.5, rival=0.02),
-        turns(main=0.5, rival=0.5, pressure=0.5),
-        turns(main=0.5, rival=0.5)[:2],
-    ],
-    ids=["it runs", "nobody has its turn", "it lacks a core", "nothing tells"],
-)
-def test_a_main_thread_that_does_not_wait_for_its_turn_is_no_finding(tmp_path: Path, series: list[Series]) -> None:
-    path = write_case(tmp_path / "a.profd", HEALTHY, beside=COMPUTES, series=series)
-
-    assert diagnose(path, interpreter_lock) is None
 
 
 @pytest.mark.parametrize(("core_wait", "is_found"), [(0.0, True), (0.5, False)])
@@ -174,13 +142,6 @@ def test_what_the_main_thread_itself_waits_for_says_more_than_the_machine_does(
     assert (diagnose(path, interpreter_lock) is not None) == is_found
 
 
-def test_a_wait_for_data_is_no_wait_for_a_turn(tmp_path: Path) -> None:
-    series = turns(main=0.5, rival=0.5)
-    path = write_case(tmp_path / "a.profd", step((DATA_WAIT, 250)), beside=COMPUTES, series=series)
-
-    assert diagnose(path, interpreter_lock) is None
-
-
 def machine(count: int, *, used: float, process: float = 1.0) -> list[Series]:
     """Return the series of so many cores, of which a part is used, with a main thread that uses one."""
     return [
@@ -191,38 +152,42 @@ def machine(count: int, *, used: float, process: float = 1.0) -> list[Series]:
     ]
 
 
-def test_idle_cores_beside_a_model_in_one_thread_are_told(tmp_path: Path) -> None:
-    found = diagnose(write_case(tmp_path / "a.profd", HEALTHY, series=machine(4, used=0.26)), idle_cores)
-
-    assert found is not None
+def test_idle_cores_beside_a_model_in_one_thread_are_told(case: Case) -> None:
+    found = case.told(idle_cores, HEALTHY, series=machine(4, used=0.26))
     assert found.severity == CRITICAL
     assert "in one thread (train.py:61), beside 3 idle cores: using 4 threads speeds steps up by at most" in found.title
     # 96 % of a step are in forward and backward, each of them long.
     assert found.gain_bound == pytest.approx(1 / (1 - 0.96 * 3 / 4), rel=0.03)
 
 
-@pytest.mark.parametrize(
-    "series",
-    [
-        machine(4, used=0.95),
-        machine(4, used=0.5, process=2.0),
-        [*machine(4, used=0.26), Series("gpu_process_memory_bytes", 1e9, identity=MAIN, device="gpu0")],
-    ],
-    ids=["no core is idle", "it has several threads", "it computes on a GPU"],
-)
-def test_cores_are_idle_only_where_more_threads_would_use_them(tmp_path: Path, series: list[Series]) -> None:
-    assert diagnose(write_case(tmp_path / "a.profd", HEALTHY, series=series), idle_cores) is None
+ON_A_GPU = Series("gpu_process_memory_bytes", 1e9, identity=MAIN, device=GPU)
+TURNS = turns(main=0.5, rival=0.5)
+NOTHING: dict[str, tuple[Rule, Spans, dict[str, Any]]] = {
+    "a wait for a busy GPU": (synchronization, step((SYNCHRONIZE, 350)), {"series": gpu(0.98)}),
+    "a function that only calls long operations": (hot_function, step((ADD, 200)), {}),
+    "the main thread runs": (interpreter_lock, HEALTHY, {"beside": COMPUTES, "series": turns(main=0.95, rival=0.5)}),
+    "nobody has its turn": (interpreter_lock, HEALTHY, {"beside": COMPUTES, "series": turns(main=0.5, rival=0.02)}),
+    "it lacks a core": (
+        interpreter_lock, HEALTHY, {"beside": COMPUTES, "series": turns(main=0.5, rival=0.5, pressure=0.5)}
+    ),
+    "nothing tells of turns": (interpreter_lock, HEALTHY, {"beside": COMPUTES, "series": TURNS[:2]}),
+    "it waits for data": (interpreter_lock, step((DATA_WAIT, 250)), {"beside": COMPUTES, "series": TURNS}),
+    "no core is idle": (idle_cores, HEALTHY, {"series": machine(4, used=0.95)}),
+    "it has several threads": (idle_cores, HEALTHY, {"series": machine(4, used=0.5, process=2.0)}),
+    "it computes on a GPU": (idle_cores, HEALTHY, {"series": [*machine(4, used=0.26), ON_A_GPU]}),
+    "operations too short for several threads": (
+        idle_cores, ((CONV, 25), (BACKWARD, 25)) * 10, {"series": machine(4, used=0.26)}
+    ),
+}  # fmt: skip
 
 
-def test_short_operations_may_be_too_short_for_several_threads(tmp_path: Path) -> None:
-    short = ((CONV, 25), (BACKWARD, 25)) * 10
-    path = write_case(tmp_path / "a.profd", short, series=machine(4, used=0.26))
-
-    assert diagnose(path, idle_cores) is None
+@pytest.mark.parametrize(("rule", "spans", "more"), NOTHING.values(), ids=NOTHING)
+def test_a_rule_finds_nothing(case: Case, rule: Rule, spans: Spans, more: dict[str, Any]) -> None:
+    assert case.found(rule, spans, **more) is None
 
 
 @pytest.mark.parametrize("sample_ms", [10, 25])
-def test_short_operations_that_samples_happen_to_find_again_are_not_long(tmp_path: Path, sample_ms: int) -> None:
+def test_short_operations_that_samples_happen_to_find_again_are_not_long(case: Case, sample_ms: int) -> None:
     """Of a step that takes less time than from one sample to the next, each finds backward in half of the cases."""
     chance = random.Random(3)
     steps = [
@@ -232,6 +197,4 @@ def test_short_operations_that_samples_happen_to_find_again_are_not_long(tmp_pat
         )
         for _ in range(30)
     ]
-    path = write_case(tmp_path / "a.profd", *steps, series=machine(4, used=0.26), sample_ms=sample_ms)
-
-    assert diagnose(path, idle_cores) is None
+    assert case.found(idle_cores, *steps, series=machine(4, used=0.26), sample_ms=sample_ms) is None

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
-from support.findingruns import BUSY_WORKER, HEALTHY, Series, diagnose, write_case
+from support.findingruns import BUSY_WORKER, HEALTHY, Case, Series
 from support.synthetic import MAIN
 
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
@@ -34,33 +32,24 @@ def shm(*used_mb: float) -> list[Series]:
     ("used_mb", "severity"), [((30, 40), None), ((10, 54, 20), WARNING), ((62, 63), CRITICAL)], ids=str
 )
 def test_shared_memory_that_was_nearly_full_is_told(
-    tmp_path: Path, used_mb: tuple[float, ...], severity: str | None
+    case: Case, used_mb: tuple[float, ...], severity: str | None
 ) -> None:
-    path = write_case(tmp_path / "a.profd", HEALTHY, workers={1: BUSY_WORKER}, series=shm(*used_mb))
-    found = diagnose(path, shared_memory)
-
+    found = case.found(shared_memory, HEALTHY, workers={1: BUSY_WORKER}, series=shm(*used_mb))
     assert (found.severity if found else None) == severity
 
 
-def test_shared_memory_is_told_by_its_size_and_only_where_workers_use_it(tmp_path: Path) -> None:
-    workers = write_case(tmp_path / "a.profd", HEALTHY, workers={1: BUSY_WORKER}, series=shm(60))
-    found = diagnose(workers, shared_memory)
-
-    assert found is not None
+def test_shared_memory_is_told_by_its_size_and_only_where_workers_use_it(case: Case) -> None:
+    found = case.told(shared_memory, HEALTHY, workers={1: BUSY_WORKER}, series=shm(60))
     assert found.title == "shared memory nearly full: 94 % of the 64 MB of /dev/shm were in use"
-    alone = write_case(tmp_path / "b.profd", HEALTHY, series=shm(60))
-    assert diagnose(alone, shared_memory) is None
+    assert case.found(shared_memory, HEALTHY, series=shm(60)) is None
 
 
 @pytest.mark.parametrize(("used", "severity"), [(0.9, None), (0.95, INFO), (0.99, WARNING)])
-def test_a_gpu_that_is_full_to_the_last_is_told(tmp_path: Path, used: float, severity: str | None) -> None:
+def test_a_gpu_that_is_full_to_the_last_is_told(case: Case, used: float, severity: str | None) -> None:
     series = [of_gpu("gpu_memory_used_bytes", GIB, used * 80 * GIB), of_gpu("gpu_memory_total_bytes", 80 * GIB)]
-    ours = write_case(tmp_path / "a.profd", HEALTHY, series=[*series, USED])
-    found = diagnose(ours, gpu_memory_limit)
-
+    found = case.found(gpu_memory_limit, HEALTHY, series=[*series, USED])
     assert (found.severity if found else None) == severity
-    others = write_case(tmp_path / "b.profd", HEALTHY, series=series)
-    assert diagnose(others, gpu_memory_limit) is None
+    assert case.found(gpu_memory_limit, HEALTHY, series=series) is None
 
 
 def link(received: float, *, busy: float = 0.4, lanes: float = 4, sent: float = 1e6) -> list[Series]:
@@ -75,10 +64,8 @@ def link(received: float, *, busy: float = 0.4, lanes: float = 4, sent: float = 
     ]
 
 
-def test_a_link_that_is_full_while_the_gpu_pauses_bounds_the_training(tmp_path: Path) -> None:
-    found = diagnose(write_case(tmp_path / "a.profd", HEALTHY, series=link(5e9)), pcie_bound)
-
-    assert found is not None
+def test_a_link_that_is_full_while_the_gpu_pauses_bounds_the_training(case: Case) -> None:
+    found = case.told(pcie_bound, HEALTHY, series=link(5e9))
     assert found.severity == CRITICAL
     # Four lanes of 1,969 MB/s, of which copies reach 85 %.
     assert "5.0 GB a second go to gpu0, 75 % of what its link of 4 lanes carries, and it is busy 40 %" in found.title
@@ -86,10 +73,8 @@ def test_a_link_that_is_full_while_the_gpu_pauses_bounds_the_training(tmp_path: 
     assert found.gain_bound == pytest.approx(2.5)
 
 
-def test_what_comes_back_counts_as_well(tmp_path: Path) -> None:
-    found = diagnose(write_case(tmp_path / "a.profd", HEALTHY, series=link(1e6, sent=5e9)), pcie_bound)
-
-    assert found is not None
+def test_what_comes_back_counts_as_well(case: Case) -> None:
+    found = case.told(pcie_bound, HEALTHY, series=link(1e6, sent=5e9))
     assert "5.0 GB a second go from gpu0" in found.title
 
 
@@ -98,5 +83,5 @@ def test_what_comes_back_counts_as_well(tmp_path: Path) -> None:
     [link(5e9, lanes=16), link(5e9, busy=0.99), link(5e9)[:4], [*link(5e9)[:4], of_gpu("gpu_pcie_lanes", 4)]],
     ids=["a wide link", "a busy GPU", "an unknown link", "an unknown generation"],
 )
-def test_a_link_bounds_only_where_it_is_full_and_waited_for(tmp_path: Path, series: list[Series]) -> None:
-    assert diagnose(write_case(tmp_path / "a.profd", HEALTHY, series=series), pcie_bound) is None
+def test_a_link_bounds_only_where_it_is_full_and_waited_for(case: Case, series: list[Series]) -> None:
+    assert case.found(pcie_bound, HEALTHY, series=series) is None

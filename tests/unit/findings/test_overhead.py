@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.findingruns import at_most_without, diagnose, step, write_case
+from support.findingruns import Case, at_most_without, step
 from support.synthetic import BACKWARD, CONV, LIBRARY, SOURCES, TRAIN
 from support.training_stacks import DATA
 
@@ -50,62 +50,51 @@ def _fresh_table() -> None:
     ],
 )
 def test_the_line_below_which_time_is_lost_is_named_with_its_kind(
-    tmp_path: Path, lost: list[tuple[tuple[Frame, ...], int]], title: str
+    case: Case, lost: list[tuple[tuple[Frame, ...], int]], title: str
 ) -> None:
-    found = diagnose(write_case(tmp_path / "a.profd", step(*lost)), overhead)
-
-    assert found is not None
+    found = case.told(overhead, step(*lost))
     assert found.title.startswith(title)
     assert found.gain_bound == pytest.approx(at_most_without(found.evidence.measures[0].value), rel=0.03)
 
 
-def test_a_call_into_c_is_known_by_the_text_of_its_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_call_into_c_is_known_by_the_text_of_its_line(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SOURCES, (DATA, 40), "return zlib.compress(labels)")
-    found = diagnose(write_case(tmp_path / "a.profd", step((OWN, 200))), overhead)
-
-    assert found is not None
+    found = case.told(overhead, step((OWN, 200)))
     assert found.severity == CRITICAL
     assert found.title.startswith("overhead: compression takes 40 % of the time (augment.py:40)")
 
 
-def test_a_debug_mode_is_overhead_within_the_forward_pass(tmp_path: Path) -> None:
+def test_a_debug_mode_is_overhead_within_the_forward_pass(case: Case) -> None:
     # What it calls by itself is of another kind: files.
     traced = (*CONV, FORMAT_STACK, Frame("checkcache", STANDARD + "linecache.py", 72))
-    found = diagnose(write_case(tmp_path / "a.profd", step((traced, 100))), overhead)
-
-    assert found is not None
+    found = case.told(overhead, step((traced, 100)))
     assert found.severity == WARNING
     assert found.title.startswith("overhead: anomaly detection takes 20 % of the time (train.py:61): switching it off")
 
 
-def test_a_line_around_the_step_is_not_named(tmp_path: Path) -> None:
+def test_a_line_around_the_step_is_not_named(case: Case) -> None:
     # The time is lost in small parts, at lines that none of the user's functions has in common but the loop's.
     parts = [((*LOOP, Frame("train_epoch", TRAIN, 100 + line)), 20) for line in range(6)]
+    assert case.found(overhead, step(*parts)) is None
 
-    assert diagnose(write_case(tmp_path / "a.profd", step(*parts)), overhead) is None
 
-
-def test_without_phases_of_a_step_only_known_kinds_count(tmp_path: Path) -> None:
+def test_without_phases_of_a_step_only_known_kinds_count(case: Case) -> None:
     spans = ((OWN, 300), (ENCODE, 200))
-    found = diagnose(write_case(tmp_path / "a.profd", spans), overhead)
-
-    assert found is not None
+    found = case.told(overhead, spans)
     assert found.title.startswith("overhead: serialization takes 40 % of the time (augment.py:12)")
-    assert diagnose(write_case(tmp_path / "b.profd", ((OWN, 500),)), overhead) is None
+    assert case.found(overhead, ((OWN, 500),)) is None
 
 
-def test_backward_is_no_overhead_whatever_is_on_its_line(tmp_path: Path) -> None:
-    assert diagnose(write_case(tmp_path / "a.profd", ((CONV, 200), (BACKWARD, 300))), overhead) is None
+def test_backward_is_no_overhead_whatever_is_on_its_line(case: Case) -> None:
+    assert case.found(overhead, ((CONV, 200), (BACKWARD, 300))) is None
 
 
-def test_kinds_of_the_user_come_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kinds_of_the_user_come_first(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROFD_HOME", str(tmp_path))
     (tmp_path / "overhead.toml").write_text(
         '[[kind]]\nwhat = "our store"\ninstead = "asking once"\nremedy = "Ask once."\nmodule = ["json/*"]\n'
     )
-    found = diagnose(write_case(tmp_path / "a.profd", step((ENCODE, 150))), overhead)
-
-    assert found is not None
+    found = case.told(overhead, step((ENCODE, 150)))
     assert found.title.startswith("overhead: our store takes 30 % of the time (augment.py:12): asking once speeds")
     assert found.remedy == "Ask once."
 

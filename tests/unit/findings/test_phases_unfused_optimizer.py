@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.findingruns import HEALTHY, at_most_without, diagnose, step, write_case
+from support.findingruns import HEALTHY, Case, at_most_without, diagnose, step, write_case
 from support.training_stacks import LIBRARY, OPTIMIZER
 
 from profd.daemon.findings.catalog import find
@@ -15,10 +15,8 @@ from profd.daemon.store.records import Frame
 FUSED = (*OPTIMIZER[:-1], Frame("_fused_adam", LIBRARY + "torch/optim/adam.py", 790))
 
 
-def test_weights_that_are_updated_tensor_by_tensor_are_told_with_the_line(tmp_path: Path) -> None:
-    found = diagnose(write_case(tmp_path / "a.profd", step((OPTIMIZER, 190))), unfused_optimizer)
-
-    assert found is not None
+def test_weights_that_are_updated_tensor_by_tensor_are_told_with_the_line(case: Case) -> None:
+    found = case.told(unfused_optimizer, step((OPTIMIZER, 190)))
     assert found.severity == WARNING
     assert found.title.startswith("optimizer: updating the weights tensor by tensor takes 40 % of a step (train.py:64)")
     assert found.gain_bound == pytest.approx(at_most_without(0.4), rel=0.03)
