@@ -68,9 +68,9 @@ def measure_apart(seconds: int, *, real: bool) -> Cost:
 def scenario(folder: Path) -> dict[str, str]:
     """Build the library and write its scenario; returns the variables by which a process gets them."""
     sys.path.insert(0, str(TESTS))
-    from support.fakedriver import FakeDriver, build
+    from support.gpusim import SimulatedDriver, build
 
-    driver = FakeDriver(build(folder), folder, time.time_ns())
+    driver = SimulatedDriver(build(folder), folder, time.time_ns())
     for number in range(GPUS):
         device = f"gpu{number}"
         driver.add_gpu(device, memory_used_bytes=40 << 30, memory_total_bytes=80 << 30, power_watts=600)

@@ -25,8 +25,10 @@ from profd.cli.options import json_option
 from profd.daemon import paths, processes
 from profd.daemon.clock import Clock
 from profd.daemon.errors import ExitCode, ProfdError
-from profd.daemon.gpu.devices import GpuNames, list_gpus, text_of
-from profd.daemon.gpu.nvml import Nvml, explain
+from profd.daemon.gpu.devices import GpuNames
+from profd.daemon.gpu.nvml import explain
+from profd.daemon.gpu.nvmlsource import NvmlSource
+from profd.daemon.gpu.source import Questions
 from profd.daemon.render.plaintext import visible
 from profd.daemon.stacks.pyspy import KNOWN_VERSIONS, find_py_spy
 from profd.daemon.tree.attachable import PYTHON_VERSIONS, TORCH_LIBRARY, System, check_attachable
@@ -216,18 +218,18 @@ def check_runs_folder() -> Answer:
 
 def check_gpus(system: System) -> Answer:
     """Check which GPUs the driver has, and which of its metrics; none is no failure."""
-    nvml = Nvml(Clock())
+    clock = Clock()
+    nvml = NvmlSource(clock, GpuNames())
     try:
-        gpus = list_gpus(nvml, GpuNames()) if nvml.open() else []
+        gpus = nvml.gpus() if nvml.open() else []
         if nvml.failure is not None:
             unavailable = explain(nvml.failure, nvml.failure_text, in_container=system.in_container())
             return NOTE, unavailable.what, unavailable.remedy
         whole = [gpu for gpu in gpus if gpu.parent is None]
         if not whole:
             return NOTE, "a driver, but no GPU that may be used", "see whether `nvidia-smi` lists any"
-        version = text_of(nvml.ask_driver("nvmlSystemGetDriverVersion")) or "of unknown version"
-        support = nvml.ask(whole[0].handle, "nvmlGpmQueryDeviceSupport")
-        gpm = "with GPM metrics" if support is not None and support.isSupportedDevice else "without GPM metrics"
+        version = nvml.driver_version() or "of unknown version"
+        gpm = "with GPM metrics" if Questions(nvml, clock).ask(nvml.has_activity, whole[0]) else "without GPM metrics"
         return PASSED, f"{len(whole)}: {', '.join(gpu.model for gpu in whole)}; driver {version}, {gpm}"
     finally:
         nvml.close()

@@ -28,7 +28,7 @@ from profd.daemon.windows import gdb
 from profd.daemon.windows.request import WindowFailed
 
 if TYPE_CHECKING:
-    from support.fakedriver import FakeDriver  # it loads NVML's module, which few tests need
+    from support.gpusim import SimulatedDriver  # it loads NVML's module, which few tests need
     from support.pyspy.standin import StandIn
 
 MODULES = frozenset({"torch", "torchvision", "tqdm", "pyarrow", "distributed"})
@@ -150,17 +150,17 @@ def py_spy(monkeypatch: pytest.MonkeyPatch) -> Iterator[StandIn]:
 @pytest.fixture(scope="session")
 def nvml_library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the NVML without a GPU."""
-    from support.fakedriver import build
+    from support.gpusim import build
 
     return build(tmp_path_factory.mktemp("nvml"))
 
 
 @pytest.fixture
-def driver(nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+def driver(nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimulatedDriver:
     """Give the test an NVIDIA driver without GPUs: add some."""
-    from support.fakedriver import FakeDriver
+    from support.gpusim import SimulatedDriver
 
-    made = FakeDriver(nvml_library, tmp_path)
+    made = SimulatedDriver(nvml_library, tmp_path)
     made.install(monkeypatch)
     made.set_now(0)
     return made

@@ -6,47 +6,27 @@ A call into the driver may take as long as the driver likes. So these threads ma
 
 from __future__ import annotations
 
-import ctypes
 import threading
 import traceback
 from collections.abc import Callable, Iterable
 
-from profd.daemon.clock import MILLISECOND_NS, SECOND_NS, Clock
-from profd.daemon.gpu.devices import GpuNames, list_gpus
-from profd.daemon.gpu.nvml import LIBRARY_NOT_FOUND, NO_MODULE, Answer, Call, Nvml, explain
+from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.gpu.devices import GpuNames
+from profd.daemon.gpu.events import GpuEvents
+from profd.daemon.gpu.nvml import LIBRARY_NOT_FOUND, NO_MODULE, explain
+from profd.daemon.gpu.nvmlsource import NvmlSource
 from profd.daemon.gpu.processes import GpuUsers
 from profd.daemon.gpu.reader import GpuSet
+from profd.daemon.gpu.source import Call, GpuSource
 from profd.daemon.store.records import EventHappened, Identity, Record
 
 INTERVAL_S = 1.0
 RETRY_S = 30.0
 BLOCKED_NS = 3 * SECOND_NS
+WAKING_NS = 30 * SECOND_NS
+"""For so long a first call may take: without persistence mode the driver initializes each GPU anew, 6 to 24 s."""
 CLOSING_TIMEOUT_S = 0.5
 _HOPELESS = (LIBRARY_NOT_FOUND, NO_MODULE)  # nobody installs a driver under a running program
-_DOUBLE_BIT_ECC, _XID = 0x2, 0x8
-_WAIT_MS = 400  # a wait cannot be called off, and the end of a run should not have to wait for it
-_PAUSE_S = 1.0
-_CLOSING_TIMEOUT_S = 2.0
-# The Xid errors that training runs meet, in the words of NVIDIA's catalog; others show their number.
-XIDS = {
-    13: "graphics engine exception, mostly a faulty kernel",
-    31: "GPU memory page fault, mostly an illegal address in a kernel",
-    43: "GPU stopped processing, after an error in the program",
-    45: "preemptive cleanup, after another error or the end of a program",
-    48: "double bit ECC error",
-    61: "internal micro-controller breakpoint",
-    62: "internal micro-controller halt",
-    63: "ECC page retirement or row remapping",
-    64: "ECC page retirement or row remapping failed",
-    74: "NVLink error",
-    79: "GPU has fallen off the bus",
-    92: "high single-bit ECC error rate",
-    94: "contained ECC error",
-    95: "uncontained ECC error",
-    119: "GSP firmware timed out",
-    120: "GSP firmware error",
-    140: "unrecovered ECC error",
-}
 
 
 class GpuCollector:
@@ -70,8 +50,9 @@ class GpuCollector:
         self._interval_s = interval_s
         self._retry_after_ns = int(retry_s * SECOND_NS)
         self._identities: tuple[Identity, ...] = ()
-        self._nvml = Nvml(clock)
         self._names = GpuNames()
+        self._source: GpuSource = NvmlSource(clock, self._names)
+        self._has_read = False
         self._users = GpuUsers(clock)
         self._gpus: GpuSet | None = None
         self._events: GpuEvents | None = None
@@ -93,12 +74,13 @@ class GpuCollector:
 
     def check(self) -> None:
         """Report a call into the driver that does not return, and its end; to be called about once a second."""
-        call, now_ns = self._nvml.calling, self.clock.now_ns()
+        call, now_ns = self._source.calling, self.clock.now_ns()
         if self._blocking is not None and call is not self._blocking:
             seconds = (now_ns - self._blocking.since_ns) / SECOND_NS
             self._report(f"NVML answers again; {self._blocking.function} took {seconds:.0f} s")
             self._blocking = None
-        if self._blocking is None and call is not None and now_ns - call.since_ns > BLOCKED_NS:
+        patience_ns = BLOCKED_NS if self._has_read else WAKING_NS
+        if self._blocking is None and call is not None and now_ns - call.since_ns > patience_ns:
             self._report(f"NVML does not answer ({call.function}): until it does there are no GPU counters")
             self._blocking = call
 
@@ -117,28 +99,38 @@ class GpuCollector:
             due_ns = self.clock.now_ns()
             while not self._ended.is_set() and self._tick():
                 due_ns = max(due_ns + int(self._interval_s * SECOND_NS), self.clock.now_ns())
-                self._ended.wait((due_ns - self.clock.now_ns()) / SECOND_NS)
+                self._look_until(due_ns)
             self._release()
         except Exception as error:  # noqa: BLE001  the end of a thread: whatever it was is reported
             traceback.print_exception(error)
             self._hand_over(EventHappened(self.clock.now_ns(), "error", f"GPUs are not read: {error!r}"))
+
+    def _look_until(self, due_ns: int) -> None:
+        """Wait for the next reading, and look meanwhile at what cannot wait for it."""
+        left_ns = due_ns - self.clock.now_ns()
+        while self._gpus is not None and (pause_ns := self._gpus.pause_ns()) is not None and pause_ns < left_ns:
+            if self._ended.wait(pause_ns / SECOND_NS):
+                return
+            self._gpus.look()
+            left_ns = min(left_ns - pause_ns, due_ns - self.clock.now_ns())
+        self._ended.wait(max(left_ns, 0) / SECOND_NS)
 
     def _tick(self) -> bool:
         """Read once, or try to open the driver again; False where that is hopeless."""
         if (self._gpus is None or self._lost_reported) and self.clock.now_ns() >= self._retry_ns:
             self._release()
             self._retry_ns = self.clock.now_ns() + self._retry_after_ns
-            if not self._nvml.open():
+            if not self._source.open():
                 self._report_failure()
-                return self._nvml.failure not in _HOPELESS
+                return self._source.failure not in _HOPELESS
             self._begin()
         if self._gpus is not None:
             self._read(self._gpus)
         return True
 
     def _begin(self) -> None:
-        self._gpus = GpuSet(self._nvml, self._names, self.clock, since_ns=self._read_ns, everything=self._everything)
-        self._events = GpuEvents(self._names, self.clock, self._take_event)
+        self._gpus = GpuSet(self._source, self.clock, since_ns=self._read_ns, everything=self._everything)
+        self._events = GpuEvents(NvmlSource(self.clock, self._names), self.clock, self._take_event)
         if self._failure_reported:
             self._failure_reported = False
             self._report("the NVIDIA driver answers again")
@@ -152,12 +144,15 @@ class GpuCollector:
         for record in list(gpus.read(self._users)):
             self._hand_over(record)
         self._used |= gpus.readers.keys()
-        for name, words in gpus.lost().items():
+        self._has_read = True
+        for remark in gpus.remarks():
+            self._report(remark)
+        for name, words in gpus.lost.items():
             if name not in self._lost_reported and name in self._used:
                 self._lost_reported.add(name)
                 self._retry_ns = self.clock.now_ns() + self._retry_after_ns
                 self._report(f"{name} does not answer any more: {words}")
-        if self._nvml.failure is None:
+        if self._source.failure is None:
             self._read_ns = gpus.read_ns
         else:
             self._release()
@@ -168,17 +163,15 @@ class GpuCollector:
         """Close all that NVML has open, its events first: they hold the library."""
         if self._events is not None:
             self._events.close()
-        if self._gpus is not None:
-            self._gpus.close()
         self._events = self._gpus = None
-        self._nvml.close()
+        self._source.close()
 
     def _report_failure(self) -> None:
         """Report once why there are no counters, or no more; nothing where the machine has nothing of NVIDIA."""
-        assert self._nvml.failure is not None
-        why = explain(self._nvml.failure, self._nvml.failure_text, in_container=self._in_container)
+        assert self._source.failure is not None
+        why = explain(self._source.failure, self._source.failure_text, in_container=self._in_container)
         if self._used and not self._failure_reported:
-            self._report(f"the NVIDIA driver is gone: {self._nvml.failure_text}")
+            self._report(f"the NVIDIA driver is gone: {self._source.failure_text}")
         elif not why.is_plain and not self._failure_reported:
             self._report(f"no GPU counters: {why.what}; {why.remedy}")
         self._failure_reported = True
@@ -193,57 +186,3 @@ class GpuCollector:
     def _hand_over(self, record: Record) -> None:
         if not self._ended.is_set():
             self._put(record)
-
-
-class GpuEvents:
-    """Waits for Xid errors and uncorrectable memory errors, in a thread and with an ``Nvml`` of its own.
-
-    ``take`` is called in the thread with the name of the device and the error in words.
-    """
-
-    def __init__(self, names: GpuNames, clock: Clock, take: Callable[[str, str], None]) -> None:
-        self._names = names
-        self._clock = clock
-        self._take = take
-        self._nvml = Nvml(clock)
-        self._ended = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="profd-gpu-events", daemon=True)
-        self._thread.start()
-
-    def close(self, timeout_s: float = _CLOSING_TIMEOUT_S) -> None:
-        """Stop waiting; a thread that hangs in the driver is left behind."""
-        self._ended.set()
-        self._thread.join(timeout_s)
-
-    def _run(self) -> None:
-        nvml = self._nvml
-        if not nvml.open():
-            return
-        events = nvml.ask_driver("nvmlEventSetCreate")
-        names: dict[int | None, str] = {}  # by the addresses of the handles
-        for gpu in list_gpus(nvml, self._names) if events is not None else ():
-            supported = nvml.ask(gpu.handle, "nvmlDeviceGetSupportedEventTypes") if gpu.parent is None else None
-            wanted = (supported or 0) & (_XID | _DOUBLE_BIT_ECC)
-            if wanted:
-                nvml.ask(gpu.handle, "nvmlDeviceRegisterEvents", wanted, then=(events,))
-                names[_address(gpu.handle.pointer)] = gpu.name
-        while names and nvml.failure is None and not self._ended.is_set():
-            before_ns = self._clock.now_ns()
-            event = nvml.ask_driver("nvmlEventSetWait_v2", events, _WAIT_MS)
-            if event is not None:
-                self._take(names.get(_address(event.device), "a GPU"), in_words(event.eventType, event.eventData))
-            elif self._clock.now_ns() - before_ns < _WAIT_MS * MILLISECOND_NS // 2:
-                self._ended.wait(_PAUSE_S)  # an error that comes at once would come again at once
-        if events is not None:
-            nvml.ask_driver("nvmlEventSetFree", events)
-        nvml.close()
-
-
-def in_words(kind: int, data: int) -> str:
-    if kind == _XID:
-        return f"Xid {data}: {XIDS[data]}" if data in XIDS else f"Xid {data}"
-    return "a memory error that ECC could not correct"
-
-
-def _address(pointer: Answer) -> int | None:
-    return ctypes.cast(pointer, ctypes.c_void_p).value

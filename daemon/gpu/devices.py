@@ -7,11 +7,9 @@ from __future__ import annotations
 
 import re
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 
 import msgspec
-
-from profd.daemon.gpu.nvml import Answer, Handle, Nvml
 
 
 class Gpu(msgspec.Struct, eq=False, kw_only=True):
@@ -19,9 +17,10 @@ class Gpu(msgspec.Struct, eq=False, kw_only=True):
 
     ``name`` is that of its series (``gpu0``, ``gpu0-mig1``), ``index`` NVML's number of the GPU, ``minor`` that of
     ``/dev/nvidia<minor>``. A MIG instance has its GPU as ``parent``, and the id of its GPU instance as ``instance``.
+    ``handle`` is for the source that listed the device.
     """
 
-    handle: Handle
+    handle: object
     name: str
     index: int
     uuid: str
@@ -47,60 +46,6 @@ class GpuNames:
                 others = (f"{wanted}-{number}" for number in range(2, len(taken) + 3))
                 self._names[uuid] = next(name for name in (wanted, *others) if name not in taken)
             return self._names[uuid]
-
-
-def list_gpus(nvml: Nvml, names: GpuNames) -> list[Gpu]:
-    """Return the GPUs that answer, each followed by its MIG instances."""
-    found: list[Gpu] = []
-    for index in range(nvml.ask_driver("nvmlDeviceGetCount") or 0):
-        pointer = nvml.ask_driver("nvmlDeviceGetHandleByIndex", index)
-        if pointer is None:  # fallen off the bus, or not ours to use
-            continue
-        handle = Handle(pointer)
-        uuid = text_of(nvml.ask(handle, "nvmlDeviceGetUUID")) or f"index {index}"
-        if handle.lost is not None:
-            continue
-        gpu = Gpu(
-            handle=handle,
-            name=names.of(uuid, f"gpu{index}"),
-            index=index,
-            uuid=uuid,
-            model=text_of(nvml.ask(handle, "nvmlDeviceGetName")) or "GPU",
-            minor=nvml.ask(handle, "nvmlDeviceGetMinorNumber"),
-        )
-        found += [gpu, *_instances(nvml, gpu, names)]
-    return found
-
-
-def _instances(nvml: Nvml, gpu: Gpu, names: GpuNames) -> Iterator[Gpu]:
-    mode = nvml.ask(gpu.handle, "nvmlDeviceGetMigMode")
-    if mode is None or mode[0] != 1:  # not enabled
-        return
-    gpu.is_mig_parent = True
-    for place in range(nvml.ask(gpu.handle, "nvmlDeviceGetMaxMigDeviceCount") or 0):
-        # The place is an argument that changes: an empty one is no lack, an instance may be made there later.
-        pointer = nvml.ask(gpu.handle, "nvmlDeviceGetMigDeviceHandleByIndex", then=(place,))
-        if pointer is None:
-            continue
-        handle = Handle(pointer)
-        uuid = text_of(nvml.ask(handle, "nvmlDeviceGetUUID")) or f"{gpu.uuid} instance {place}"
-        yield Gpu(
-            handle=handle,
-            name=names.of(uuid, f"{gpu.name}-mig{place}"),
-            index=gpu.index,
-            uuid=uuid,
-            model=text_of(nvml.ask(handle, "nvmlDeviceGetName")) or gpu.model,
-            minor=gpu.minor,
-            parent=gpu,
-            instance=nvml.ask(handle, "nvmlDeviceGetGpuInstanceId"),
-        )
-
-
-def text_of(value: Answer) -> str:
-    """Return text of NVML, which its module gives as bytes in older versions; empty where there is none."""
-    if isinstance(value, bytes):
-        return value.decode(errors="replace")
-    return str(value) if value is not None else ""
 
 
 VARIABLES = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"})

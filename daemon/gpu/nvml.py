@@ -1,7 +1,7 @@
 """Access to NVML, the library of the NVIDIA driver, and why it cannot be used on this machine.
 
-No question raises: a missing function, a device without a feature, a lost GPU and a driver that went away all answer
-None. ``Nvml.failure`` and ``Handle.lost`` say which of the last two it was.
+A question without an answer raises ``NoAnswer``: a missing function, a device without a feature, a lost GPU, a driver
+that went away. ``Nvml.failure`` says that it was the last of these.
 """
 
 from __future__ import annotations
@@ -10,45 +10,30 @@ import contextlib
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
-import msgspec
-
 from profd.daemon.clock import Clock
+from profd.daemon.gpu.source import Call, NoAnswer, Why
 
 Answer: TypeAlias = Any
 """What NVML's module takes and gives: numbers, text, C structures; it has no types of its own."""
 
-_LACKING = (
-    "INVALID_ARGUMENT",
-    "NOT_SUPPORTED",
-    "NO_PERMISSION",
-    "FUNCTION_NOT_FOUND",
-    "CORRUPTED_INFOROM",
-    "VGPU_ECC_NOT_SUPPORTED",
-    "ARGUMENT_VERSION_MISMATCH",
-    "DEPRECATED",
-)
-"""The device, or its driver, will answer so for ever: not asked again."""
-_LOST = ("GPU_IS_LOST", "RESET_REQUIRED", "GPU_NOT_FOUND")
 _GONE = ("UNINITIALIZED", "DRIVER_NOT_LOADED", "LIBRARY_NOT_FOUND", "LIB_RM_VERSION_MISMATCH")
+_WHY = {
+    Why.LACKING: (
+        "NOT_SUPPORTED",
+        "FUNCTION_NOT_FOUND",
+        "CORRUPTED_INFOROM",
+        "VGPU_ECC_NOT_SUPPORTED",
+        "ARGUMENT_VERSION_MISMATCH",
+        "DEPRECATED",
+    ),
+    Why.REFUSED: ("INVALID_ARGUMENT", "NO_PERMISSION"),
+    Why.EMPTY: ("NOT_FOUND",),
+    Why.LOST: ("GPU_IS_LOST", "RESET_REQUIRED", "GPU_NOT_FOUND"),
+}
 
 LIBRARY_NOT_FOUND, DRIVER_NOT_LOADED, NO_PERMISSION, VERSION_MISMATCH = 12, 9, 4, 18
 NO_MODULE = -1
 """Codes of ``Nvml.failure``: NVML's own, and one for Python without the module that talks to it."""
-
-
-class Handle(msgspec.Struct, eq=False):
-    """NVML's handle of one device, and what is known of its answers. ``lost`` is the error that made it unreachable."""
-
-    pointer: Answer
-    lost: str | None = None
-    lacking: set[tuple[str, tuple[Answer, ...]]] = set()
-
-
-class Call(NamedTuple):
-    """A call into NVML that has not returned: which, and since when."""
-
-    function: str
-    since_ns: int
 
 
 class Nvml:
@@ -76,9 +61,8 @@ class Nvml:
             self.failure, self.failure_text = NO_MODULE, str(error)
             return False
         self.module = pynvml
-        self._lacking, self._lost, self._gone = (
-            {getattr(pynvml, f"NVML_ERROR_{name}", None) for name in names} for names in (_LACKING, _LOST, _GONE)
-        )
+        self._why = {getattr(pynvml, f"NVML_ERROR_{name}", None): why for why, names in _WHY.items() for name in names}
+        self._gone = {getattr(pynvml, f"NVML_ERROR_{name}", None) for name in _GONE}
         self._mismatch = getattr(pynvml, "NVMLLibraryMismatchError", ())
         try:
             self._call("nvmlInit", ())
@@ -95,34 +79,22 @@ class Nvml:
             with contextlib.suppress(self.module.NVMLError):  # it is gone already
                 self._call("nvmlShutdown", ())
 
-    def ask(self, handle: Handle, function: str, *what: Answer, then: tuple[Answer, ...] = ()) -> Answer:
-        """Return the answer of a function of NVML about a device; None where there is none.
-
-        ``what`` says which of the function's quantities is meant and is remembered with the function where the device
-        lacks it; ``then`` are arguments that change with each question.
-        """
-        key = (function, what)
-        if self.failure is not None or handle.lost is not None or key in handle.lacking:
-            return None
-        try:
-            return self._call(function, (handle.pointer, *what, *then))
-        except self.module.NVMLError as error:
-            if error.value in self._lacking:
-                handle.lacking.add(key)
-            elif error.value in self._lost:
-                handle.lost = _words(error)
-            else:
-                self._take_error(error)
-            return None
-
-    def ask_driver(self, function: str, *arguments: Answer) -> Answer:
-        """Return the answer of a function of NVML that is about no device in particular; None where there is none."""
+    def call(self, function: str, *arguments: Answer) -> Answer:
+        """Return the answer of a function of NVML, or raise ``NoAnswer``."""
         if self.failure is not None:
-            return None
+            raise NoAnswer(Why.FAILED, self.failure_text)
         try:
             return self._call(function, arguments)
         except self.module.NVMLError as error:
-            self._take_error(error)
+            if error.value in self._gone:
+                self._fail(error)
+            raise NoAnswer(self._why.get(error.value, Why.FAILED), f"{function}: {_words(error)}") from None
+
+    def ask(self, function: str, *arguments: Answer) -> Answer:
+        """Return the answer of a function of NVML; None where there is none."""
+        try:
+            return self.call(function, *arguments)
+        except NoAnswer:
             return None
 
     def _call(self, function: str, arguments: tuple[Answer, ...]) -> Answer:
@@ -141,11 +113,6 @@ class Nvml:
         error: Exception = self.module.NVMLError(self.module.NVML_ERROR_FUNCTION_NOT_FOUND)
         return error
 
-    def _take_error(self, error: Answer) -> None:
-        """Notice where an error means that there is no driver any more; any other may be gone next time."""
-        if error.value in self._gone:
-            self._fail(error)
-
     def _fail(self, error: Answer) -> None:
         self.failure, self.failure_text = int(error.value), _words(error)
 
@@ -153,6 +120,19 @@ class Nvml:
 def _words(error: Answer) -> str:
     words = str(error).rstrip(".").split()
     return " ".join(word if word.isupper() else word.lower() for word in words)
+
+
+def text_of(value: Answer) -> str:
+    """Return text of NVML, which its module gives as bytes in older versions; empty where there is none."""
+    if isinstance(value, bytes):
+        return value.decode(errors="replace")
+    return str(value) if value is not None else ""
+
+
+def number_of(kind: int, value: Answer) -> float:
+    """Return the number in a union of NVML's, by its type: a double, an unsigned int (4 bytes), or one of 8 bytes."""
+    number: float = value.dVal if kind == 0 else value.uiVal if kind == 1 else value.ullVal
+    return number
 
 
 _NVIDIA_VENDOR = "0x10de"

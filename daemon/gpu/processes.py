@@ -6,6 +6,7 @@ that mean nothing here, or, worse, another process; then a process is matched on
 
 from __future__ import annotations
 
+import enum
 import os
 from collections import Counter, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
@@ -13,60 +14,29 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 import msgspec
 
 from profd.daemon import processes
-from profd.daemon.clock import MICROSECOND_NS, SECOND_NS, Clock
+from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.gpu.devices import VARIABLES, Gpu, visible_gpus
-from profd.daemon.gpu.nvml import Nvml
+from profd.daemon.gpu.source import Questions
 from profd.daemon.store.records import Identity
 
-# Since driver R470 the lists name the MIG instance of a process; the functions of R450 fill the same structure.
-_LISTS = (
-    ("nvmlDeviceGetComputeRunningProcesses_v3", "nvmlDeviceGetComputeRunningProcesses_v2"),
-    ("nvmlDeviceGetGraphicsRunningProcesses_v3", "nvmlDeviceGetGraphicsRunningProcesses_v2"),
-)
+_LISTS = ("compute", "graphics", "mps")
 
 
-def memory_by_pid(nvml: Nvml, gpu: Gpu) -> dict[int, int | None] | None:
-    """Return the bytes that each process holds on a device; None for a process whose memory NVML does not report.
+def memory_by_pid(questions: Questions, gpu: Gpu) -> dict[int, int | None] | None:
+    """Return the bytes that each process holds on a device; None for a process whose memory the driver does not tell.
 
-    None where NVML names no processes at all. One that both computes and draws is listed twice, with the same bytes.
+    None where the driver names no processes at all. One that both computes and draws, or is a client of MPS, is listed
+    twice, with the same bytes.
     """
     found: dict[int, int | None] = {}
     names_processes = False
-    for newer, older in _LISTS:
-        answer = nvml.ask(gpu.handle, newer)
-        if answer is None and (newer, ()) in gpu.handle.lacking:
-            answer = nvml.ask(gpu.handle, older)
+    for kind in _LISTS:
+        answer = questions.ask(questions.source.processes, gpu, kind)
         names_processes |= answer is not None
-        for process in answer or ():
-            known = found.get(process.pid)
-            used = process.usedGpuMemory
-            found[process.pid] = known if used is None else max(int(used), known or 0)
+        for pid, used in (answer or {}).items():
+            known = found.get(pid)
+            found[pid] = known if used is None else max(used, known or 0)
     return found if names_processes else None
-
-
-class ProcessUtilization:
-    """The share of a device's time that each process keeps its SMs busy, since the last reading."""
-
-    def __init__(self, clock: Clock, since_ns: int) -> None:
-        self._clock = clock
-        self._last_us = self._wall_us(since_ns)
-
-    def read(self, nvml: Nvml, gpu: Gpu) -> dict[int, float]:
-        """Return the mean share by PID over the driver's samples; an idle process may be missing."""
-        now_us = self._wall_us(self._clock.now_ns())
-        # A wall clock that was set back would make everything old.
-        since_us, self._last_us = min(self._last_us, now_us), now_us
-        samples = nvml.ask(gpu.handle, "nvmlDeviceGetProcessUtilization", then=(since_us,)) or ()
-        percents: defaultdict[int, list[int]] = defaultdict(list)
-        for sample in samples:
-            # The driver gives rows of zeros where it has none, and now and then more than there can be.
-            if sample.timeStamp > since_us and sample.pid and sample.smUtil <= 100:
-                percents[sample.pid].append(sample.smUtil)
-        return {pid: sum(values) / len(values) / 100 for pid, values in percents.items()}
-
-    def _wall_us(self, at_ns: int) -> int:
-        """Return a time of the run's clock as the driver counts it: microseconds of the wall clock as it goes."""
-        return (at_ns + self._clock.wall_jump_ns()) // MICROSECOND_NS
 
 
 _FIRST_PID_NAMESPACE = "pid:[4026531836]"  # PROC_PID_INIT_INO of the kernel
@@ -110,6 +80,13 @@ def _computes(devices: frozenset[str]) -> bool:
     return not devices.isdisjoint(_COMPUTING)
 
 
+class Named(enum.Enum):
+    """Where a driver names PIDs. It translates those of lists into a container's since R535, of samples since R570."""
+
+    IN_LISTS = 1
+    IN_SAMPLES = 2
+
+
 class GpuUsers:
     """The processes of a run as users of GPUs. Which devices one has open is read again every ten seconds."""
 
@@ -117,13 +94,15 @@ class GpuUsers:
         self._clock = clock
         self._traces = traces or ProcessTraces()
         self._sees_host = self._traces.sees_host_pids()
-        self._numbers_mean_us = False
+        self._numbers_mean_us: set[Named] = set()
         self._users: dict[Identity, _User] = {}
 
     def take(self, identities: Iterable[Identity]) -> None:
         self._users = {identity: self._users.get(identity) or _User(identity) for identity in identities}
 
-    def identify(self, pids: Mapping[Gpu, Collection[int]], gpus: Sequence[Gpu]) -> dict[int, Identity]:
+    def identify(
+        self, pids: Mapping[Gpu, Collection[int]], gpus: Sequence[Gpu], where: Named = Named.IN_LISTS
+    ) -> dict[int, Identity]:
         """Match the PIDs that NVML names for each GPU with processes of the run; what is not certain is left out."""
         named = {pid for some in pids.values() for pid in some}
         if self._sees_host:
@@ -132,15 +111,24 @@ class GpuUsers:
         found = {pid: user for pid in named if (user := self._by_number(pid)) is not None}
         unknown = named - found.keys()
         # Where NVML's numbers are those of our processes, or of others that we see, there is nothing to guess.
-        self._numbers_mean_us |= bool(found) or any(_computes(self._traces.open_devices(pid)) for pid in unknown)
-        return found if self._numbers_mean_us else self._by_exclusion(pids, gpus)
+        if found or any(_computes(self._traces.open_devices(pid)) for pid in unknown):
+            self._numbers_mean_us.add(where)
+        return found if where in self._numbers_mean_us else self._by_exclusion(pids, gpus)
+
+    def knows(self, identities: Mapping[int, Identity]) -> bool:
+        """Say whether the driver's lists tell which processes of the run use GPUs: some are named, or none uses any.
+
+        In a container, a sandbox and under WSL a process may use CUDA and be named nowhere, or by a number that means
+        nothing here. A worker that was forked has its parent's files open, and is not named: that is as it should be.
+        """
+        return bool(identities) or not any(_computes(self._devices_of(user)) for user in self._users.values())
 
     def may_use(self, gpu: Gpu, gpus: Sequence[Gpu], *, tells_pids: bool) -> bool:
         """Say whether the run has to count as a user of a GPU though NVML does not name it: in a container.
 
         ``tells_pids`` is False where NVML names no processes at all.
         """
-        if tells_pids and (self._sees_host or self._numbers_mean_us):
+        if tells_pids and (self._sees_host or Named.IN_LISTS in self._numbers_mean_us):
             return False
         return any(self._may_compute_on(user, gpu, gpus) for user in self._users.values())
 

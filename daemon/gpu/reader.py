@@ -1,17 +1,21 @@
 """Reads the GPUs that a run uses, as points at their times.
 
-What a device lacks yields nothing. How often this happens is the caller's decision.
+What a device lacks yields nothing, and the reader remarks on it where it matters. How often this happens is the
+caller's decision: once a second all that is due, and in between what a device asks to be looked at more often.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
-from profd.daemon.clock import Clock
-from profd.daemon.gpu.devices import Gpu, GpuNames, list_gpus
-from profd.daemon.gpu.nvml import Answer, Nvml
-from profd.daemon.gpu.processes import GpuUsers, ProcessUtilization, memory_by_pid
-from profd.daemon.gpu.utilization import Gpm, Traffic, UtilizationSamples
+from profd.daemon import units
+from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.gpu.devices import Gpu
+from profd.daemon.gpu.driverclock import POLL_NS
+from profd.daemon.gpu.processes import GpuUsers, Named, memory_by_pid
+from profd.daemon.gpu.source import GpuSource, Questions, Why
+from profd.daemon.gpu.traffic import LOOK_NS, Traffic
+from profd.daemon.gpu.utilization import ProcessShares, UtilizationSamples
 from profd.daemon.store.records import DeviceSeen, Identity, Point, PointsTaken
 
 # In readings. Each list of processes is put together by the driver. Throughput is a mean since it was last read, so
@@ -20,28 +24,33 @@ _PROCESSES_EVERY = 2
 _THROUGHPUT_EVERY = 2
 _CALM_EVERY = 5
 _SLOW_EVERY = 10
-_HERTZ_PER_MHZ = 1e6
+_CLOCK_EVERY = 60
 _GAUGES = (
-    (1, "gpu_power_watts", "nvmlDeviceGetPowerUsage", (), 1e-3),
-    (1, "gpu_sm_clock_hz", "nvmlDeviceGetClockInfo", (1,), _HERTZ_PER_MHZ),
-    (_CALM_EVERY, "gpu_temperature_celsius", "nvmlDeviceGetTemperature", (0,), 1.0),
-    (_CALM_EVERY, "gpu_memory_clock_hz", "nvmlDeviceGetClockInfo", (2,), _HERTZ_PER_MHZ),
-    # An idle link is put into a lower generation, so that the highest reading shows what it can carry.
-    (_SLOW_EVERY, "gpu_pcie_generation", "nvmlDeviceGetCurrPcieLinkGeneration", (), 1.0),
-    (_SLOW_EVERY, "gpu_pcie_lanes", "nvmlDeviceGetCurrPcieLinkWidth", (), 1.0),
-    (_SLOW_EVERY, "gpu_power_limit_watts", "nvmlDeviceGetEnforcedPowerLimit", (), 1e-3),
-    (_SLOW_EVERY, "gpu_ecc_corrected_count", "nvmlDeviceGetTotalEccErrors", (0, 0), 1.0),  # since the driver's start
-    (_SLOW_EVERY, "gpu_ecc_uncorrected_count", "nvmlDeviceGetTotalEccErrors", (1, 0), 1.0),
+    (1, "gpu_sm_clock_hz"),
+    (_CALM_EVERY, "gpu_temperature_celsius"),
+    (_CALM_EVERY, "gpu_memory_clock_hz"),
+    (_SLOW_EVERY, "gpu_power_limit_watts"),
+    (_SLOW_EVERY, "gpu_ecc_corrected_count"),
+    (_SLOW_EVERY, "gpu_ecc_uncorrected_count"),
 )
-"""Every how many readings, series, NVML's function, which of its quantities, and what its answer is multiplied with.
-
-The quantities are numbers of NVML's enums, which are part of its binary interface; its module is loaded late.
-"""
-# The function's newer name, and its older one.
-_THROTTLE_REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
+"""Every how many readings, and the series."""
+# An idle link is put into a lower generation, so that the highest reading shows what it can carry.
+_LINK = ("gpu_pcie_generation", "gpu_pcie_lanes")
+_OFTEN = ("gpu_graphics_active_share", "gpu_sm_active_share")
+"""What GPM is asked for nine times a second: it wants more than 100 ms between two snapshots."""
+_SELDOM = (
+    "gpu_sm_occupancy_share",
+    "gpu_tensor_active_share",
+    "gpu_dram_bandwidth_share",
+    "gpu_pcie_sent_bytes_per_s",
+    "gpu_pcie_received_bytes_per_s",
+    "gpu_nvlink_received_bytes_per_s",
+    "gpu_nvlink_sent_bytes_per_s",
+)
 # Reasons for a clock below what the device could do under its load: power cap, hardware slowdown, software and hardware
 # thermal slowdown, power brake, board limit, reliability. Idle, and clocks that someone chose, are none.
 THROTTLE_MASK = 0x4 | 0x8 | 0x20 | 0x40 | 0x80 | 0x200 | 0x400
+_FAR_NS = SECOND_NS // 2
 
 _Memory = Mapping[int, int | None]
 """The bytes that each process has on a device, by host PID."""
@@ -50,102 +59,205 @@ _Memory = Mapping[int, int | None]
 class GpuReader:
     """Reads one GPU, or MIG instance, that the run uses."""
 
-    def __init__(self, nvml: Nvml, gpu: Gpu, clock: Clock, since_ns: int) -> None:
-        """Read from ``since_ns`` on, as far as the driver remembers."""
+    def __init__(self, questions: Questions, gpu: Gpu, gpus: Sequence[Gpu], clock: Clock, since_ns: int) -> None:
+        """Read one of ``gpus`` from ``since_ns`` on, as far as the driver remembers."""
         self.gpu = gpu
-        self._nvml = nvml
+        self._gpus = gpus
+        self._questions = questions
+        self._source = questions.source
         self._clock = clock
-        self._samples = UtilizationSamples(clock, since_ns)
-        self._shares = ProcessUtilization(clock, since_ns)
-        self._gpm = Gpm()
-        self._traffic = Traffic(clock)
+        self._samples = UtilizationSamples(questions, gpu, clock, since_ns)
+        self._shares = ProcessShares(questions, gpu)
+        self._traffic = Traffic(questions, gpu, clock)
+        self._energy: tuple[int, float] | None = None
+        self._looked_ns = 0
+        self._looks = True
+        self._taken: list[PointsTaken] = []
         self._readings = 0
+        self._active_ns = clock.now_ns()
+        self._told_behind_ns = 0
+        self._is_amiss = False
 
-    def read(self, memory: _Memory | None, identities: Mapping[int, Identity]) -> Iterator[PointsTaken]:
+    def pause_ns(self) -> int | None:
+        """Return after how long to ``look`` again; None where nothing is to be looked at between two readings."""
+        if self.gpu.parent is None and not self.gpu.is_mig_parent and self._samples.polls:
+            return POLL_NS
+        return LOOK_NS if self._looks else None
+
+    def look(self) -> None:
+        """Take what cannot wait for the next reading, and keep it until then."""
+        if self.gpu.parent is None and self._samples.polls:
+            self._samples.poll()
+        now_ns = self._clock.now_ns()
+        if now_ns - self._looked_ns >= LOOK_NS and not self.gpu.is_mig_parent:
+            self._looked_ns = now_ns
+            active = self._questions.ask(self._source.activity, self.gpu, *_OFTEN)
+            if active:
+                points = [self._point(name, value) for name, value in active.items()]
+                if self.gpu.parent is not None and _OFTEN[0] in active:  # no samples, but the same quantity
+                    points.append(self._point("gpu_utilization_share", active[_OFTEN[0]]))
+                    self._active_ns = now_ns
+                self._taken.append(PointsTaken(now_ns, tuple(points)))
+            counts = active is None and self.gpu.parent is None and self._traffic.look()
+            self._looks = active is not None or counts
+
+    def read(
+        self, memory: _Memory | None, users: GpuUsers, identities: Mapping[int, Identity]
+    ) -> Iterator[PointsTaken]:
         """Yield the new points; ``identities`` are the processes of the run by host PID.
 
         ``memory`` is None where the processes were not asked for this time.
         """
-        if self.gpu.parent is None:  # MIG has no utilization but that of GPM
-            yield from self._utilization()
+        self.look()
+        yield from self._taken
+        self._taken = []
+        if self.gpu.parent is None and not self.gpu.is_mig_parent:  # MIG has no utilization but that of GPM
+            for at_ns, share in self._samples.read():
+                yield PointsTaken(at_ns, (self._point("gpu_utilization_share", share),))
         at_ns = self._clock.now_ns()
         points = list(self._gauges())
-        if self.gpu.parent is not None:  # no buffer of samples, but the same quantity among the metrics
-            points += self._gpm.read(self._nvml, self.gpu)
-            active = [point.value for point in points if point.name == "gpu_graphics_active_share"]
-            points += [self._point("gpu_utilization_share", value) for value in active]
-        elif self._readings % _THROUGHPUT_EVERY == 0:
-            points += self._gpm.read(self._nvml, self.gpu)
-            points += self._traffic.read(self._nvml, self.gpu, {point.name for point in points})
+        if self._readings % _THROUGHPUT_EVERY == 0:
+            points += self._throughput()
         if memory is not None:
-            points += self._processes(memory, identities)
+            points += self._processes(memory, users, identities)
         self._readings += 1
         if points:
             yield PointsTaken(at_ns, tuple(points))
 
-    def close(self) -> None:
-        self._gpm.close(self._nvml)
+    def remarks(self) -> Iterator[str]:
+        """Yield what a user has to know of the readings of this device: each time something changed."""
+        behind_ns = self._behind_ns()
+        if abs(behind_ns - self._told_behind_ns) > _FAR_NS:
+            self._told_behind_ns = behind_ns
+            distance = units.duration(abs(behind_ns) / SECOND_NS)
+            where = "behind" if behind_ns > 0 else "ahead of"
+            yield f"{self.gpu.name}: the driver's clock is {distance} {where} the wall clock; its samples are moved"
+        words, was_amiss = self._utilization_words(), self._is_amiss
+        self._is_amiss = bool(words)
+        if words and not was_amiss:
+            yield f"{self.gpu.name}: {words}"
+        elif was_amiss and not words:
+            yield f"{self.gpu.name}: utilization is read as usual again"
 
-    def _ask(self, function: str, *what: Answer) -> Answer:
-        return self._nvml.ask(self.gpu.handle, function, *what)
+    def _behind_ns(self) -> int:
+        offset_ns = self._samples.driver_clock.offset_ns
+        return self._told_behind_ns if offset_ns is None else offset_ns + self._clock.wall_jump_ns()
+
+    def _utilization_words(self) -> str:
+        if self.gpu.is_mig_parent:
+            return ""
+        if self.gpu.parent is not None:
+            error = self._questions.why_not(self._source.activity, self.gpu, *_OFTEN)
+            is_missing = error is not None and self._clock.now_ns() - self._active_ns > 2 * SECOND_NS
+            return f"no utilization: instances have that of GPM alone ({error})" if is_missing else ""
+        missing, coarse = self._samples.why_missing(), self._samples.why_coarse()
+        if missing is not None:
+            return f"no utilization ({missing})"
+        return f"utilization is the driver's current value, once a second ({coarse})" if coarse else ""
+
+    def _ask_gauge(self, name: str) -> float | None:
+        return self._questions.ask(self._source.gauge, self.gpu, name)
 
     def _point(self, name: str, value: float, identity: Identity | None = None) -> Point:
         return Point(name, float(value), identity, device=self.gpu.name)
 
-    def _utilization(self) -> Iterator[PointsTaken]:
-        """Yield the driver's samples, or one reading where it keeps none."""
-        samples = self._samples.read(self._nvml, self.gpu)
-        if samples is None:
-            rates = self._ask("nvmlDeviceGetUtilizationRates")
-            samples = [(self._clock.now_ns(), rates.gpu / 100)] if rates is not None and rates.gpu <= 100 else []
-        for at_ns, share in samples:
-            yield PointsTaken(at_ns, (self._point("gpu_utilization_share", share),))
-
     def _gauges(self) -> Iterator[Point]:
-        memory = self._ask("nvmlDeviceGetMemoryInfo")
+        memory = self._questions.ask(self._source.memory, self.gpu)
         if memory is not None:
-            yield self._point("gpu_memory_used_bytes", memory.used)
+            yield self._point("gpu_memory_used_bytes", memory.used_bytes)
             if self._readings % _SLOW_EVERY == 0:
-                yield self._point("gpu_memory_total_bytes", memory.total)
+                yield self._point("gpu_memory_total_bytes", memory.total_bytes)
         if self.gpu.parent is not None:  # an instance has memory of its own; all the rest is its GPU's
             return
-        answers = (self._ask(function) for function in _THROTTLE_REASONS)
-        reasons = next((answer for answer in answers if answer is not None), None)
-        if reasons is not None:
-            yield self._point("gpu_throttle_reasons_mask", reasons & THROTTLE_MASK)
-            yield self._point("gpu_throttled_share", 1.0 if reasons & THROTTLE_MASK else 0.0)
-        for every, name, function, what, factor in _GAUGES:
-            value = self._ask(function, *what) if self._readings % every == 0 else None
+        watts = self._power()
+        if watts is not None:
+            yield self._point("gpu_power_watts", watts)
+        mask = self._ask_gauge("gpu_throttle_reasons_mask")
+        if mask is not None:
+            reasons = int(mask) & THROTTLE_MASK
+            yield self._point("gpu_throttle_reasons_mask", reasons)
+            yield self._point("gpu_throttled_share", 1.0 if reasons else 0.0)
+        due = [name for every, name in _GAUGES if self._readings % every == 0]
+        if self._readings % _SLOW_EVERY == 0 and not self._is_integrated():
+            due += _LINK
+        for name in due:
+            value = self._ask_gauge(name)
             if value is not None:
-                yield self._point(name, value * factor)
+                yield self._point(name, value)
+        if self._readings % _CLOCK_EVERY == _CALM_EVERY:
+            yield from self._clock_points()
 
-    def _processes(self, memory: _Memory, identities: Mapping[int, Identity]) -> Iterator[Point]:
+    def _clock_points(self) -> Iterator[Point]:
+        clock = self._samples.driver_clock
+        if clock.offset_ns is not None:
+            yield self._point("gpu_clock_offset_s", clock.offset_ns / SECOND_NS)
+        if clock.period_ns is not None:
+            yield self._point("gpu_sampling_period_s", clock.period_ns / SECOND_NS)
+
+    def _power(self) -> float | None:
+        """Return the mean power since the last reading by the energy counter; else what the driver says.
+
+        Some devices measure power for a quarter of the time only, and give a mean over a second.
+        """
+        joules, now_ns = self._ask_gauge("gpu_energy_joules"), self._clock.now_ns()
+        before, self._energy = self._energy, None if joules is None else (now_ns, joules)
+        if joules is None or before is None or joules < before[1] or now_ns <= before[0]:
+            return self._ask_gauge("gpu_power_watts")
+        return (joules - before[1]) * SECOND_NS / (now_ns - before[0])
+
+    def _throughput(self) -> Iterator[Point]:
+        """Yield the means since the last reading, of GPM and of what it lacks."""
+        means = self._questions.ask(self._source.activity, self.gpu, *_SELDOM) or {}
+        yield from (self._point(name, value) for name, value in means.items())
+        if self.gpu.parent is None and not self._is_integrated():
+            yield from self._traffic.read(means.keys())
+
+    def _is_integrated(self) -> bool:
+        """Say whether the device shares the machine's memory: then what it says of a PCIe link is made up."""
+        error = self._questions.why_not(self._source.memory, self.gpu)
+        return error is not None and error.why is Why.LACKING
+
+    def _processes(self, memory: _Memory, users: GpuUsers, identities: Mapping[int, Identity]) -> Iterator[Point]:
+        if self._readings % _SLOW_EVERY == 0 and not self.gpu.is_mig_parent:
+            yield self._point("gpu_processes_known_share", 1.0 if users.knows(identities) else 0.0)
         ours = {pid: identities[pid] for pid in memory if pid in identities}
-        shares = self._shares.read(self._nvml, self.gpu) if ours else {}
+        shares = self._shares.read() if ours else {}
+        named = users.identify({self.gpu: shares.keys()}, self._gpus, Named.IN_SAMPLES) if shares else {}
+        share_of = {identity: shares[pid] for pid, identity in named.items()}
         for pid, identity in ours.items():
             used = memory[pid]
             if used is not None:
                 yield self._point("gpu_process_memory_bytes", used, identity)
-            if pid in shares:
-                yield self._point("gpu_process_sm_share", shares[pid], identity)
+            if identity in share_of:
+                yield self._point("gpu_process_sm_share", share_of[identity], identity)
 
 
 class GpuSet:
-    """All GPUs and MIG instances of an open NVML; ``readers`` has those that the run uses or has used, by name.
+    """All GPUs and MIG instances of an open source; ``readers`` has those that the run uses or has used, by name.
 
     Belongs to one thread. ``read_ns`` is when they were last read: the driver's buffers hold what came after that.
     """
 
-    def __init__(self, nvml: Nvml, names: GpuNames, clock: Clock, *, since_ns: int, everything: bool) -> None:
+    def __init__(self, source: GpuSource, clock: Clock, *, since_ns: int, everything: bool) -> None:
         """List the devices, last read at ``since_ns``; with ``everything`` all are read, whoever uses them."""
-        self.gpus = list_gpus(nvml, names)
+        self.gpus = source.gpus()
         self.readers: dict[str, GpuReader] = {}
-        self._nvml = nvml
+        self._questions = Questions(source, clock)
+        self.lost = self._questions.lost
         self._clock = clock
         self._everything = everything
         self._readings = 0
         self._looked_ns = since_ns
         self.read_ns = since_ns
+
+    def pause_ns(self) -> int | None:
+        """Return after how long to ``look``, None where nothing is to be looked at before the next reading."""
+        pauses = [reader.pause_ns() for reader in self._answering()]
+        return min((pause for pause in pauses if pause is not None), default=None)
+
+    def look(self) -> None:
+        for reader in self._answering():
+            reader.look()
 
     def read(self, users: GpuUsers) -> Iterator[DeviceSeen | PointsTaken]:
         """Read once; a ``DeviceSeen`` comes before the first points of a device."""
@@ -153,24 +265,24 @@ class GpuSet:
         identities: Mapping[int, Identity] = {}
         if self._readings % _PROCESSES_EVERY == 0:
             # The processes of a GPU that is cut up are those of its instances.
-            memory = {gpu: {} if gpu.is_mig_parent else memory_by_pid(self._nvml, gpu) for gpu in self.gpus}
+            memory = {gpu: {} if gpu.is_mig_parent else memory_by_pid(self._questions, gpu) for gpu in self.gpus}
             identities = users.identify({gpu: used or {} for gpu, used in memory.items()}, self.gpus)
             for gpu, used in memory.items():
                 if gpu.name not in self.readers and self._is_used(gpu, used, identities, users):
                     yield from self._begin(gpu)
             self._looked_ns = self._clock.now_ns()
-        for gpu in self.gpus:
-            if gpu.name in self.readers and gpu.handle.lost is None:
-                yield from self.readers[gpu.name].read(memory.get(gpu), identities)
+        for reader in self._answering():
+            yield from reader.read(memory.get(reader.gpu), users, identities)
         self._readings += 1
         self.read_ns = self._clock.now_ns()
 
-    def lost(self) -> dict[str, str]:
-        return {gpu.name: gpu.handle.lost for gpu in self.gpus if gpu.handle.lost is not None}
+    def remarks(self) -> Iterator[str]:
+        for reader in self._answering():
+            yield from reader.remarks()
 
-    def close(self) -> None:
-        for reader in self.readers.values():
-            reader.close()
+    def _answering(self) -> list[GpuReader]:
+        used = (self.readers[gpu.name] for gpu in self.gpus if gpu.name in self.readers)
+        return [reader for reader in used if reader.gpu.name not in self.lost]
 
     def _is_used(self, gpu: Gpu, memory: _Memory | None, identities: Mapping[int, Identity], users: GpuUsers) -> bool:
         if self._everything or any(pid in identities for pid in memory or ()):
@@ -183,13 +295,13 @@ class GpuSet:
         """Read a device from now on, and the GPU that it is part of, which has the power and the temperature."""
         if gpu.parent is not None and gpu.parent.name not in self.readers:
             yield from self._begin(gpu.parent)
-        self.readers[gpu.name] = GpuReader(self._nvml, gpu, self._clock, self._looked_ns)
-        memory = self._nvml.ask(gpu.handle, "nvmlDeviceGetMemoryInfo")
+        self.readers[gpu.name] = GpuReader(self._questions, gpu, self.gpus, self._clock, self._looked_ns)
+        memory = self._questions.ask(self._questions.source.memory, gpu)
         yield DeviceSeen(
             at_ns=self._clock.now_ns(),
             name=gpu.name,
             index=gpu.index,
             model=gpu.model,
             uuid=gpu.uuid,
-            memory_bytes=None if memory is None else int(memory.total),
+            memory_bytes=None if memory is None else memory.total_bytes,
         )

@@ -1,194 +1,181 @@
-"""Utilization and traffic of a GPU: the driver's buffer of samples, GPM metrics, PCIe and NVLink.
+"""Utilization of a GPU and of the processes on it, by the samples that the driver keeps.
 
-The driver samples several times a second by itself; read once a second, the buffer gives all of it. A sample says
-which share of the time since the one before any kernel ran.
-
-A GPM metric is a mean between two snapshots that the device fills, one a reading.
-
-Traffic comes from counters where the device has them, else from a measurement that the driver makes when asked. The
-latter holds up the asking thread for some 20 ms a direction, and sees that time alone.
+The driver samples several times a second by itself; read once a second, its buffer gives all of it. A sample says
+which share of the time since the one before any kernel ran. Where the buffer is dry, as with some drivers while the
+GPU is idle, or cannot be read, the driver's current value takes its place, once a second.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Collection, Iterator
+from collections import defaultdict, deque
+from collections.abc import Iterator
+from itertools import pairwise
 
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS, Clock
 from profd.daemon.gpu.devices import Gpu
-from profd.daemon.gpu.nvml import Answer, Nvml
-from profd.daemon.store.records import Point
+from profd.daemon.gpu.driverclock import DriverClock
+from profd.daemon.gpu.source import Questions, Sample, Why
 
-_GPU_UTILIZATION_SAMPLES = 1
 FINEST_NS = 50 * MILLISECOND_NS
 """Samples closer to each other than this are put together, so that no driver can flood a run file."""
-_FUTURE_NS = SECOND_NS
-"""A sample later than now by more than this is none: the wall clock was set back after it."""
+_SILENT_PERIODS = 2
+_JUMP_NS = 100 * MILLISECOND_NS
+_LEAP_US = 500_000
+_LONG_NS = 10 * SECOND_NS
+_MOST_KEPT = 512
+"""More samples than the buffer of any driver has, which may give the same ones again."""
 
 
 class UtilizationSamples:
-    """The samples of one GPU, each read once."""
+    """The samples of one GPU, each read once and at its time on the run's clock."""
 
-    def __init__(self, clock: Clock, since_ns: int) -> None:
+    def __init__(self, questions: Questions, gpu: Gpu, clock: Clock, since_ns: int) -> None:
         """Begin at ``since_ns``: earlier samples are left in the driver's buffer."""
+        self._questions = questions
+        self._gpu = gpu
         self._clock = clock
+        self._jump_ns = clock.wall_jump_ns()
+        self.driver_clock = DriverClock(clock.now_ns())
+        self.told_ns = clock.now_ns()
         self._last_ns = since_ns
+        self._stamp_us = 0
+        self._seen: deque[int] = deque(maxlen=_MOST_KEPT)
+        self._held: list[Sample] = []
+        self._heard_ns = self._looked_ns = self.told_ns
+        self._has_looked = self._is_coarse = False
 
-    def read(self, nvml: Nvml, gpu: Gpu) -> list[tuple[int, float]] | None:
-        """Return the new samples in order of time, or None where the device has no such buffer.
+    @property
+    def polls(self) -> bool:
+        """Whether to look each 20 ms now, since the offset of the driver's clock is being estimated."""
+        return self.driver_clock.estimates_until_ns is not None and not self._is_lacking()
+
+    def poll(self) -> None:
+        """Look for new samples, and keep them until they are read."""
+        now_ns = self._clock.now_ns()
+        source = self._questions.source
+        answer = self._questions.ask(source.samples, self._gpu, then=(self._stamp_us,)) or []
+        new = sorted(sample for sample in _since_clock_was_set(answer) if sample.stamp_us not in self._seen)
+        self._seen.extend(sample.stamp_us for sample in new)
+        self.driver_clock.look(now_ns, [sample.stamp_us for sample in new], has_waited=self._has_looked)
+        # The delay of what comes after a long pause, or first of all, says little.
+        self._has_looked = self.polls
+        if new:
+            self._stamp_us = new[-1].stamp_us
+            self._held += new
+            self._heard_ns = now_ns
+
+    def read(self) -> list[tuple[int, float]]:
+        """Return in order of time what is known of the time since the last reading.
 
         Each is a time in ns, and the share of the time since the sample before in which the GPU was busy.
         """
-        now_ns = self._clock.now_ns()
-        # The driver's times are those of the wall clock as it goes, the run's of the wall clock as it was.
+        self._follow_jumps()
+        self.poll()
+        now_ns, clock = self._clock.now_ns(), self.driver_clock
+        if clock.offset_ns is None and not self.polls:
+            if self._held and self._heard_ns == now_ns:  # the first ones since nothing was there to estimate by
+                clock.estimate(now_ns)
+            else:  # nobody knows when these were
+                self._held = []
+        found = self._release(now_ns)
+        self._is_coarse = not found and not self.polls and now_ns - self._heard_ns >= self._patience_ns()
+        if self._is_coarse:
+            current = self._questions.ask(self._questions.source.utilization, self._gpu)
+            found = [] if current is None else [(now_ns, current)]
+            self._look_from_the_start(now_ns)
+        if found:
+            self.told_ns = self._last_ns = found[-1][0]
+        return found
+
+    def why_missing(self) -> str | None:
+        """Return why there is no utilization at all; None where there was one lately."""
+        if self._clock.now_ns() - self.told_ns < _LONG_NS + self._patience_ns():
+            return None
+        source = self._questions.source
+        errors = (self._questions.why_not(one, self._gpu) for one in (source.samples, source.utilization))
+        return "; ".join(str(error) for error in errors if error is not None) or "the driver has no samples"
+
+    def why_coarse(self) -> str | None:
+        """Return the error by which the driver's samples cannot be read; None where they can, or are just not there."""
+        error = self._questions.why_not(self._questions.source.samples, self._gpu) if self._is_coarse else None
+        return None if error is None or error.why is Why.EMPTY else str(error)
+
+    def _release(self, now_ns: int) -> list[tuple[int, float]]:
+        """Return the samples that were held back, at their times, once the offset is known."""
+        offset_ns, period_ns = self.driver_clock.offset_ns, self.driver_clock.period_ns or SECOND_NS
+        if offset_ns is None:
+            return []
+        held = [(sample.stamp_us * MICROSECOND_NS + offset_ns, sample.share) for sample in self._held]
+        self._held = []
+        new = [(at_ns, share) for at_ns, share in held if self._last_ns < at_ns <= now_ns]
+        before_ns = max(self._last_ns, new[0][0] - period_ns) if new else 0
+        return list(_put_together(before_ns, new))
+
+    def _follow_jumps(self) -> None:
+        """Estimate anew where the wall clock was set, which the driver's may follow."""
         jump_ns = self._clock.wall_jump_ns()
-        last_us = max(self._last_ns + jump_ns, 0) // MICROSECOND_NS
-        answer = nvml.ask(gpu.handle, "nvmlDeviceGetSamples", _GPU_UTILIZATION_SAMPLES, then=(last_us,))
-        if answer is None:
-            lacks = ("nvmlDeviceGetSamples", (_GPU_UTILIZATION_SAMPLES,)) in gpu.handle.lacking
-            return None if lacks else []
-        kind, samples = answer
-        percents = {
-            sample.timeStamp * MICROSECOND_NS - jump_ns: _number(kind, sample.sampleValue) for sample in samples
-        }
-        new = [(at_ns, percents[at_ns]) for at_ns in sorted(percents) if self._last_ns < at_ns <= now_ns + _FUTURE_NS]
-        before_ns, self._last_ns = self._last_ns, new[-1][0] if new else self._last_ns
-        return list(_put_together(before_ns, [(at_ns, percent) for at_ns, percent in new if 0 <= percent <= 100]))
+        if abs(jump_ns - self._jump_ns) >= _JUMP_NS:
+            self._jump_ns, self._stamp_us, self._has_looked = jump_ns, 0, False
+            self.driver_clock.restart(self._clock.now_ns())
+
+    def _look_from_the_start(self, now_ns: int) -> None:
+        """Where nothing is new for long, see whether the driver's clock was set back: all would look old."""
+        if now_ns - self._looked_ns < _LONG_NS:
+            return
+        self._looked_ns = now_ns
+        all_samples = self._questions.ask(self._questions.source.samples, self._gpu, then=(0,))
+        if all_samples and max(all_samples).stamp_us < self._stamp_us:
+            self._stamp_us, self._has_looked = 0, False
+            self.driver_clock.restart(now_ns)
+
+    def _patience_ns(self) -> int:
+        return 0 if self._is_lacking() else _SILENT_PERIODS * (self.driver_clock.period_ns or SECOND_NS // 2)
+
+    def _is_lacking(self) -> bool:
+        error = self._questions.why_not(self._questions.source.samples, self._gpu)
+        return error is not None and error.why in (Why.LACKING, Why.REFUSED)
+
+
+def _since_clock_was_set(samples: list[Sample]) -> list[Sample]:
+    """Return the last samples that are of one clock: where stamps go back within a buffer, it was set."""
+    backs = [
+        place for place, (one, other) in enumerate(pairwise(samples), 1) if other.stamp_us < one.stamp_us - _LEAP_US
+    ]
+    return samples[backs[-1] :] if backs else samples
 
 
 def _put_together(before_ns: int, samples: list[tuple[int, float]]) -> Iterator[tuple[int, float]]:
     """Yield samples at least ``FINEST_NS`` apart; closer ones become one, their mean weighted by their lengths."""
     busy, start_ns, since_ns = 0.0, before_ns, before_ns
-    for position, (at_ns, percent) in enumerate(samples):
-        busy += percent / 100 * (at_ns - since_ns)
+    for position, (at_ns, share) in enumerate(samples):
+        busy += share * (at_ns - since_ns)
         since_ns = at_ns
         if at_ns - start_ns >= FINEST_NS or position == len(samples) - 1:
             yield at_ns, busy / (at_ns - start_ns)
             busy, start_ns = 0.0, at_ns
 
 
-def _number(kind: int, value: Answer) -> float:
-    """Return the number in a union of NVML's, by its type: a double, an unsigned int (4 bytes), or one of 8 bytes."""
-    number: float = value.dVal if kind == 0 else value.uiVal if kind == 1 else value.ullVal
-    return number
+class ProcessShares:
+    """The share of a device's time that each process keeps its SMs busy, since the last reading."""
 
+    def __init__(self, questions: Questions, gpu: Gpu) -> None:
+        self._questions = questions
+        self._gpu = gpu
+        self._stamp_us: int | None = None
 
-_MIB = 1 << 20
-# NVML's number of a metric → series, and what its value is multiplied with.
-METRICS = {
-    1: ("gpu_graphics_active_share", 0.01),
-    2: ("gpu_sm_active_share", 0.01),
-    3: ("gpu_sm_occupancy_share", 0.01),
-    5: ("gpu_tensor_active_share", 0.01),
-    10: ("gpu_dram_bandwidth_share", 0.01),
-    20: ("gpu_pcie_sent_bytes_per_s", _MIB),
-    21: ("gpu_pcie_received_bytes_per_s", _MIB),
-    60: ("gpu_nvlink_received_bytes_per_s", _MIB),
-    61: ("gpu_nvlink_sent_bytes_per_s", _MIB),
-}
+    def read(self) -> dict[int, float]:
+        """Return the mean share by PID over the driver's samples; an idle process may be missing.
 
-
-class Gpm:
-    """The GPM metrics of one device, with the two snapshots. A device without GPM yields nothing and is asked once."""
-
-    def __init__(self) -> None:
-        self._snapshots: list[Answer] = []
-        self._has_first = False
-        self._is_there: bool | None = None
-
-    def read(self, nvml: Nvml, gpu: Gpu) -> Iterator[Point]:
-        """Yield the means since the last reading; nothing at the first."""
-        if self._is_there is None:
-            self._is_there = self._set_up(nvml, gpu)
-        filled = None
-        if self._is_there:
-            target = (self._snapshots[1],)
-            if gpu.parent is None:
-                filled = nvml.ask(gpu.handle, "nvmlGpmSampleGet", then=target)
-            else:
-                filled = nvml.ask(gpu.parent.handle, "nvmlGpmMigSampleGet", gpu.instance, then=target)
-        if filled is None:
-            self._has_first = False
-            return
-        if self._has_first:
-            self._request.sample1, self._request.sample2 = self._snapshots
-            if nvml.ask_driver("nvmlGpmMetricsGet", self._request) is not None:
-                for metric, (name, factor) in zip(self._metrics, METRICS.values(), strict=False):
-                    if metric.nvmlReturn == 0 and math.isfinite(value := metric.value):
-                        yield Point(name, value * factor, device=gpu.name)
-        self._snapshots.reverse()
-        self._has_first = True
-
-    def close(self, nvml: Nvml) -> None:
-        for snapshot in self._snapshots:
-            nvml.ask_driver("nvmlGpmSampleFree", snapshot)
-        self._snapshots = []
-        self._is_there = False
-
-    def _set_up(self, nvml: Nvml, gpu: Gpu) -> bool:
-        whole = gpu.parent or gpu
-        support = nvml.ask(whole.handle, "nvmlGpmQueryDeviceSupport")
-        if support is None or not support.isSupportedDevice or gpu.is_mig_parent:
-            return False
-        snapshots = [nvml.ask_driver("nvmlGpmSampleAlloc") for _ in range(2)]
-        self._snapshots = [snapshot for snapshot in snapshots if snapshot is not None]
-        if len(self._snapshots) < 2:
-            return False
-        self._request = nvml.module.c_nvmlGpmMetricsGet_t()
-        self._request.version, self._request.numMetrics = 1, len(METRICS)
-        # Looked up once: each way into a structure of NVML's module is a detour through Python.
-        self._metrics = self._request.metrics
-        for place, number in enumerate(METRICS):
-            self._metrics[place].metricId = number
-        return True
-
-
-_ALL_LINKS = 0xFFFFFFFF
-_KIB = 1 << 10
-_LACKING = (2, 3, 4)  # an unknown field, one that the device does not have, one that is not for us
-# (NVML's number of the field, its scope) → series, bytes per unit of the counter.
-COUNTERS = {
-    (197, 0): ("gpu_pcie_sent_bytes_per_s", 1),
-    (198, 0): ("gpu_pcie_received_bytes_per_s", 1),
-    (138, _ALL_LINKS): ("gpu_nvlink_sent_bytes_per_s", _KIB),
-    (139, _ALL_LINKS): ("gpu_nvlink_received_bytes_per_s", _KIB),
-}
-_MEASURED = {"gpu_pcie_sent_bytes_per_s": 0, "gpu_pcie_received_bytes_per_s": 1}
-
-
-class Traffic:
-    """The rates of one GPU; keeps the last reading of each counter."""
-
-    def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._before: dict[str, tuple[int, float]] = {}
-        self._fields = tuple(COUNTERS)
-
-    def read(self, nvml: Nvml, gpu: Gpu, known: Collection[str]) -> Iterator[Point]:
-        """Yield the rates that are not ``known`` already; at the first reading none that need a counter."""
-        counts = self._counts(nvml, gpu) if any(COUNTERS[field][0] not in known for field in self._fields) else {}
-        for name, count in counts.items():
-            if name not in known:
-                now_ns, before = self._clock.now_ns(), self._before.get(name)
-                self._before[name] = (now_ns, count)
-                # A counter that wrapped or was reset says nothing of this second.
-                if before is not None and now_ns > before[0] and count >= before[1]:
-                    rate = (count - before[1]) * SECOND_NS / (now_ns - before[0])
-                    yield Point(name, rate, device=gpu.name)
-        for name, direction in _MEASURED.items():
-            if name not in counts and name not in known:
-                kilobytes_per_s = nvml.ask(gpu.handle, "nvmlDeviceGetPcieThroughput", direction)
-                if kilobytes_per_s is not None:
-                    yield Point(name, kilobytes_per_s * 1000.0, device=gpu.name)
-
-    def _counts(self, nvml: Nvml, gpu: Gpu) -> dict[str, float]:
-        answers = nvml.ask(gpu.handle, "nvmlDeviceGetFieldValues", then=(self._fields,))
-        answered = list(zip(self._fields, answers or (), strict=False))
-        # What the device lacks is not asked for again.
-        lacking = {field for field, answer in answered if answer.nvmlReturn in _LACKING}
-        self._fields = tuple(field for field in self._fields if field not in lacking)
-        return {
-            COUNTERS[field][0]: _number(answer.valueType, answer.value) * COUNTERS[field][1]
-            for field, answer in answered
-            if answer.nvmlReturn == 0
-        }
+        The first reading gives nothing: it takes the newest stamp, which is what the driver wants to be told.
+        """
+        last_us = self._stamp_us
+        samples = self._questions.ask(self._questions.source.process_samples, self._gpu, then=(last_us or 0,)) or []
+        newest_us = max((sample.stamp_us for sample in samples), default=last_us or 0)
+        self._stamp_us = newest_us
+        if last_us is None:
+            return {}
+        shares: defaultdict[int, list[float]] = defaultdict(list)
+        for sample in samples:
+            if sample.stamp_us > last_us:
+                shares[sample.pid].append(sample.share)
+        return {pid: sum(values) / len(values) for pid, values in shares.items()}

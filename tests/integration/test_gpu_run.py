@@ -11,8 +11,8 @@ from collections import Counter
 from pathlib import Path
 
 import pytest
-from support.fakedriver import FakeDriver
 from support.folders import PROGRAMS
+from support.gpusim import SimulatedDriver
 from support.launches import PROFD, run
 from support.waiting import DEADLINE_S
 
@@ -27,9 +27,9 @@ SCRIPT = str(PROGRAMS / "gpuwork.py")
 
 
 @pytest.fixture
-def driver(nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> FakeDriver:
+def driver(nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> SimulatedDriver:
     """Give the processes of a run a driver with a GPU, on the wall clock."""
-    made = FakeDriver(nvml_library, tmp_path, time.time_ns())
+    made = SimulatedDriver(nvml_library, tmp_path, time.time_ns())
     for name, value in made.environment.items():
         monkeypatch.setenv(name, value)
     made.add_gpu("gpu0", memory_used_bytes=4 * GIB, memory_total_bytes=80 * GIB, power_watts=212, utilization_share=0)
@@ -42,7 +42,7 @@ def record(path: Path, steps: int, *options: str) -> None:
     assert ended.returncode == 0, ended.stderr.decode()
 
 
-def test_idle_gaps_are_found_with_what_python_did_in_them(driver: FakeDriver, tmp_path: Path) -> None:
+def test_idle_gaps_are_found_with_what_python_did_in_them(driver: SimulatedDriver, tmp_path: Path) -> None:
     path = tmp_path / "run.profd"
     record(path, 3, "--all-gpus")  # in a container NVML's PIDs are not those of the loop
     idle_ns: Counter[str] = Counter()
@@ -62,7 +62,9 @@ def test_idle_gaps_are_found_with_what_python_did_in_them(driver: FakeDriver, tm
 
 
 @pytest.mark.skipif(not ProcessTraces().sees_host_pids(), reason="NVML names PIDs of the host, and this is a container")
-def test_only_the_gpu_of_the_run_is_read_with_the_memory_of_its_process(driver: FakeDriver, tmp_path: Path) -> None:
+def test_only_the_gpu_of_the_run_is_read_with_the_memory_of_its_process(
+    driver: SimulatedDriver, tmp_path: Path
+) -> None:
     driver.add_gpu("gpu1", memory_used_bytes=1 * GIB, memory_total_bytes=80 * GIB, utilization_share=1)
     path = tmp_path / "run.profd"
     record(path, 2)
@@ -73,7 +75,7 @@ def test_only_the_gpu_of_the_run_is_read_with_the_memory_of_its_process(driver: 
         assert {point.value for point in reader.points(memory.id)} == {3 * GIB}
 
 
-def test_call_into_the_driver_that_never_returns_holds_up_nothing_else(driver: FakeDriver, tmp_path: Path) -> None:
+def test_call_into_the_driver_that_never_returns_holds_up_nothing_else(driver: SimulatedDriver, tmp_path: Path) -> None:
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     driver.add("block", gate, key="nvmlDeviceGetPowerUsage")

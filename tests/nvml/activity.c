@@ -5,34 +5,40 @@
 
 #include "scenario.h"
 
+#include <math.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { BUFFERED = 120 }; /* samples that a driver keeps */
+enum { BUFFERED = 120 }; /* samples that a driver keeps: 72 or 100 in ctrl2080perf.h of the open kernel modules */
 
 typedef struct { ull time_us; Value value; } Sample;
 typedef struct { uint gpu, memory; } Utilization;
 
-/* Fill in samples after since_us: those of the scenario where it has any, else one each period; returns how many. */
+static double period_of(const Device *device, double at_s) { return number_at(device, "sample_period_s", at_s, 1 / 6.0); }
+
+/* A driver whose buffer runs dry takes no sample once the device has been idle for dry_after_s. */
+static int is_dry(const Device *device, const Track *busy, double at_s)
+{
+    double after_s = number_at(device, "dry_after_s", at_s, -1);
+    return after_s >= 0 && mean_of(busy, at_s - after_s > 0 ? at_s - after_s : 0, at_s) == 0;
+}
+
+/* Fill in samples after since_us, one each period: the mean of it. They are there sample_lag_s after their end, or with
+ * the next batch, as a GSP hands them over each second. Returns how many. */
 static uint take_samples(const Device *device, ull since_us, Sample *samples)
 {
-    const Track *recorded = find_track(device->name, "utilization_sample_share", "", 0);
     const Track *busy = find_track(device->name, "utilization_share", "", 0);
-    const Entry *given = value_of(device->name, "sample_period_s", "");
-    double period_s = given ? given->number : 1 / 6.0, now = now_s();
+    double now = now_s(), period_s = period_of(device, now), phase_s = number_at(device, "sample_phase_s", now, 0);
+    double batch_s = number_at(device, "sample_batch_s", now, 0), lag_s = number_at(device, "sample_lag_s", now, 0);
+    double until_s = (batch_s ? floor(now / batch_s) * batch_s : now) - lag_s;
+    long last = (long)floor((until_s - phase_s) / period_s + 1e-9);
     uint count = 0;
-    for (int i = 0; recorded && i < recorded->count; i++) {
-        const Entry *entry = &recorded->entries[i];
-        if (entry->at_s <= now && microseconds(entry->at_s) > since_us && count < BUFFERED)
-            samples[count++] = (Sample){microseconds(entry->at_s), {.number = (uint)(entry->number * 100 + 0.5)}};
-    }
-    if (recorded)
-        return count;
-    long last = (long)(now / period_s);
     for (long i = last - BUFFERED + 1 > 1 ? last - BUFFERED + 1 : 1; i <= last; i++) {
-        double mean = mean_of(busy, (i - 1) * period_s, i * period_s);
-        if (mean >= 0 && microseconds(i * period_s) > since_us)
-            samples[count++] = (Sample){microseconds(i * period_s), {.number = (uint)(mean * 100 + 0.5)}};
+        double end_s = phase_s + i * period_s;
+        ull time_us = device_microseconds(device, end_s);
+        double mean = time_us > since_us ? mean_of(busy, end_s - period_s, end_s) : -1;
+        if (mean >= 0 && !is_dry(device, busy, end_s))
+            samples[count++] = (Sample){time_us, {.number = (uint)(mean * 100 + 0.5)}};
     }
     return count;
 }
@@ -41,8 +47,7 @@ int nvmlDeviceGetSamples(Device *device, uint kind, ull since_us, uint *value_ty
 {
     Sample found[BUFFERED];
     ENTER(device);
-    if (kind != 1 || (!find_track(device->name, "utilization_share", "", 0) &&
-                      !find_track(device->name, "utilization_sample_share", "", 0)))
+    if (kind != 1 || !find_track(device->name, "utilization_share", "", 0))
         return leave(NOT_SUPPORTED);
     uint there = take_samples(device, value_of(device->name, "repeats_samples", "") ? 0 : since_us, found);
     *value_type = 1;
@@ -50,7 +55,7 @@ int nvmlDeviceGetSamples(Device *device, uint kind, ull since_us, uint *value_ty
         *count = BUFFERED;
         return leave(SUCCESS);
     }
-    if (!there)
+    if (!there && !value_of(device->name, "dry_is_empty", ""))
         return leave(NOT_FOUND);
     if (*count < there)
         return leave(INSUFFICIENT_SIZE);
@@ -62,59 +67,63 @@ int nvmlDeviceGetSamples(Device *device, uint kind, ull since_us, uint *value_ty
 int nvmlDeviceGetUtilizationRates(Device *device, Utilization *rates)
 {
     ENTER(device);
+    const Track *busy = find_track(device->name, "utilization_share", "", 0);
+    double period_s = period_of(device, now_s()), end_s = floor(now_s() / period_s) * period_s;
+    double mean = mean_of(busy, end_s - period_s, end_s);
     rates->memory = 0;
-    return leave(give_uint(device, "utilization_now_share", "", 100, &rates->gpu));
+    if (!give_uint(device, "utilization_now_share", "", 100, &rates->gpu))
+        return leave(SUCCESS);
+    rates->gpu = (uint)(mean * 100 + 0.5);
+    return leave(mean < 0 ? NOT_SUPPORTED : SUCCESS);
 }
 
 typedef struct { uint pid; ull used_bytes; uint gpu_instance, compute_instance; } Process;
 typedef struct { uint pid; ull time_us; uint sm, memory, encoder, decoder; } ProcessSample;
 
-static int give_processes(const Device *device, const char *name, uint *count, Process *processes)
+/* Drivers 535.43 to 535.86 put 32 bytes a process where callers of _v3 have 24; what follows is the protected memory. */
+typedef struct { Process process; ull protected_bytes; } LongProcess;
+
+static int give_processes(const Device *device, const char *name, uint *count, void *given, int is_faulty)
 {
     uint there = 0;
+    size_t size = is_faulty ? sizeof(LongProcess) : sizeof(Process);
+    ull protected_bytes = is_faulty && number_at(device, "process_list_fault", now_s(), 0) == 1 ? ~0ULL : 0;
     for (int i = 0; i < track_count; i++) {
         if (strcmp(tracks[i].name, name) || strcmp(tracks[i].device, device->name))
             continue;
         const Entry *entry = entry_at(&tracks[i], now_s());
         if (!entry || !*entry->text)
             continue;
-        if (processes && there < *count) {
+        if (given && there < *count) {
             ull bytes = strcmp(entry->text, "N/A") ? (ull)entry->number : ~0ULL;
-            processes[there] = (Process){(uint)atoi(tracks[i].key), bytes, ~0U, ~0U};
+            LongProcess row = {{(uint)strtoul(tracks[i].key, NULL, 10), bytes, ~0U, ~0U}, protected_bytes};
+            memcpy((char *)given + there * size, &row, size);
         }
         there++;
     }
-    int is_enough = there <= *count && (processes || !there);
+    int is_enough = there <= *count && (given || !there);
     *count = there;
     return is_enough ? SUCCESS : INSUFFICIENT_SIZE;
 }
 
-int nvmlDeviceGetComputeRunningProcesses_v2(Device *device, uint *count, Process *processes)
-{
-    ENTER(device);
-    return leave(give_processes(device, "process_memory_bytes", count, processes));
-}
+#define LIST(function, name, fault)                                                     \
+    int function(Device *device, uint *count, void *processes)                          \
+    {                                                                                   \
+        ENTER(device);                                                                  \
+        return leave(give_processes(device, name, count, processes, (fault)));          \
+    }
 
-int nvmlDeviceGetGraphicsRunningProcesses_v2(Device *device, uint *count, Process *processes)
-{
-    ENTER(device);
-    return leave(give_processes(device, "graphics_memory_bytes", count, processes));
-}
+LIST(nvmlDeviceGetComputeRunningProcesses_v2, "process_memory_bytes", 0)
+LIST(nvmlDeviceGetGraphicsRunningProcesses_v2, "graphics_memory_bytes", 0)
 
 #ifndef OLD_DRIVER
-
-int nvmlDeviceGetComputeRunningProcesses_v3(Device *device, uint *count, Process *processes)
-{
-    ENTER(device);
-    return leave(give_processes(device, "process_memory_bytes", count, processes));
-}
-
-int nvmlDeviceGetGraphicsRunningProcesses_v3(Device *device, uint *count, Process *processes)
-{
-    ENTER(device);
-    return leave(give_processes(device, "graphics_memory_bytes", count, processes));
-}
-
+LIST(nvmlDeviceGetMPSComputeRunningProcesses_v2, "mps_memory_bytes", 0)
+LIST(nvmlDeviceGetComputeRunningProcesses_v3, "process_memory_bytes",
+     value_of(device->name, "process_list_fault", "") != NULL)
+LIST(nvmlDeviceGetGraphicsRunningProcesses_v3, "graphics_memory_bytes",
+     value_of(device->name, "process_list_fault", "") != NULL)
+LIST(nvmlDeviceGetMPSComputeRunningProcesses_v3, "mps_memory_bytes",
+     value_of(device->name, "process_list_fault", "") != NULL)
 #endif
 
 int nvmlDeviceGetProcessUtilization(Device *device, ProcessSample *samples, uint *count, ull since_us)
@@ -125,11 +134,12 @@ int nvmlDeviceGetProcessUtilization(Device *device, ProcessSample *samples, uint
         if (strcmp(tracks[i].name, "process_sm_share") || strcmp(tracks[i].device, device->name))
             continue;
         const Entry *entry = entry_at(&tracks[i], now_s());
-        if (!entry || !*entry->text || microseconds(now_s()) <= since_us)
+        ull time_us = device_microseconds(device, now_s());
+        if (!entry || !*entry->text || time_us <= since_us)
             continue;
         if (samples && there < *count)
             samples[there] = (ProcessSample){
-                (uint)atoi(tracks[i].key), microseconds(now_s()), (uint)(entry->number * 100 + 0.5), 0, 0, 0};
+                (uint)strtoul(tracks[i].key, NULL, 10), time_us, (uint)(entry->number * 100 + 0.5), 0, 0, 0};
         there++;
     }
     int is_enough = samples && there <= *count;

@@ -124,20 +124,60 @@ int nvmlDeviceGetGpuInstanceId(Device *device, uint *id)
 
 typedef struct { ull total, free, used; } Memory;
 
-int nvmlDeviceGetMemoryInfo(Device *device, Memory *memory)
+/* What the driver keeps for itself counts as used in the first version, and apart from that in the second. */
+static int take_memory(const Device *device, ull *reserved, Memory *memory)
 {
-    ENTER(device);
     int error = give_ull(device, "memory_used_bytes", "", &memory->used);
     if (!error)
         error = give_ull(device, "memory_total_bytes", "", &memory->total);
-    memory->free = memory->total - memory->used;
+    if (give_ull(device, "memory_reserved_bytes", "", reserved))
+        *reserved = 0;
+    memory->free = memory->total - memory->used - *reserved;
+    return error;
+}
+
+int nvmlDeviceGetMemoryInfo(Device *device, Memory *memory)
+{
+    ull reserved;
+    ENTER(device);
+    int error = take_memory(device, &reserved, memory);
+    memory->used += reserved;
     return leave(error);
 }
+
+#ifndef OLD_DRIVER
+
+enum { MEMORY_V2 = 0x02000028 };
+typedef struct { uint version; ull total, reserved, free, used; } MemoryV2;
+
+int nvmlDeviceGetMemoryInfo_v2(Device *device, MemoryV2 *memory)
+{
+    Memory plain = {0};
+    ENTER(device);
+    if (memory->version != MEMORY_V2)
+        return leave(VERSION_MISMATCH);
+    int error = take_memory(device, &memory->reserved, &plain);
+    memory->total = plain.total, memory->free = plain.free, memory->used = plain.used;
+    return leave(error);
+}
+
+#endif
 
 int nvmlDeviceGetPowerUsage(Device *device, uint *milliwatts)
 {
     ENTER(device);
     return leave(give_uint(device, "power_watts", "", 1000, milliwatts));
+}
+
+/* The energy counter is true where the power is a mean of some of the time: it adds up all that was drawn. */
+int nvmlDeviceGetTotalEnergyConsumption(Device *device, ull *millijoules)
+{
+    ENTER(device);
+    const Track *drawn = find_track(device->name, "drawn_watts", "", 0);
+    if (!drawn)
+        return leave(NOT_SUPPORTED);
+    *millijoules = (ull)(mean_of(drawn, drawn->entries[0].at_s, now_s()) * (now_s() - drawn->entries[0].at_s) * 1000);
+    return leave(SUCCESS);
 }
 
 int nvmlDeviceGetEnforcedPowerLimit(Device *device, uint *milliwatts)
@@ -183,6 +223,12 @@ int nvmlDeviceGetCurrPcieLinkGeneration(Device *device, uint *generation)
 {
     ENTER(device);
     return leave(give_uint(device, "pcie_generation", "", 1, generation));
+}
+
+int nvmlDeviceGetMaxPcieLinkGeneration(Device *device, uint *generation)
+{
+    ENTER(device);
+    return leave(give_uint(device, "pcie_generation_most", "", 1, generation));
 }
 
 int nvmlDeviceGetCurrPcieLinkWidth(Device *device, uint *lanes)

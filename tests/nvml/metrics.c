@@ -6,6 +6,7 @@
 
 #include "scenario.h"
 
+#include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -33,10 +34,11 @@ int nvmlDeviceGetFieldValues(Device *device, int count, Field *fields)
             number = mean_of(rate, rate->entries[0].at_s, now_s()) * (now_s() - rate->entries[0].at_s);
         else if (entry)
             number = entry->number;
+        int is_short = fields[i].field == 197 || fields[i].field == 198; /* PCIe: 32 bits, "Value can be wrapped" */
         fields[i].error = entry || rate ? SUCCESS : NOT_SUPPORTED;
-        fields[i].time_us = (long long)microseconds(now_s());
-        fields[i].value_type = 3;
-        fields[i].value.large = (ull)(number > 0 ? number : 0);
+        fields[i].time_us = (long long)device_microseconds(device, now_s());
+        fields[i].value_type = is_short ? 1 : 3;
+        fields[i].value.large = (ull)(number > 0 ? number : 0) & (is_short ? 0xFFFFFFFFULL : ~0ULL);
     }
     return leave(SUCCESS);
 }
@@ -54,7 +56,7 @@ int nvmlGpmQueryDeviceSupport(Device *device, Support *support)
         return leave(VERSION_MISMATCH);
     support->is_supported = 0;
     for (int i = 0; i < track_count; i++)
-        support->is_supported |= !strcmp(tracks[i].name, "gpm");
+        support->is_supported |= !strncmp(tracks[i].name, "gpm", 3);
     return leave(SUCCESS);
 }
 
@@ -72,11 +74,18 @@ int nvmlGpmSampleFree(Snapshot *snapshot)
     return leave(SUCCESS);
 }
 
+/* A device refreshes what a snapshot takes each 100 ms: the reason why NVML asks for more than that between two. */
+static double refreshed_s(const Device *device)
+{
+    double each_s = number_at(device, "gpm_refresh_s", now_s(), 0);
+    return each_s ? floor(now_s() / each_s + 1e-9) * each_s : now_s();
+}
+
 int nvmlGpmSampleGet(Device *device, Snapshot *snapshot)
 {
     ENTER(device);
     snprintf(snapshot->device, WORD, "%s", device->name);
-    snapshot->at_s = now_s();
+    snapshot->at_s = refreshed_s(device);
     return leave(SUCCESS);
 }
 
@@ -87,7 +96,7 @@ int nvmlGpmMigSampleGet(Device *device, uint gpu_instance, Snapshot *snapshot)
         const Entry *instance = value_of(devices[i].name, "gpu_instance", "");
         if (!strcmp(devices[i].parent, device->name) && instance && (uint)instance->number == gpu_instance) {
             snprintf(snapshot->device, WORD, "%s", devices[i].name);
-            snapshot->at_s = now_s();
+            snapshot->at_s = refreshed_s(device);
             return leave(SUCCESS);
         }
     }
@@ -105,7 +114,12 @@ int nvmlGpmMetricsGet(Metrics *metrics)
         char key[WORD];
         snprintf(key, WORD, "%u", metrics->metrics[i].id);
         const Track *track = find_track(metrics->first->device, "gpm", key, 0);
+        const Entry *engine = value_of(metrics->first->device, "gpm_of_utilization", key); /* by how much of it */
+        if (engine)
+            track = find_track(metrics->first->device, "utilization_share", "", 0);
         double mean = mean_of(track, metrics->first->at_s, metrics->second->at_s);
+        if (engine && mean >= 0)
+            mean *= 100 * engine->number;
         metrics->metrics[i].error = mean < 0 ? NOT_SUPPORTED : SUCCESS;
         metrics->metrics[i].value = mean;
     }

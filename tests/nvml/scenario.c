@@ -14,7 +14,7 @@ Track tracks[MAX_TRACKS];
 int track_count;
 static off_t read_bytes;
 static char read_path[512];
-static double start_s;
+static double start_s, forced_s = -1;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
 int opened;
 
@@ -124,9 +124,14 @@ const Entry *entry_at(const Track *track, double at_s)
     return low ? &track->entries[low - 1] : NULL;
 }
 
-/* Seconds of the scenario: those of the wall clock, unless a row says which time it is. */
+/* Say which time it is, for a test in this process; a negative time gives the scenario back its own. */
+void fake_nvml_set_now(double at_s) { forced_s = at_s; }
+
+/* Seconds of the scenario: those of the wall clock, unless a test or a row says which time it is. */
 double now_s(void)
 {
+    if (forced_s >= 0)
+        return forced_s;
     Track *track = find_track("", "now_s", "", 0);
     return track && track->count ? track->entries[track->count - 1].number : wall_s() - start_s;
 }
@@ -138,6 +143,19 @@ const Entry *value_of(const char *device, const char *name, const char *key)
 }
 
 ull microseconds(double at_s) { return (ull)((start_s + at_s) * 1e6 + 0.5); }
+
+/* The device's own clock: off by clock_offset_s, which may change, and by clock_drift_ppm since the start. */
+ull device_microseconds(const Device *device, double at_s)
+{
+    double offset_s = number_at(device, "clock_offset_s", at_s, 0), drift = number_at(device, "clock_drift_ppm", at_s, 0);
+    return (ull)((start_s + offset_s + at_s * (1 + drift * 1e-6)) * 1e6 + 0.5);
+}
+
+double number_at(const Device *device, const char *name, double at_s, double otherwise)
+{
+    const Entry *entry = entry_at(find_track(device->name, name, "", 0), at_s);
+    return entry && *entry->text ? entry->number : otherwise;
+}
 
 /* Return the mean of a step function over (from_s, to_s], -1 where it is not known. */
 double mean_of(const Track *track, double from_s, double to_s)

@@ -40,6 +40,8 @@ const Entry *value_of(const char *device, const char *name, const char *key);
 double mean_of(const Track *track, double from_s, double to_s);
 double now_s(void);
 ull microseconds(double at_s);
+ull device_microseconds(const Device *device, double at_s);
+double number_at(const Device *device, const char *name, double at_s, double otherwise);
 
 int enter(const char *function, const Device *device);
 int leave(int answer);

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.gpu.devices import GpuNames
-from profd.daemon.gpu.nvml import Nvml
+from profd.daemon.gpu.nvmlsource import NvmlSource
 from profd.daemon.gpu.processes import GpuUsers
 from profd.daemon.gpu.reader import GpuSet
 from profd.daemon.store.records import DeviceSeen, Identity, Point, PointsTaken
 from support.clocks import StoppedClock
-from support.fakedriver import FakeDriver
+from support.gpusim import SimulatedDriver
 from support.gputraces import FakeTraces
 
 MAIN = Identity(4242, 1000)
@@ -17,28 +18,35 @@ MAIN = Identity(4242, 1000)
 class GpuRoom:
     """A run of the process ``MAIN`` on the GPUs of a scenario; open it once the scenario has them."""
 
-    def __init__(self, driver: FakeDriver, traces: FakeTraces | None = None, *, everything: bool = False) -> None:
+    def __init__(self, driver: SimulatedDriver, traces: FakeTraces | None = None, *, everything: bool = False) -> None:
         self.driver = driver
         self.clock = StoppedClock()
         self.start_ns = self.clock.at_ns
-        self.nvml = Nvml(self.clock)
-        assert self.nvml.open()
-        self._names = GpuNames()
+        self.source = NvmlSource(self.clock, GpuNames())
+        assert self.source.open()
         self._everything = everything
-        self.gpus = GpuSet(self.nvml, self._names, self.clock, since_ns=self.start_ns, everything=everything)
+        self.gpus = GpuSet(self.source, self.clock, since_ns=self.start_ns, everything=everything)
         self.users = GpuUsers(self.clock, traces or FakeTraces())
         self.users.take([MAIN])
         self.devices: list[DeviceSeen] = []
         self.taken: list[PointsTaken] = []
+        self.remarks: list[str] = []
 
     def read(self, after_s: float = 0) -> list[Point]:
-        """Let time go by, then read once; returns the points, without their times."""
-        self.clock.advance(after_s)
-        self.driver.set_now((self.clock.at_ns - self.start_ns) / 1e9)
+        """Let time go by, with looks in between as the collector's thread makes them, then read once.
+
+        Returns the points, without their times.
+        """
+        until_ns = self.clock.at_ns + round(after_s * SECOND_NS)
+        while (pause_ns := self.gpus.pause_ns()) is not None and self.clock.at_ns + pause_ns < until_ns:
+            self._go_to(self.clock.at_ns + pause_ns)
+            self.gpus.look()
+        self._go_to(until_ns)
         records = list(self.gpus.read(self.users))
         self.devices += [record for record in records if isinstance(record, DeviceSeen)]
         taken = [record for record in records if isinstance(record, PointsTaken)]
         self.taken += taken
+        self.remarks += self.gpus.remarks()
         return [point for record in taken for point in record.points]
 
     def read_fully(self, after_s: float) -> list[Point]:
@@ -52,10 +60,13 @@ class GpuRoom:
     def reopen(self) -> None:
         """Let go of the driver and take it up again, as after a loss."""
         since_ns = self.gpus.read_ns
-        self.gpus.close()
-        self.nvml.close()
-        assert self.nvml.open()
-        self.gpus = GpuSet(self.nvml, self._names, self.clock, since_ns=since_ns, everything=self._everything)
+        self.source.close()
+        assert self.source.open()
+        self.gpus = GpuSet(self.source, self.clock, since_ns=since_ns, everything=self._everything)
+
+    def _go_to(self, at_ns: int) -> None:
+        self.clock.at_ns = at_ns
+        self.driver.set_now((at_ns - self.start_ns) / SECOND_NS)
 
     def series(self, name: str) -> list[tuple[float, float]]:
         """Return what was read of a series so far: seconds from the start, value."""

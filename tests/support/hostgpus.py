@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from profd.daemon.gpu.devices import Gpu
-from profd.daemon.gpu.nvml import Handle
 
 
 def gpu(index: int, uuid: str, model: str = "H100", parent: Gpu | None = None, instance: int | None = None) -> Gpu:
     name = f"gpu{index}" if parent is None else f"gpu{index}-mig{instance}"
     return Gpu(
-        handle=Handle(None),
+        handle=None,
         name=name,
         index=index,
         uuid=uuid,

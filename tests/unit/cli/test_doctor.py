@@ -14,9 +14,9 @@ from pathlib import Path
 import pynvml
 import pytest
 from click.testing import CliRunner
-from support.fakedriver import FakeDriver
 from support.fakesystem import FakeProcess, FakeSystem
 from support.folders import ROOT
+from support.gpusim import SimulatedDriver
 
 from profd.cli import doctor
 from profd.cli.doctor import Check, Verdict, check_gpus, checked
@@ -186,7 +186,7 @@ def system() -> FakeSystem:
     return FakeSystem({})
 
 
-def test_gpus_are_named_with_their_driver(driver: FakeDriver, system: FakeSystem) -> None:
+def test_gpus_are_named_with_their_driver(driver: SimulatedDriver, system: FakeSystem) -> None:
     driver.add("driver_version", "560.35")
     driver.add_gpu("gpu0")
     driver.add_gpu("gpu1", model="NVIDIA A100-SXM4-40GB")
@@ -194,18 +194,18 @@ def test_gpus_are_named_with_their_driver(driver: FakeDriver, system: FakeSystem
     assert checked("GPUs", check_gpus, system) == Check("GPUs", Verdict.PASSED, found)
 
 
-def test_gpm_metrics_are_told(driver: FakeDriver, system: FakeSystem) -> None:
+def test_gpm_metrics_are_told(driver: SimulatedDriver, system: FakeSystem) -> None:
     driver.add_gpu()
     driver.add("gpm", 5, "gpu0", 5)
     assert checked("GPUs", check_gpus, system).found.endswith(", with GPM metrics")
 
 
-def test_driver_without_a_gpu_is_a_note(driver: FakeDriver, system: FakeSystem) -> None:
+def test_driver_without_a_gpu_is_a_note(driver: SimulatedDriver, system: FakeSystem) -> None:
     check = checked("GPUs", check_gpus, system)
     assert (check.verdict, check.found) == (Verdict.NOTE, "a driver, but no GPU that may be used")
 
 
-def test_driver_and_library_of_different_versions(driver: FakeDriver, system: FakeSystem) -> None:
+def test_driver_and_library_of_different_versions(driver: SimulatedDriver, system: FakeSystem) -> None:
     driver.add("driver_error", 18)
     check = checked("GPUs", check_gpus, system)
     assert check.verdict is Verdict.NOTE

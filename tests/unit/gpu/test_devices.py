@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from support.fakedriver import FakeDriver
 from support.gpusets import MAIN, GpuRoom, values
+from support.gpusim import SimulatedDriver
 from support.hostgpus import PARTS, WHOLE, gpu
 
-from profd.daemon.gpu.devices import GpuNames, list_gpus, visible_gpus
+from profd.daemon.gpu.devices import GpuNames, visible_gpus
 from profd.daemon.store.records import Point
 
 GIB = 1 << 30
 
 
 @pytest.fixture
-def room(driver: FakeDriver) -> GpuRoom:
+def room(driver: SimulatedDriver) -> GpuRoom:
     driver.add_gpu("gpu0", mig_mode=1, power_watts=400, memory_used_bytes=30 * GIB, memory_total_bytes=80 * GIB)
     for number, used in ((0, 10 * GIB), (1, 20 * GIB)):
         driver.add_gpu(
@@ -49,12 +49,12 @@ def test_memory_is_of_the_instance_and_power_of_the_gpu(room: GpuRoom) -> None:
 
 def test_utilization_of_an_instance_is_that_of_the_metrics(room: GpuRoom) -> None:
     room.read()
-    read = values(room.read(1), "gpu0-mig0")
+    read = values(room.read_fully(1), "gpu0-mig0")
     assert read["gpu_utilization_share"] == pytest.approx(0.8)
     assert read["gpu_tensor_active_share"] == pytest.approx(0.3)
 
 
-def test_instances_keep_their_names_when_another_is_gone(driver: FakeDriver) -> None:
+def test_instances_keep_their_names_when_another_is_gone(driver: SimulatedDriver) -> None:
     names = GpuNames()
     assert names.of("MIG-0", "gpu0-mig0") == "gpu0-mig0"
     assert names.of("MIG-1", "gpu0-mig1") == "gpu0-mig1"
@@ -62,12 +62,12 @@ def test_instances_keep_their_names_when_another_is_gone(driver: FakeDriver) -> 
     assert names.of("MIG-2", "gpu0-mig0") == "gpu0-mig0-2"
 
 
-def test_instance_without_an_answer_to_its_names_is_there_all_the_same(driver: FakeDriver) -> None:
+def test_instance_without_an_answer_to_its_names_is_there_all_the_same(driver: SimulatedDriver) -> None:
     driver.add_gpu("gpu0", mig_mode=1)
     driver.add_gpu("gpu0-mig0", mig_of="gpu0")
     driver.add("error", 3, "gpu0-mig0", "nvmlDeviceGetUUID")
     room = GpuRoom(driver)
-    assert [gpu.name for gpu in list_gpus(room.nvml, GpuNames())] == ["gpu0", "gpu0-mig0"]
+    assert [gpu.name for gpu in room.source.gpus()] == ["gpu0", "gpu0-mig0"]
 
 
 GPUS = [*WHOLE, *PARTS]

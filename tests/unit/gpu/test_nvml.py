@@ -1,4 +1,4 @@
-"""The wrapper around NVML: what has no answer is None, and is remembered where it stays so."""
+"""The wrapper around NVML, and what is kept in mind of its answers: for ever, for a minute, or not at all."""
 
 from __future__ import annotations
 
@@ -6,100 +6,117 @@ import sys
 
 import pytest
 from support.clocks import StoppedClock
-from support.fakedriver import FakeDriver
+from support.gpusim import SimulatedDriver
 
 from profd.daemon.gpu import nvml as module
-from profd.daemon.gpu.devices import GpuNames, list_gpus
+from profd.daemon.gpu.devices import Gpu, GpuNames
 from profd.daemon.gpu.nvml import Nvml
+from profd.daemon.gpu.nvmlsource import NvmlSource
+from profd.daemon.gpu.source import Questions
 
 POWER = "nvmlDeviceGetPowerUsage"
-NOT_SUPPORTED, TIMEOUT, DRIVER_NOT_LOADED, GPU_IS_LOST = 3, 10, 9, 15
+INVALID_ARGUMENT, NOT_SUPPORTED, NO_PERMISSION, TIMEOUT, DRIVER_NOT_LOADED, GPU_IS_LOST = 2, 3, 4, 10, 9, 15
+
+
+class Asker:
+    """Asks the power of GPUs."""
+
+    def __init__(self) -> None:
+        self.clock = StoppedClock()
+        self.source = NvmlSource(self.clock, GpuNames())
+        assert self.source.open()
+        self.questions = Questions(self.source, self.clock)
+        self.gpus = self.source.gpus()
+
+    def power(self, gpu: Gpu | None = None, series: str = "gpu_power_watts") -> float | None:
+        return self.questions.ask(self.source.gauge, gpu or self.gpus[0], series)
 
 
 @pytest.fixture
-def nvml(driver: FakeDriver) -> Nvml:
+def asker(driver: SimulatedDriver) -> Asker:
     driver.add_gpu(power_watts=212)
-    opened = Nvml(StoppedClock())
-    assert opened.open()
-    return opened
+    return Asker()
 
 
-def test_answer_comes_through(nvml: Nvml) -> None:
-    (gpu,) = list_gpus(nvml, GpuNames())
-    assert nvml.ask(gpu.handle, POWER) == 212_000
-    assert nvml.calling is None
+def test_answer_comes_through(asker: Asker) -> None:
+    assert asker.power() == 212
+    assert asker.source.calling is None
 
 
-def test_what_a_device_lacks_is_none_and_not_asked_again(nvml: Nvml, driver: FakeDriver) -> None:
-    (gpu,) = list_gpus(nvml, GpuNames())
+def test_what_a_device_lacks_is_none_and_not_asked_again(asker: Asker, driver: SimulatedDriver) -> None:
     driver.add("error", NOT_SUPPORTED, "gpu0", POWER)
     driver.calls()
-    assert [nvml.ask(gpu.handle, POWER) for _ in range(3)] == [None] * 3
+    assert asker.power() is None
+    asker.clock.advance(3600)
+    assert asker.power() is None
     assert driver.calls() == [f"{POWER} gpu0"]
 
 
-def test_quantities_of_one_function_are_remembered_apart(nvml: Nvml, driver: FakeDriver) -> None:
-    driver.add("memory_clock_hz", 2.6e9, "gpu0")
-    (gpu,) = list_gpus(nvml, GpuNames())
-    assert nvml.ask(gpu.handle, "nvmlDeviceGetClockInfo", 1) is None
-    assert nvml.ask(gpu.handle, "nvmlDeviceGetClockInfo", 2) == 2600
-
-
-def test_passing_error_is_asked_again(nvml: Nvml, driver: FakeDriver) -> None:
-    (gpu,) = list_gpus(nvml, GpuNames())
-    driver.add("error", TIMEOUT, "gpu0", POWER)
-    assert nvml.ask(gpu.handle, POWER) is None
+@pytest.mark.parametrize("error", [INVALID_ARGUMENT, NO_PERMISSION])
+def test_what_is_refused_is_asked_again_each_minute(asker: Asker, driver: SimulatedDriver, error: int) -> None:
+    driver.add("error", error, "gpu0", POWER)
+    assert asker.power() is None
     driver.add("error", "", "gpu0", POWER)
-    assert nvml.ask(gpu.handle, POWER) == 212_000
+    asker.clock.advance(59)
+    assert asker.power() is None
+    asker.clock.advance(1)
+    assert asker.power() == 212
 
 
-def test_function_that_the_driver_does_not_export_is_none(nvml: Nvml) -> None:
-    (gpu,) = list_gpus(nvml, GpuNames())
-    assert nvml.ask(gpu.handle, "nvmlDeviceGetFanSpeed") is None
-    assert ("nvmlDeviceGetFanSpeed", ()) in gpu.handle.lacking
+def test_quantities_of_one_question_are_remembered_apart(asker: Asker, driver: SimulatedDriver) -> None:
+    driver.add("memory_clock_hz", 2.6e9, "gpu0")
+    assert asker.power(series="gpu_sm_clock_hz") is None
+    assert asker.power(series="gpu_memory_clock_hz") == 2.6e9
 
 
-def test_function_that_the_module_does_not_know_is_none(nvml: Nvml) -> None:
-    (gpu,) = list_gpus(nvml, GpuNames())
-    assert nvml.ask(gpu.handle, "nvmlDeviceGetFortune") is None
+def test_passing_error_is_asked_again(asker: Asker, driver: SimulatedDriver) -> None:
+    driver.add("error", TIMEOUT, "gpu0", POWER)
+    assert asker.power() is None
+    assert "timeout" in str(asker.questions.why_not(asker.source.gauge, asker.gpus[0], "gpu_power_watts"))
+    driver.add("error", "", "gpu0", POWER)
+    assert asker.power() == 212
 
 
-def test_lost_device_is_left_alone_and_the_driver_stays(nvml: Nvml, driver: FakeDriver) -> None:
+def test_function_that_the_driver_or_its_module_does_not_have_is_none(asker: Asker) -> None:
+    assert asker.source.ask("nvmlDeviceGetFanSpeed", asker.gpus[0].handle) is None
+    assert asker.source.ask("nvmlDeviceGetFortune", asker.gpus[0].handle) is None
+
+
+def test_lost_device_is_left_alone_and_the_driver_stays(driver: SimulatedDriver) -> None:
+    driver.add_gpu(power_watts=212)
     driver.add_gpu("gpu1", power_watts=90)
-    nvml.close()
-    assert nvml.open()
-    one, other = list_gpus(nvml, GpuNames())
+    asker = Asker()
     driver.add("lost", 1, "gpu0")
     driver.calls()
-    assert [nvml.ask(one.handle, POWER) for _ in range(3)] == [None] * 3
+    assert [asker.power() for _ in range(3)] == [None] * 3
     assert driver.calls() == [f"{POWER} gpu0"]
-    assert (one.handle.lost, nvml.failure) == ("GPU is lost", None)
-    assert nvml.ask(other.handle, POWER) == 90_000
+    assert asker.questions.lost == {"gpu0": f"{POWER}: GPU is lost"}
+    assert asker.source.failure is None
+    assert asker.power(asker.gpus[1]) == 90
 
 
-def test_device_that_is_lost_while_it_is_named_is_not_listed(nvml: Nvml, driver: FakeDriver) -> None:
+def test_device_that_is_lost_while_it_is_named_is_not_listed(asker: Asker, driver: SimulatedDriver) -> None:
     driver.add("error", GPU_IS_LOST, "gpu0", "nvmlDeviceGetUUID")
-    assert list_gpus(nvml, GpuNames()) == []
+    assert asker.source.gpus() == []
 
 
-def test_driver_that_goes_is_a_failure_and_asked_nothing_more(nvml: Nvml, driver: FakeDriver) -> None:
-    (gpu,) = list_gpus(nvml, GpuNames())
+def test_driver_that_goes_is_a_failure_and_asked_nothing_more(asker: Asker, driver: SimulatedDriver) -> None:
     driver.add("driver_error", DRIVER_NOT_LOADED)
     driver.calls()
-    assert [nvml.ask(gpu.handle, POWER) for _ in range(3)] == [None] * 3
-    assert nvml.ask_driver("nvmlDeviceGetCount") is None
+    assert [asker.power() for _ in range(3)] == [None] * 3
+    assert asker.source.gpus() == []
     assert driver.calls() == [f"{POWER} gpu0"]
-    assert (nvml.failure, nvml.failure_text) == (DRIVER_NOT_LOADED, "driver not loaded")
+    assert (asker.source.failure, asker.source.failure_text) == (DRIVER_NOT_LOADED, "driver not loaded")
 
 
-def test_driver_that_comes_back_is_opened_again(nvml: Nvml, driver: FakeDriver) -> None:
+def test_driver_that_comes_back_is_opened_again(asker: Asker, driver: SimulatedDriver) -> None:
     driver.add("driver_error", DRIVER_NOT_LOADED)
-    assert nvml.ask_driver("nvmlDeviceGetCount") is None
-    nvml.close()
-    assert not nvml.open()
+    assert asker.power() is None
+    asker.source.close()
+    assert not asker.source.open()
     driver.add("driver_error", "")
-    assert nvml.open()
-    assert nvml.ask_driver("nvmlDeviceGetCount") == 1
+    assert asker.source.open()
+    assert len(asker.source.gpus()) == 1
 
 
 def test_missing_module_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.fakedriver import FakeDriver, build
 from support.gpusets import MAIN, GpuRoom, values
+from support.gpusim import SimulatedDriver, build
 
 from profd.daemon.store.records import DeviceSeen, Point
 
@@ -28,7 +28,7 @@ GAUGES: dict[str, Any] = {
 
 
 @pytest.fixture
-def room(driver: FakeDriver) -> GpuRoom:
+def room(driver: SimulatedDriver) -> GpuRoom:
     driver.add_gpu(**GAUGES)
     driver.add("process_memory_bytes", 10 * GIB, "gpu0", MAIN.pid)
     return GpuRoom(driver)
@@ -46,13 +46,14 @@ def test_device_is_told_once_and_before_its_points(room: GpuRoom) -> None:
     assert room.devices == [seen]
 
 
-def test_a_device_that_tells_only_its_memory_gives_only_that(driver: FakeDriver) -> None:
+def test_a_device_that_tells_only_its_memory_gives_only_that(driver: SimulatedDriver) -> None:
     driver.add_gpu(memory_used_bytes=GIB, memory_total_bytes=2 * GIB)
     room = GpuRoom(driver, everything=True)
-    assert values(room.read()) == {"gpu_memory_used_bytes": GIB, "gpu_memory_total_bytes": 2 * GIB}
+    told = {"gpu_memory_used_bytes": GIB, "gpu_memory_total_bytes": 2 * GIB, "gpu_processes_known_share": 1}
+    assert values(room.read()) == told
 
 
-def test_what_is_lacking_is_asked_for_once(driver: FakeDriver) -> None:
+def test_what_is_lacking_is_asked_for_once(driver: SimulatedDriver) -> None:
     driver.add_gpu()
     room = GpuRoom(driver, everything=True)
     room.read()
@@ -62,6 +63,7 @@ def test_what_is_lacking_is_asked_for_once(driver: FakeDriver) -> None:
     assert driver.calls() == [
         "nvmlDeviceGetComputeRunningProcesses_v3 gpu0",
         "nvmlDeviceGetGraphicsRunningProcesses_v3 gpu0",
+        "nvmlDeviceGetMPSComputeRunningProcesses_v3 gpu0",
     ]
 
 
@@ -86,30 +88,31 @@ def test_what_changes_slowly_is_read_less_often(room: GpuRoom, name: str, times_
     ids=["idle", "chosen clocks", "power cap", "heat", "power brake"],
 )
 def test_throttled_is_what_slows_the_gpu_against_its_will(
-    room: GpuRoom, driver: FakeDriver, reasons: int, mask: int, share: float
+    room: GpuRoom, driver: SimulatedDriver, reasons: int, mask: int, share: float
 ) -> None:
     driver.add("throttle_reasons_mask", reasons, "gpu0")
     read = values(room.read())
     assert (read["gpu_throttle_reasons_mask"], read["gpu_throttled_share"]) == (mask, share)
 
 
-def test_memory_and_time_of_a_process_are_its_own(room: GpuRoom, driver: FakeDriver) -> None:
+def test_memory_and_time_of_a_process_are_its_own(room: GpuRoom, driver: SimulatedDriver) -> None:
     driver.add("process_memory_bytes", GIB, "gpu0", 99)
     driver.add("process_sm_share", 0.9, "gpu0", MAIN.pid)
     driver.add("process_sm_share", 0.1, "gpu0", 99)
-    points = room.read(1)
+    room.read(1)  # takes the driver's newest stamp
+    points = room.read_fully(1)
     assert [point for point in points if point.identity is not None] == [
         Point("gpu_process_memory_bytes", 10 * GIB, MAIN, device="gpu0"),
         Point("gpu_process_sm_share", 0.9, MAIN, device="gpu0"),
     ]
 
 
-def test_process_that_also_draws_holds_its_memory_once(room: GpuRoom, driver: FakeDriver) -> None:
+def test_process_that_also_draws_holds_its_memory_once(room: GpuRoom, driver: SimulatedDriver) -> None:
     driver.add("graphics_memory_bytes", 10 * GIB, "gpu0", MAIN.pid)
     assert [point.value for point in room.read() if point.name == "gpu_process_memory_bytes"] == [10 * GIB]
 
 
-def test_memory_that_nvml_does_not_tell_is_missing(driver: FakeDriver) -> None:
+def test_memory_that_nvml_does_not_tell_is_missing(driver: SimulatedDriver) -> None:
     driver.add_gpu(memory_used_bytes=GIB, memory_total_bytes=GIB)
     driver.add("process_memory_bytes", "N/A", "gpu0", MAIN.pid)
     points = GpuRoom(driver).read()
@@ -117,9 +120,10 @@ def test_memory_that_nvml_does_not_tell_is_missing(driver: FakeDriver) -> None:
     assert "gpu_memory_used_bytes" in values(points)
 
 
-def test_impossible_share_of_a_process_is_missing(room: GpuRoom, driver: FakeDriver) -> None:
+def test_impossible_share_of_a_process_is_missing(room: GpuRoom, driver: SimulatedDriver) -> None:
     driver.add("process_sm_share", 42, "gpu0", MAIN.pid)
-    assert "gpu_process_sm_share" not in values(room.read(1))
+    room.read(1)
+    assert "gpu_process_sm_share" not in values(room.read_fully(1))
 
 
 @pytest.mark.requires("cc")
@@ -127,10 +131,10 @@ def test_library_of_a_driver_before_the_newer_functions_gives_the_rest(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "old").mkdir()
-    driver = FakeDriver(build(tmp_path / "old", "-DOLD_DRIVER"), tmp_path)
+    driver = SimulatedDriver(build(tmp_path / "old", "-DOLD_DRIVER"), tmp_path)
     driver.install(monkeypatch)
     driver.set_now(0)
     driver.add_gpu(memory_used_bytes=1, memory_total_bytes=2, throttle_reasons_mask=4, utilization_share=1)
     room = GpuRoom(driver, everything=True)
-    read = values(room.read() + room.read_fully(1))
+    read = values(room.read() + room.read_fully(3))
     assert {"gpu_memory_used_bytes", "gpu_throttled_share", "gpu_utilization_share"} <= read.keys()

@@ -1,24 +1,24 @@
-"""How full a GPU is, and what it sends: GPM metrics, else counters, else what the driver measures when asked."""
+"""How busy and how full a GPU is: the driver's samples, each at its time and once, and GPM metrics."""
 
 from __future__ import annotations
 
 import pytest
-from support.fakedriver import FakeDriver
 from support.gpusets import MAIN, GpuRoom, values
+from support.gpusim import SimulatedDriver
 
 MIB = 1 << 20
 GPM = {1: 97, 2: 61, 3: 20, 5: 44, 10: 35, 20: 100, 21: 200, 60: 3, 61: 4}
 
 
 @pytest.fixture
-def hopper(driver: FakeDriver) -> GpuRoom:
+def hopper(driver: SimulatedDriver) -> GpuRoom:
     driver.add_gpu()
     for number, value in GPM.items():
         driver.add("gpm", value, "gpu0", number)
     return GpuRoom(driver, everything=True)
 
 
-def test_metrics_are_means_between_two_readings(hopper: GpuRoom, driver: FakeDriver) -> None:
+def test_metrics_are_means_between_two_readings(hopper: GpuRoom, driver: SimulatedDriver) -> None:
     hopper.read(1)
     driver.add("gpm", 20, "gpu0", 5, at_s=1.25)
     read = values(hopper.read_fully(1))
@@ -28,7 +28,7 @@ def test_metrics_are_means_between_two_readings(hopper: GpuRoom, driver: FakeDri
     assert values(hopper.read_fully(1))["gpu_tensor_active_share"] == pytest.approx(0.2)
 
 
-def test_metrics_tell_the_traffic_too(hopper: GpuRoom, driver: FakeDriver) -> None:
+def test_metrics_tell_the_traffic_too(hopper: GpuRoom, driver: SimulatedDriver) -> None:
     hopper.read(1)
     driver.calls()
     read = values(hopper.read_fully(1))
@@ -37,7 +37,7 @@ def test_metrics_tell_the_traffic_too(hopper: GpuRoom, driver: FakeDriver) -> No
     assert not [call for call in driver.calls() if "Throughput" in call or "FieldValues" in call]
 
 
-def test_metric_that_the_device_lacks_is_missing(driver: FakeDriver) -> None:
+def test_metric_that_the_device_lacks_is_missing(driver: SimulatedDriver) -> None:
     driver.add_gpu()
     driver.add("gpm", 44, "gpu0", 5)
     room = GpuRoom(driver, everything=True)
@@ -45,7 +45,7 @@ def test_metric_that_the_device_lacks_is_missing(driver: FakeDriver) -> None:
     assert values(room.read_fully(1)) == {"gpu_tensor_active_share": pytest.approx(0.44)}
 
 
-def test_device_without_metrics_is_asked_for_them_once(driver: FakeDriver) -> None:
+def test_device_without_metrics_is_asked_for_them_once(driver: SimulatedDriver) -> None:
     driver.add_gpu()
     room = GpuRoom(driver, everything=True)
     driver.calls()
@@ -54,48 +54,18 @@ def test_device_without_metrics_is_asked_for_them_once(driver: FakeDriver) -> No
     assert [call for call in driver.calls() if "Gpm" in call] == ["nvmlGpmQueryDeviceSupport gpu0"]
 
 
-def test_snapshots_are_given_back(hopper: GpuRoom, driver: FakeDriver) -> None:
+def test_snapshots_are_given_back(hopper: GpuRoom, driver: SimulatedDriver) -> None:
     hopper.read()
     driver.calls()
-    hopper.gpus.close()
-    assert driver.calls() == ["nvmlGpmSampleFree"] * 2
-
-
-def test_rates_come_from_counters(driver: FakeDriver) -> None:
-    driver.add_gpu()
-    driver.add("field_per_s", 5e9, "gpu0", 197)
-    driver.add("field_per_s", 1 << 20, "gpu0", 138)  # in KiB
-    room = GpuRoom(driver, everything=True)
-    room.read()
-    read = values(room.read_fully(2))
-    assert read["gpu_pcie_sent_bytes_per_s"] == pytest.approx(5e9)
-    assert read["gpu_nvlink_sent_bytes_per_s"] == pytest.approx(1 << 30)
-    assert "gpu_nvlink_received_bytes_per_s" not in read
-
-
-def test_counter_that_starts_anew_says_nothing_of_that_second(driver: FakeDriver) -> None:
-    driver.add_gpu()
-    driver.add("field", 1000, "gpu0", 197)
-    room = GpuRoom(driver, everything=True)
-    room.read()
-    driver.add("field", 10, "gpu0", 197, at_s=1)
-    assert "gpu_pcie_sent_bytes_per_s" not in values(room.read_fully(1))
-    driver.add("field", 60, "gpu0", 197, at_s=2)
-    assert values(room.read_fully(1))["gpu_pcie_sent_bytes_per_s"] == 50
-
-
-def test_without_counters_the_driver_measures(driver: FakeDriver) -> None:
-    driver.add_gpu(pcie_sent_bytes_per_s=2.5e6, pcie_received_bytes_per_s=1e6)
-    room = GpuRoom(driver, everything=True)
-    read = values(room.read())
-    assert (read["gpu_pcie_sent_bytes_per_s"], read["gpu_pcie_received_bytes_per_s"]) == (2.5e6, 1e6)
+    hopper.source.close()
+    assert driver.calls() == ["nvmlGpmSampleFree"] * 4 + ["nvmlShutdown"]
 
 
 UTILIZATION = "gpu_utilization_share"
 
 
 @pytest.fixture
-def room(driver: FakeDriver) -> GpuRoom:
+def room(driver: SimulatedDriver) -> GpuRoom:
     driver.add_gpu(sample_period_s=0.25, utilization_share=1)
     driver.add("utilization_share", 0, "gpu0", at_s=2)
     driver.add("utilization_share", 1, "gpu0", at_s=2.5)
@@ -106,78 +76,63 @@ def test_a_gap_of_half_a_second_is_seen_at_its_time(room: GpuRoom) -> None:
     for _ in range(4):
         room.read(1)
     idle = [at_s for at_s, share in room.series(UTILIZATION) if share < 0.05]
-    assert idle == pytest.approx([2.25, 2.5])
+    assert idle == pytest.approx([2.25, 2.5], abs=0.02)
 
 
 def test_every_sample_is_read_once(room: GpuRoom) -> None:
     for after_s in (0.3, 1.7, 0.1, 0.9, 2):
         room.read(after_s)
-    assert [at_s for at_s, _ in room.series(UTILIZATION)] == pytest.approx([n / 4 for n in range(1, 21)])
+    assert [at_s for at_s, _ in room.series(UTILIZATION)] == pytest.approx([n / 4 for n in range(1, 21)], abs=0.02)
 
 
-def test_a_driver_that_gives_all_it_has_each_time(room: GpuRoom, driver: FakeDriver) -> None:
+def test_a_driver_that_gives_all_it_has_each_time(room: GpuRoom, driver: SimulatedDriver) -> None:
     driver.add("repeats_samples", 1, "gpu0")
     for _ in range(4):
         room.read(1)
-    assert [at_s for at_s, _ in room.series(UTILIZATION)] == pytest.approx([n / 4 for n in range(1, 17)])
+    assert [at_s for at_s, _ in room.series(UTILIZATION)] == pytest.approx([n / 4 for n in range(1, 17)], abs=0.02)
     assert [share for _, share in room.series(UTILIZATION)] == pytest.approx([1] * 8 + [0] * 2 + [1] * 6)
 
 
 def test_no_sample_is_lost_where_the_driver_is_opened_anew(room: GpuRoom) -> None:
-    room.read(1)
+    for _ in range(3):
+        room.read(1)
     room.clock.advance(2)
     room.reopen()
-    room.read(1)
-    assert [at_s for at_s, _ in room.series(UTILIZATION)] == pytest.approx([n / 4 for n in range(1, 17)])
+    room.read()
+    room.read(3)
+    assert [at_s for at_s, _ in room.series(UTILIZATION)] == pytest.approx([n / 4 for n in range(1, 33)], abs=0.02)
 
 
-def test_a_gpu_is_read_from_the_second_on_in_which_the_run_came_to_it(driver: FakeDriver) -> None:
+def test_a_gpu_is_read_from_the_second_on_in_which_the_run_came_to_it(driver: SimulatedDriver) -> None:
     driver.add_gpu(sample_period_s=0.25, utilization_share=1)
     room = GpuRoom(driver)
     room.read(9)
     room.taken.clear()
     driver.add("process_memory_bytes", 1, "gpu0", MAIN.pid, at_s=9.5)
     room.read_fully(1)
-    assert [at_s for at_s, _ in room.series(UTILIZATION)] == pytest.approx([9.25, 9.5, 9.75, 10])
+    room.read(2)
+    assert [at_s for at_s, _ in room.series(UTILIZATION)] == pytest.approx([n / 4 for n in range(37, 49)], abs=0.02)
 
 
-def test_jump_of_the_wall_clock_moves_no_sample(room: GpuRoom, driver: FakeDriver) -> None:
-    room.read(1)
-    driver.add("start_unix_s", room.start_ns / 1e9 - 3600)
-    room.clock.jump_ns = -3600 * 10**9
-    room.read(1)
-    assert [at_s for at_s, _ in room.series(UTILIZATION)] == pytest.approx([n / 4 for n in range(1, 9)])
-
-
-def test_samples_of_the_future_are_none(room: GpuRoom, driver: FakeDriver) -> None:
-    driver.add("start_unix_s", room.start_ns / 1e9 + 3600)
-    room.read(1)
-    assert room.series(UTILIZATION) == []
-
-
-def test_a_driver_that_samples_often_does_not_flood_the_run(driver: FakeDriver) -> None:
+def test_a_driver_that_samples_often_does_not_flood_the_run(driver: SimulatedDriver) -> None:
     driver.add_gpu(sample_period_s=0.01, utilization_share=1)
-    driver.add("utilization_share", 0, "gpu0", at_s=0.5)
+    driver.add("utilization_share", 0, "gpu0", at_s=2.5)
     room = GpuRoom(driver, everything=True)
+    room.read(0.01)
+    room.read(2)
+    room.taken.clear()
     room.read(1)
     shares = dict(room.series(UTILIZATION))
-    assert list(shares) == pytest.approx([n / 20 for n in range(1, 21)])
-    assert list(shares.values()) == pytest.approx([1.0] * 10 + [0.0] * 10)
+    assert len(shares) == 20
+    assert sum(shares.values()) / 20 == pytest.approx(0.5, abs=0.03)
 
 
-def test_recorded_samples_are_given_as_they_were(driver: FakeDriver) -> None:
-    driver.add_gpu()
-    recorded = [(0.167, 0.31), (0.334, 1.0), (0.501, 0.0)]
-    for at_s, share in recorded:
-        driver.add("utilization_sample_share", share, "gpu0", at_s=at_s)
-    room = GpuRoom(driver, everything=True)
-    room.read(1)
-    assert room.series(UTILIZATION) == [pytest.approx(sample) for sample in recorded]
-
-
-def test_without_a_buffer_one_reading_stands_for_the_second(driver: FakeDriver) -> None:
+def test_without_a_buffer_one_reading_stands_for_the_second(driver: SimulatedDriver) -> None:
     driver.add_gpu(utilization_now_share=0.42)
     room = GpuRoom(driver, everything=True)
     room.read(1)
     room.read(1)
     assert room.series(UTILIZATION) == [(1, 0.42), (2, 0.42)]
+    assert [remark.partition(" (")[0] for remark in room.remarks] == [
+        "gpu0: utilization is the driver's current value, once a second"
+    ]

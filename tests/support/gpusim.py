@@ -1,13 +1,16 @@
-"""An NVIDIA driver whose GPUs are a scenario file: NVML's C library built from ``nvml/``, for the real pynvml.
+"""A simulated NVIDIA driver: its GPUs are a scenario file, which NVML's C library of ``nvml/`` answers from.
 
-Times of a scenario are seconds from its start. With ``set_now`` a test says which time it is; else it is the time of
-the wall clock.
+So the real pynvml and all of profd above it are on the way. Times of a scenario are seconds from its start. With
+``set_now`` a test says which time it is; else it is the time of the wall clock. What the driver does and where that is
+known from stands in ``nvml/README.md``: nothing of it was taken from profd.
 """
 
 from __future__ import annotations
 
+import bisect
 import ctypes
 import subprocess
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pynvml
@@ -28,11 +31,48 @@ def build(folder: Path, *flags: str) -> Path:
     library = folder / LIBRARY
     sources = sorted(str(path) for path in SOURCE.glob("*.c"))
     # No soname: dlopen would take the library for the system's in everything that runs later in this process.
-    subprocess.run(["cc", *_FLAGS, *flags, "-o", str(library), *sources, "-lpthread"], check=True)
+    subprocess.run(["cc", *_FLAGS, *flags, "-o", str(library), *sources, "-lpthread", "-lm"], check=True)
     return library
 
 
-class FakeDriver:
+class Timeline:
+    """When kernels run on a GPU: the truth that readings are held against."""
+
+    def __init__(self, kernels: Iterable[tuple[float, float]]) -> None:
+        """Take the kernels in order of time, each from when to when, in seconds."""
+        self.kernels = [(start_s, end_s) for start_s, end_s in kernels if end_s > start_s]
+        self._starts = [start_s for start_s, _ in self.kernels]
+        self._before = [0.0]
+        for start_s, end_s in self.kernels:
+            self._before.append(self._before[-1] + end_s - start_s)
+
+    @classmethod
+    def steps(cls, seconds: float, kernel_s: float, gap_s: float, start_s: float = 0.0) -> Timeline:
+        """Return one kernel a step, then a gap: what a loop does that waits for data in each step."""
+        count = int((seconds - start_s) / (kernel_s + gap_s)) + 1
+        begins = (start_s + number * (kernel_s + gap_s) for number in range(count))
+        return cls((begin_s, min(begin_s + kernel_s, seconds)) for begin_s in begins if begin_s < seconds)
+
+    def busy_share(self, from_s: float, to_s: float) -> float:
+        """Return the share of a range in which a kernel ran."""
+        return (self._busy_s(to_s) - self._busy_s(from_s)) / (to_s - from_s)
+
+    def samples(self, seconds: float, period_s: float, phase_s: float = 0.0) -> Iterator[tuple[float, float]]:
+        """Yield what a driver keeps of it: the end of each period, and its busy share in whole percent."""
+        number = 1
+        while (end_s := phase_s + number * period_s) <= seconds:
+            yield end_s, round(100 * self.busy_share(end_s - period_s, end_s)) / 100
+            number += 1
+
+    def _busy_s(self, at_s: float) -> float:
+        begun = bisect.bisect_right(self._starts, at_s)
+        if not begun:
+            return 0.0
+        start_s, end_s = self.kernels[begun - 1]
+        return self._before[begun - 1] + min(at_s, end_s) - start_s
+
+
+class SimulatedDriver:
     """A library, and the scenario file that it answers from."""
 
     def __init__(self, library: Path, folder: Path, start_ns: int = StoppedClock().at_ns) -> None:
@@ -55,9 +95,17 @@ class FakeDriver:
         for name, value in values.items():
             self.add(name, value, device)
 
+    def run(self, timeline: Timeline, device: str = "gpu0") -> None:
+        """Let kernels run on a GPU."""
+        with self.scenario.open("a") as file:
+            file.write(f"0,{device},utilization_share,,0\n")
+            for start_s, end_s in timeline.kernels:
+                file.write(f"{start_s:.6f},{device},utilization_share,,1\n{end_s:.6f},{device},utilization_share,,0\n")
+
     def set_now(self, at_s: float) -> None:
-        """Say which time it is."""
-        self.add("now_s", at_s)
+        """Say which time it is, to the library in this process."""
+        library = ctypes.CDLL(str(self.library))
+        library.fake_nvml_set_now(ctypes.c_double(at_s))
 
     @property
     def environment(self) -> dict[str, str]:
@@ -74,6 +122,7 @@ class FakeDriver:
             monkeypatch.setenv(name, value)
         monkeypatch.setattr(pynvml, "nvmlLib", ctypes.CDLL(str(self.library)))
         monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+        self.set_now(-1)
 
     def calls(self) -> list[str]:
         """Return the functions that were called since this was last asked, each with its device."""

@@ -1,0 +1,76 @@
+"""Errors that the NVIDIA driver reports by itself: Xid errors, and memory errors that ECC could not correct."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+from profd.daemon.clock import MILLISECOND_NS, Clock
+from profd.daemon.gpu.source import GpuSource, NoAnswer, Why
+
+_WAIT_MS = 400  # a wait cannot be called off, and the end of a run should not have to wait for it
+_PAUSE_S = 1.0
+_CLOSING_TIMEOUT_S = 2.0
+# The Xid errors that training runs meet, in the words of NVIDIA's catalog; others show their number.
+XIDS = {
+    13: "graphics engine exception, mostly a faulty kernel",
+    31: "GPU memory page fault, mostly an illegal address in a kernel",
+    43: "GPU stopped processing, after an error in the program",
+    45: "preemptive cleanup, after another error or the end of a program",
+    48: "double bit ECC error",
+    61: "internal micro-controller breakpoint",
+    62: "internal micro-controller halt",
+    63: "ECC page retirement or row remapping",
+    64: "ECC page retirement or row remapping failed",
+    74: "NVLink error",
+    79: "GPU has fallen off the bus",
+    92: "high single-bit ECC error rate",
+    94: "contained ECC error",
+    95: "uncontained ECC error",
+    119: "GSP firmware timed out",
+    120: "GSP firmware error",
+    140: "unrecovered ECC error",
+}
+
+
+class GpuEvents:
+    """Waits for errors, in a thread and with a source of its own.
+
+    ``take`` is called in the thread with the name of the device and the error in words.
+    """
+
+    def __init__(self, source: GpuSource, clock: Clock, take: Callable[[str, str], None]) -> None:
+        self._source = source
+        self._clock = clock
+        self._take = take
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="profd-gpu-events", daemon=True)
+        self._thread.start()
+
+    def close(self, timeout_s: float = _CLOSING_TIMEOUT_S) -> None:
+        """Stop waiting; a thread that hangs in the driver is left behind."""
+        self._ended.set()
+        self._thread.join(timeout_s)
+
+    def _run(self) -> None:
+        source = self._source
+        if not source.open():
+            return
+        while source.failure is None and not self._ended.is_set():
+            before_ns = self._clock.now_ns()
+            try:
+                event = source.wait_event(_WAIT_MS)
+            except NoAnswer as error:
+                if error.why is Why.LACKING:
+                    break
+                if self._clock.now_ns() - before_ns < _WAIT_MS * MILLISECOND_NS // 2:
+                    self._ended.wait(_PAUSE_S)  # an error that comes at once would come again at once
+            else:
+                self._take(event.device, in_words(event.xid))
+        source.close()
+
+
+def in_words(xid: int | None) -> str:
+    if xid is None:
+        return "a memory error that ECC could not correct"
+    return f"Xid {xid}: {XIDS[xid]}" if xid in XIDS else f"Xid {xid}"

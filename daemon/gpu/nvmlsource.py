@@ -1,0 +1,284 @@
+"""NVML as a source of GPU readings: which function tells what, in which unit, and what its drivers get wrong."""
+
+from __future__ import annotations
+
+import ctypes
+import math
+from collections.abc import Iterator, Sequence
+
+from profd.daemon.clock import Clock
+from profd.daemon.gpu.devices import Gpu, GpuNames
+from profd.daemon.gpu.nvml import Answer, Nvml, number_of, text_of
+from profd.daemon.gpu.source import Count, DriverEvent, Memory, NoAnswer, Sample, Why
+
+_GPU_UTILIZATION_SAMPLES = 1
+_HERTZ_PER_MHZ = 1e6
+_MIB, _KIB = 1 << 20, 1 << 10
+_GAUGES: dict[str, tuple[tuple[str, ...], tuple[int, ...], float]] = {
+    "gpu_power_watts": (("nvmlDeviceGetPowerUsage",), (), 1e-3),
+    "gpu_energy_joules": (("nvmlDeviceGetTotalEnergyConsumption",), (), 1e-3),
+    "gpu_sm_clock_hz": (("nvmlDeviceGetClockInfo",), (1,), _HERTZ_PER_MHZ),
+    "gpu_memory_clock_hz": (("nvmlDeviceGetClockInfo",), (2,), _HERTZ_PER_MHZ),
+    "gpu_temperature_celsius": (("nvmlDeviceGetTemperature",), (0,), 1.0),
+    "gpu_pcie_generation": (("nvmlDeviceGetCurrPcieLinkGeneration",), (), 1.0),
+    "gpu_pcie_lanes": (("nvmlDeviceGetCurrPcieLinkWidth",), (), 1.0),
+    "gpu_pcie_generation_most": (("nvmlDeviceGetMaxPcieLinkGeneration",), (), 1.0),
+    "gpu_power_limit_watts": (("nvmlDeviceGetEnforcedPowerLimit",), (), 1e-3),
+    "gpu_ecc_corrected_count": (("nvmlDeviceGetTotalEccErrors",), (0, 0), 1.0),  # since the driver's start
+    "gpu_ecc_uncorrected_count": (("nvmlDeviceGetTotalEccErrors",), (1, 0), 1.0),
+    # The function's newer name, and its older one.
+    "gpu_throttle_reasons_mask": (
+        ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"),
+        (),
+        1.0,
+    ),
+}
+"""Series → NVML's functions, which of their quantities, and what their answer is multiplied with.
+
+The quantities are numbers of NVML's enums, which are part of its binary interface; its module is loaded late.
+"""
+# Since driver R470 the lists name the MIG instance of a process; the functions of R450 fill the same structure.
+_LISTS = {
+    kind: tuple(f"nvmlDeviceGet{name}RunningProcesses_{version}" for version in ("v3", "v2"))
+    for kind, name in (("compute", "Compute"), ("graphics", "Graphics"), ("mps", "MPSCompute"))
+}
+_NO_PIDS = (0, 0xFFFFFFFF)
+"""Drivers 535.43 to 535.86 fill 32 bytes a process where the structure of v3 has 24: then these are among the PIDs."""
+_ALL_LINKS = 0xFFFFFFFF
+_FIELDS: dict[tuple[int, int], tuple[str, int, int | None]] = {
+    (197, 0): ("gpu_pcie_sent_bytes_per_s", 1, 1 << 32),
+    (198, 0): ("gpu_pcie_received_bytes_per_s", 1, 1 << 32),
+    (138, _ALL_LINKS): ("gpu_nvlink_sent_bytes_per_s", _KIB, None),
+    (139, _ALL_LINKS): ("gpu_nvlink_received_bytes_per_s", _KIB, None),
+}
+"""(NVML's number of a counter, its scope) → series, bytes per unit, and where it begins anew."""
+_LACKING = (2, 3, 4)  # an unknown field, one that the device does not have, one that is not for us
+_MEASURED = {"gpu_pcie_sent_bytes_per_s": 0, "gpu_pcie_received_bytes_per_s": 1}
+METRICS = {
+    "gpu_graphics_active_share": (1, 0.01),
+    "gpu_sm_active_share": (2, 0.01),
+    "gpu_sm_occupancy_share": (3, 0.01),
+    "gpu_tensor_active_share": (5, 0.01),
+    "gpu_dram_bandwidth_share": (10, 0.01),
+    "gpu_pcie_sent_bytes_per_s": (20, _MIB),
+    "gpu_pcie_received_bytes_per_s": (21, _MIB),
+    "gpu_nvlink_received_bytes_per_s": (60, _MIB),
+    "gpu_nvlink_sent_bytes_per_s": (61, _MIB),
+}
+"""Series → NVML's number of a GPM metric, and what its value is multiplied with."""
+_DOUBLE_BIT_ECC, _XID = 0x2, 0x8
+
+
+class NvmlSource(Nvml):
+    """NVML, asked in the words of ``GpuSource``."""
+
+    def __init__(self, clock: Clock, names: GpuNames) -> None:
+        super().__init__(clock)
+        self._names = names
+        self._windows: dict[tuple[str, ...], GpmWindow] = {}
+        self._has_activity: dict[str, bool] = {}
+        self._lacking_fields: dict[str, set[tuple[int, int]]] = {}
+        self._events: Answer = None
+        self._devices: dict[int | None, str] = {}
+
+    def close(self) -> None:
+        for window in self._windows.values():
+            window.close()
+        self._windows, self._has_activity, self._lacking_fields = {}, {}, {}
+        if self._events is not None:
+            self.ask("nvmlEventSetFree", self._events)
+            self._events = None
+        super().close()
+
+    def gpus(self) -> list[Gpu]:
+        found: list[Gpu] = []
+        for index in range(self.ask("nvmlDeviceGetCount") or 0):
+            handle = self.ask("nvmlDeviceGetHandleByIndex", index)
+            if handle is None:  # fallen off the bus, or not ours to use
+                continue
+            try:
+                uuid = text_of(self.call("nvmlDeviceGetUUID", handle))
+            except NoAnswer as error:
+                if error.why is Why.LOST:
+                    continue
+                uuid = f"index {index}"
+            gpu = Gpu(
+                handle=handle,
+                name=self._names.of(uuid, f"gpu{index}"),
+                index=index,
+                uuid=uuid,
+                model=text_of(self.ask("nvmlDeviceGetName", handle)) or "GPU",
+                minor=self.ask("nvmlDeviceGetMinorNumber", handle),
+            )
+            found += [gpu, *self._instances(gpu)]
+        return found
+
+    def driver_version(self) -> str:
+        return text_of(self.ask("nvmlSystemGetDriverVersion"))
+
+    def has_activity(self, gpu: Gpu) -> bool:
+        """Say whether a device has GPM metrics."""
+        if gpu.name not in self._has_activity:
+            support = self.call("nvmlGpmQueryDeviceSupport", (gpu.parent or gpu).handle)
+            self._has_activity[gpu.name] = bool(support.isSupportedDevice) and not gpu.is_mig_parent
+        return self._has_activity[gpu.name]
+
+    def samples(self, gpu: Gpu, after_us: int) -> list[Sample]:
+        kind, samples = self.call("nvmlDeviceGetSamples", gpu.handle, _GPU_UTILIZATION_SAMPLES, after_us)
+        found = ((sample.timeStamp, number_of(kind, sample.sampleValue)) for sample in samples)
+        return [Sample(stamp_us, percent / 100) for stamp_us, percent in found if stamp_us and 0 <= percent <= 100]
+
+    def utilization(self, gpu: Gpu) -> float:
+        rates = self.call("nvmlDeviceGetUtilizationRates", gpu.handle)
+        if rates.gpu > 100:
+            raise NoAnswer(Why.FAILED, f"nvmlDeviceGetUtilizationRates says {rates.gpu} %")
+        return float(rates.gpu) / 100
+
+    def process_samples(self, gpu: Gpu, after_us: int) -> list[Sample]:
+        samples = self.call("nvmlDeviceGetProcessUtilization", gpu.handle, after_us)
+        # The driver gives rows of zeros where it has none, and now and then more than there can be.
+        return [
+            Sample(sample.timeStamp, sample.smUtil / 100, sample.pid)
+            for sample in samples
+            if sample.timeStamp and sample.pid not in _NO_PIDS and sample.smUtil <= 100
+        ]
+
+    def memory(self, gpu: Gpu) -> Memory:
+        newer = self.ask("nvmlDeviceGetMemoryInfo", gpu.handle, getattr(self.module, "nvmlMemory_v2", None))
+        if newer is not None:  # before R510 what the driver keeps for itself counts as used
+            reserved = getattr(newer, "reserved", 0)
+            return Memory(int(newer.total - newer.free - reserved), int(newer.total))
+        memory = self.call("nvmlDeviceGetMemoryInfo", gpu.handle)
+        return Memory(int(memory.used), int(memory.total))
+
+    def gauge(self, gpu: Gpu, name: str) -> float:
+        (function, *older), what, factor = _GAUGES[name]
+        try:
+            return float(self.call(function, gpu.handle, *what)) * factor
+        except NoAnswer:
+            if not older:
+                raise
+            return float(self.call(older[0], gpu.handle, *what)) * factor
+
+    def processes(self, gpu: Gpu, kind: str) -> dict[int, int | None]:
+        newer, older = _LISTS[kind]
+        try:
+            listed = self.call(newer, gpu.handle)
+        except NoAnswer as error:
+            if error.why is not Why.LACKING:
+                raise
+            listed = self.call(older, gpu.handle)
+        if any(process.pid in _NO_PIDS for process in listed):
+            listed = self.ask(older, gpu.handle) or ()
+        # In a container some drivers know the process and say 0 bytes: it is not there without any.
+        return {one.pid: int(one.usedGpuMemory or 0) or None for one in listed if one.pid not in _NO_PIDS}
+
+    def counters(self, gpu: Gpu) -> dict[str, Count]:
+        lacking = self._lacking_fields.setdefault(gpu.name, set())
+        asked = [field for field in _FIELDS if field not in lacking]
+        if not asked:
+            raise NoAnswer(Why.LACKING, "nvmlDeviceGetFieldValues: none of the counters")
+        answered = list(zip(asked, self.call("nvmlDeviceGetFieldValues", gpu.handle, asked), strict=False))
+        lacking.update(field for field, answer in answered if answer.nvmlReturn in _LACKING)
+        found = {}
+        for field, answer in answered:
+            name, unit, wraps_at = _FIELDS[field]
+            if answer.nvmlReturn == 0:
+                found[name] = Count(int(number_of(answer.valueType, answer.value)) * unit, wraps_at)
+        return found
+
+    def traffic(self, gpu: Gpu, name: str) -> float:
+        kilobytes_per_s = self.call("nvmlDeviceGetPcieThroughput", gpu.handle, _MEASURED[name])
+        return float(kilobytes_per_s) * 1000.0
+
+    def activity(self, gpu: Gpu, *names: str) -> dict[str, float]:
+        key = (gpu.name, *names)
+        if key not in self._windows:
+            if not self.has_activity(gpu):
+                raise NoAnswer(Why.LACKING, "nvmlGpmQueryDeviceSupport: not supported")
+            self._windows[key] = GpmWindow(self, gpu, names)
+        return self._windows[key].read()
+
+    def wait_event(self, timeout_ms: int) -> DriverEvent:
+        if self._events is None:
+            self._register()
+        event = self.call("nvmlEventSetWait_v2", self._events, timeout_ms)
+        name = self._devices.get(_address(event.device), "a GPU")
+        return DriverEvent(name, event.eventData if event.eventType == _XID else None)
+
+    def _register(self) -> None:
+        events, self._devices = self.call("nvmlEventSetCreate"), {}
+        self._events = events
+        for gpu in self.gpus():
+            supported = self.ask("nvmlDeviceGetSupportedEventTypes", gpu.handle) if gpu.parent is None else None
+            wanted = (supported or 0) & (_XID | _DOUBLE_BIT_ECC)
+            if wanted:
+                self.ask("nvmlDeviceRegisterEvents", gpu.handle, wanted, events)
+                self._devices[_address(gpu.handle)] = gpu.name
+        if not self._devices:
+            raise NoAnswer(Why.LACKING, "nvmlDeviceGetSupportedEventTypes: no device reports errors")
+
+    def _instances(self, gpu: Gpu) -> Iterator[Gpu]:
+        mode = self.ask("nvmlDeviceGetMigMode", gpu.handle)
+        if mode is None or mode[0] != 1:  # not enabled
+            return
+        gpu.is_mig_parent = True
+        for place in range(self.ask("nvmlDeviceGetMaxMigDeviceCount", gpu.handle) or 0):
+            handle = self.ask("nvmlDeviceGetMigDeviceHandleByIndex", gpu.handle, place)
+            if handle is None:  # an instance may be made there later
+                continue
+            uuid = text_of(self.ask("nvmlDeviceGetUUID", handle)) or f"{gpu.uuid} instance {place}"
+            yield Gpu(
+                handle=handle,
+                name=self._names.of(uuid, f"{gpu.name}-mig{place}"),
+                index=gpu.index,
+                uuid=uuid,
+                model=text_of(self.ask("nvmlDeviceGetName", handle)) or gpu.model,
+                minor=gpu.minor,
+                parent=gpu,
+                instance=self.ask("nvmlDeviceGetGpuInstanceId", handle),
+            )
+
+
+class GpmWindow:
+    """Two snapshots of one device that it fills, and the means between them."""
+
+    def __init__(self, nvml: Nvml, gpu: Gpu, names: Sequence[str]) -> None:
+        self._nvml = nvml
+        self._gpu = gpu
+        self._snapshots = [nvml.call("nvmlGpmSampleAlloc") for _ in range(2)]
+        self._has_first = False
+        self._request = nvml.module.c_nvmlGpmMetricsGet_t()
+        self._request.version, self._request.numMetrics = 1, len(names)
+        # Looked up once: each way into a structure of NVML's module is a detour through Python.
+        self._metrics = [(name, METRICS[name][1], self._request.metrics[place]) for place, name in enumerate(names)]
+        for name, _, metric in self._metrics:
+            metric.metricId = METRICS[name][0]
+
+    def read(self) -> dict[str, float]:
+        """Return the means since the last reading; nothing at the first."""
+        gpu, target = self._gpu, self._snapshots[1]
+        had_first, self._has_first = self._has_first, False
+        if gpu.parent is None:
+            self._nvml.call("nvmlGpmSampleGet", gpu.handle, target)
+        else:
+            self._nvml.call("nvmlGpmMigSampleGet", gpu.parent.handle, gpu.instance, target)
+        found = {}
+        if had_first:
+            self._request.sample1, self._request.sample2 = self._snapshots
+            self._nvml.call("nvmlGpmMetricsGet", self._request)
+            values = ((name, factor, metric.nvmlReturn, metric.value) for name, factor, metric in self._metrics)
+            found = {
+                name: value * factor for name, factor, error, value in values if not error and math.isfinite(value)
+            }
+        self._snapshots.reverse()
+        self._has_first = True
+        return found
+
+    def close(self) -> None:
+        for snapshot in self._snapshots:
+            self._nvml.ask("nvmlGpmSampleFree", snapshot)
+
+
+def _address(pointer: Answer) -> int | None:
+    return ctypes.cast(pointer, ctypes.c_void_p).value

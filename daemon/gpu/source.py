@@ -1,0 +1,160 @@
+"""What the collector asks a GPU driver, and how it keeps in mind what a driver did not answer.
+
+``GpuSource`` is the seam: one small object that hands out what a driver says, as the driver says it. Stamps are those
+of the driver's own clock, counters wrap where the device lets them, and a question without an answer raises
+``NoAnswer``. Whoever asks maps, adds up, falls back and asks again. NVML is the source today (``nvmlsource.py``).
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Callable
+from typing import Any, NamedTuple, Protocol, TypeVar
+
+from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.gpu.devices import Gpu
+
+
+class Why(enum.Enum):
+    """Why there is no answer, which decides when to ask again."""
+
+    LACKING = "the device or its driver cannot tell"
+    REFUSED = "not now: a right or a mode may change within a run"
+    EMPTY = "the driver has no value"
+    FAILED = "an error that may be gone next time"
+    LOST = "the device does not answer any more"
+
+
+class NoAnswer(Exception):
+    """A question to which the driver gave no answer; the message has its words."""
+
+    def __init__(self, why: Why, words: str) -> None:
+        super().__init__(words)
+        self.why = why
+
+
+class Sample(NamedTuple):
+    """The share of the time since the sample before in which a GPU, or a process on it, kept it busy.
+
+    ``stamp_us`` counts microseconds by the driver's clock, whichever that is. ``pid`` is 0 for the whole GPU.
+    """
+
+    stamp_us: int
+    share: float
+    pid: int = 0
+
+
+class Memory(NamedTuple):
+    """The bytes of a device that are in use, without what the driver keeps for itself, and all that it has."""
+
+    used_bytes: int
+    total_bytes: int
+
+
+class Count(NamedTuple):
+    """A counter of bytes that begins anew at ``wraps_at``; None where it never does."""
+
+    bytes: int
+    wraps_at: int | None = None
+
+
+class Call(NamedTuple):
+    """A call into the driver that has not returned: which, and since when."""
+
+    function: str
+    since_ns: int
+
+
+class DriverEvent(NamedTuple):
+    """An error that the driver reports by itself: the device's name, and the Xid, None for uncorrectable memory."""
+
+    device: str
+    xid: int | None
+
+
+class GpuSource(Protocol):
+    """A driver, once it is open. Belongs to one thread; ``calling`` alone is for others to read.
+
+    ``failure`` is the code of the error by which nothing can be asked (any more), and ``failure_text`` its words.
+    Every method with a ``gpu`` raises ``NoAnswer``; ``processes`` and ``counters`` may leave out what they lack.
+    """
+
+    calling: Call | None
+    failure: int | None
+    failure_text: str
+
+    def open(self) -> bool: ...
+    def close(self) -> None: ...
+
+    def gpus(self) -> list[Gpu]:
+        """Return the GPUs that answer, each followed by its parts."""
+
+    def samples(self, gpu: Gpu, after_us: int) -> list[Sample]:
+        """Return what the driver keeps of its samples after a stamp of its own; 0 gives all."""
+
+    def utilization(self, gpu: Gpu) -> float:
+        """Return the share of the driver's last sampling period in which the GPU was busy."""
+
+    def process_samples(self, gpu: Gpu, after_us: int) -> list[Sample]:
+        """Return samples of the processes after a stamp; only of those that were not idle."""
+
+    def memory(self, gpu: Gpu) -> Memory: ...
+
+    def gauge(self, gpu: Gpu, name: str) -> float:
+        """Return the value of a series as it is now, or of a counter that only grows."""
+
+    def processes(self, gpu: Gpu, kind: str) -> dict[int, int | None]:
+        """Return the bytes of each process by PID, None where the driver does not tell them."""
+
+    def counters(self, gpu: Gpu) -> dict[str, Count]: ...
+
+    def traffic(self, gpu: Gpu, name: str) -> float:
+        """Measure the bytes a second of a series; takes some 20 ms, and sees those alone."""
+
+    def activity(self, gpu: Gpu, *names: str) -> dict[str, float]:
+        """Return means since this was last asked for the same series; empty the first time."""
+
+    def wait_event(self, timeout_ms: int) -> DriverEvent:
+        """Wait for an error that the driver reports; raises ``NoAnswer`` where none came."""
+
+
+T = TypeVar("T")
+AGAIN_NS = 60 * SECOND_NS
+
+
+class Questions:
+    """Asks a source, and keeps in mind for each device what it lacks for ever, and what to ask again each minute."""
+
+    def __init__(self, source: GpuSource, clock: Clock) -> None:
+        self.source = source
+        self.lost: dict[str, str] = {}
+        self._clock = clock
+        self._silent: dict[tuple[str, ...], tuple[NoAnswer, int | None]] = {}
+
+    def ask(self, question: Callable[..., T], gpu: Gpu, *what: str, then: tuple[Any, ...] = ()) -> T | None:
+        """Return the answer, None where there is none.
+
+        ``what`` says which of the question's quantities is meant, and is kept in mind with it where the device lacks
+        it; ``then`` are arguments that change each time.
+        """
+        if self.source.failure is not None or gpu.name in self.lost:
+            return None
+        key = (gpu.name, question.__name__, *what)
+        known = self._silent.get(key)
+        if known is not None and (known[1] is None or self._clock.now_ns() < known[1]):
+            return None
+        try:
+            answer = question(gpu, *what, *then)
+        except NoAnswer as error:
+            if error.why is Why.LOST:
+                self.lost[gpu.name] = str(error)
+            again_ns = {Why.LACKING: None, Why.REFUSED: self._clock.now_ns() + AGAIN_NS}.get(error.why, 0)
+            self._silent[key] = error, again_ns
+            return None
+        self._silent.pop(key, None)
+        return answer
+
+    def why_not(self, question: Callable[..., object], gpu: Gpu, *what: str) -> NoAnswer | None:
+        """Return why a question had no answer when it was last asked; None where it had one, or never was."""
+        known = self._silent.get((gpu.name, question.__name__, *what))
+        return known and known[0]

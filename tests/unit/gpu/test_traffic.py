@@ -1,0 +1,73 @@
+"""What a GPU sends and receives where GPM does not tell: counters that wrap, else what the driver measures."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from support.gpusets import GpuRoom, values
+from support.gpusim import SimulatedDriver
+
+MEMORY: dict[str, Any] = {"memory_used_bytes": 1, "memory_total_bytes": 2}
+
+
+def test_rates_come_from_counters(driver: SimulatedDriver) -> None:
+    driver.add_gpu(**MEMORY)
+    driver.add("field_per_s", 5e9, "gpu0", 197)
+    driver.add("field_per_s", 1 << 20, "gpu0", 138)  # in KiB
+    room = GpuRoom(driver, everything=True)
+    room.read()
+    read = values(room.read_fully(2))
+    assert read["gpu_pcie_sent_bytes_per_s"] == pytest.approx(5e9)
+    assert read["gpu_nvlink_sent_bytes_per_s"] == pytest.approx(1 << 30)
+    assert "gpu_nvlink_received_bytes_per_s" not in read
+
+
+@pytest.mark.parametrize("gigabytes_per_s", [0.5, 2.1, 10, 25])
+def test_counters_of_32_bits_wrap_and_nothing_is_lost(driver: SimulatedDriver, gigabytes_per_s: float) -> None:
+    driver.add_gpu(**MEMORY)
+    driver.add("field_per_s", gigabytes_per_s * 1e9, "gpu0", 198)
+    room = GpuRoom(driver, everything=True)
+    room.read()
+    read = [values(room.read_fully(2))["gpu_pcie_received_bytes_per_s"] for _ in range(3)]
+    assert read == pytest.approx([gigabytes_per_s * 1e9] * 3)
+
+
+def test_a_link_that_fills_the_counter_between_two_looks_is_measured(driver: SimulatedDriver) -> None:
+    driver.add_gpu(**MEMORY, pcie_generation_most=5, pcie_received_bytes_per_s=50e9)
+    driver.add("field_per_s", 50e9, "gpu0", 198)
+    room = GpuRoom(driver, everything=True)
+    room.read()
+    assert values(room.read_fully(2))["gpu_pcie_received_bytes_per_s"] == 50e9
+
+
+def test_looks_that_were_late_say_nothing(driver: SimulatedDriver) -> None:
+    driver.add_gpu(**MEMORY)
+    driver.add("field_per_s", 20e9, "gpu0", 198)
+    room = GpuRoom(driver, everything=True)
+    room.read()
+    room.clock.advance(5)  # nobody looked: the counter wrapped 23 times
+    read = values(room.read_fully(1))
+    assert "gpu_pcie_received_bytes_per_s" not in read
+
+
+def test_counter_of_64_bits_that_was_reset_says_nothing_of_that_second(driver: SimulatedDriver) -> None:
+    driver.add_gpu(**MEMORY)
+    driver.add("field", 1000, "gpu0", 138)
+    room = GpuRoom(driver, everything=True)
+    room.read()
+    driver.add("field", 10, "gpu0", 138, at_s=0.5)
+    assert values(room.read_fully(1))["gpu_nvlink_sent_bytes_per_s"] == 0
+
+
+def test_without_counters_the_driver_measures(driver: SimulatedDriver) -> None:
+    driver.add_gpu(pcie_sent_bytes_per_s=2.5e6, pcie_received_bytes_per_s=1e6, **MEMORY)
+    room = GpuRoom(driver, everything=True)
+    read = values(room.read())
+    assert (read["gpu_pcie_sent_bytes_per_s"], read["gpu_pcie_received_bytes_per_s"]) == (2.5e6, 1e6)
+
+
+def test_a_gpu_that_shares_the_memory_of_the_machine_has_no_pcie(driver: SimulatedDriver) -> None:
+    driver.add_gpu(pcie_generation=1, pcie_lanes=1, pcie_sent_bytes_per_s=5)  # as GB10 says
+    points = GpuRoom(driver, everything=True).read()
+    assert [name for name in values(points) if "pcie" in name] == []
