@@ -2,10 +2,10 @@
 
 ``python benchmarks/stepscreen.py [--pythons 3.12] [--programs paused_loop,mnist_main] [--seconds 30] [--at-once 4]
 [--busy] [--print-only]``, ten minutes; writes its section of ``docs/measurements.md``. ``profd attach`` runs in a tmux
-of its own for each program, and its screen is captured twice a second. A number is late by the smaller
-of two times: the time since the program was within one step of it, and the time that the missing steps take at the
-pace of the last ten seconds. Where the script has no running number, most captures say how many steps
-were made before the recording. Ends with 1 where a number was more than 1.5 s late.
+of its own for each program. The benchmark captures its screen twice a second, and says how late the number on it is.
+That is the time since the program was last within one step of the number. It is less where the program has just become
+faster: then it is the time that the missing steps take at the pace of the last ten seconds. Where a script counts no
+steps itself, the captures show how many it made before the recording. Exits with 1 if a number was over 1.5 s late.
 """
 
 from __future__ import annotations
@@ -161,7 +161,7 @@ def main() -> None:
         method = (
             f"`benchmarks/stepscreen.py`: `profd attach` in tmux beside each program for {options.seconds:g} s, "
             f"{options.at_once} at once{', beside two busy loops' if options.busy else ''}; the screen is captured "
-            "twice a second. A number is as late as the time is away at which the program was within one step of it."
+            "twice a second. A number is late by the time since the program was last within one step of it."
         )
         write_section("Steps on the screen", method, lines)
     sys.exit(1 if any(late > LATE_S for one in found for late in one.late_s) else 0)

@@ -1,10 +1,10 @@
 """Opens and checks SQLite files: their errors, the schema, and bounds on what a query may cost.
 
-A page that is linked from many places is read many times, so that some kilobytes hold billions of rows. But the size
-of a sound file bounds its rows, its text and the work of a query. The bounds are counts: a slow disk and a busy machine
-are no reason to refuse a file.
+A hostile file of some kilobytes can give billions of rows: many places in it point to one page. A sound file cannot:
+its size limits its rows, its text and the work of a query. So a query ends when it passes these limits. They count
+rows, bytes and instructions, not seconds, because a busy machine reads a sound file slowly, too.
 
-A view, a generated column or an index on an expression would run what its author wrote, for as long as it likes.
+A view, a generated column or an index on an expression would run code of the file's author. Such a file is refused.
 """
 
 from __future__ import annotations

@@ -1,10 +1,10 @@
 """Runs inside a training process: takes one window with the profiler of its torch, and leaves nothing behind.
 
-profd has a process execute the text of this file, in a thread and a namespace of its own, so it imports the standard
-library alone and nothing of profd, and runs on Python 3.10 and later. Whatever goes wrong here is written to the folder
-of the order, and never reaches the code of the process.
+The training process executes the text of this file in a thread and a namespace of its own. So the file imports only the
+standard library, nothing of profd, and runs on Python 3.10 and later. An error is written to the folder of the order.
+It never reaches the code of the process.
 
-It uses the inner half of ``torch.profiler.profile``: the outer one first imports all of torch's compiler, 900 modules.
+The file uses the inner half of ``torch.profiler.profile``. The outer half would import torch's compiler, 900 modules.
 """
 
 from __future__ import annotations
