@@ -23,16 +23,15 @@ from profd.daemon.service.configuration import Configuration, Exclusion, Rule
 from profd.daemon.service.processes import ProcessInfo, ProcessScanner, ProcessTable, Reads, matching_rule
 
 
-def test_what_is_read_is_returned() -> None:
-    assert Reads().read(7, lambda: "maps", "") == "maps"
-
-
-def test_what_is_raised_is_raised_here() -> None:
+def test_what_is_read_is_returned_or_raised_here_by_one_thread() -> None:
     def fail() -> str:
         raise PermissionError("not yours")
 
+    reads = Reads()
+    assert reads.read(7, lambda: "maps", "") == "maps"
     with pytest.raises(PermissionError, match="not yours"):
-        Reads().read(7, fail, "")
+        reads.read(7, fail, "")
+    assert len({reads.read(pid, threading.get_ident, 0) for pid in range(20)}) == 1
 
 
 def test_a_read_that_does_not_end_is_given_up_and_not_made_again_before_it_does() -> None:
@@ -49,11 +48,6 @@ def test_a_read_that_does_not_end_is_given_up_and_not_made_again_before_it_does(
     assert reads.read(8, lambda: "other", "none") == "other"  # nobody else waits for it
     wakes.set()
     until(lambda: reads.read(7, lambda: "again", "none") == "again", "it is read again")
-
-
-def test_all_reads_are_made_by_one_thread() -> None:
-    reads = Reads()
-    assert len({reads.read(pid, threading.get_ident, 0) for pid in range(20)}) == 1
 
 
 def subject(*command: str, torch: bool = False, gpu: bool = False, uid: int = UID) -> ProcessInfo:
@@ -121,49 +115,26 @@ def test_a_process_is_looked_at_the_less_often_the_older_it_grows() -> None:
     assert seconds[:6] == [0, 1, 2, 3, 5, 8]
     assert max(later - sooner for sooner, later in itertools.pairwise(seconds)) == 60
     assert len(seconds) < 25
-
-
-def test_a_process_that_is_old_already_is_looked_at_seldom_from_the_start() -> None:
-    table, clock = FakeTable(), StoppedClock()
-    table.add(7)
     table.ages[7] = 5000.0
     assert looks_of(table, ProcessScanner(table, clock), clock, 300) == [0, 60, 120, 180, 240]
 
 
-def test_new_processes_are_found_at_the_next_look() -> None:
+def test_new_processes_of_python_are_found_at_the_next_look_and_settled_ones_when_asked_for() -> None:
     table, clock = FakeTable(), StoppedClock()
     scanner = ProcessScanner(table, clock)
     assert scanner.poll() == []
     table.add(7)
+    table.add(8, "bash", python=False)
     assert [subject.identity.pid for subject in scanner.poll()] == [7]
-
-
-def test_only_python_is_told() -> None:
-    table = FakeTable()
-    table.add(7, "bash", python=False)
-    assert ProcessScanner(table, StoppedClock()).poll() == []
-
-
-def test_who_is_settled_is_looked_at_again_only_when_asked_for() -> None:
-    table, clock = FakeTable(), StoppedClock()
-    table.add(7)
-    scanner = ProcessScanner(table, clock)
-    scanner.poll()
     scanner.settle(7)
+    table.remove(8)
     assert looks_of(table, scanner, clock, 300) == []
     scanner.look_again(7, 5.0)
     assert looks_of(table, scanner, clock, 6) == [5]
-
-
-def test_a_pid_that_is_used_again_is_looked_at_as_new() -> None:
-    table, clock = FakeTable(), StoppedClock()
-    table.add(7)
-    scanner = ProcessScanner(table, clock)
-    scanner.poll()
     scanner.settle(7)
     table.remove(7)
     scanner.poll()
-    table.add(7)
+    table.add(7)  # the PID is used again
     assert len(scanner.poll()) == 1
 
 
@@ -192,28 +163,21 @@ def test_a_python_is_told_as_it_is(script: Path) -> None:
     assert 0 <= found.age_s < 60
 
 
-@pytest.mark.parametrize(("mapped", "torch", "gpu"), [("libtorch_cpu.so", True, False), ("nothing", False, False)])
-def test_torch_is_told_by_its_library(mapped: str, torch: bool, gpu: bool, tmp_path: Path) -> None:
-    library = tmp_path / mapped
-    library.write_bytes(bytes(mmap.PAGESIZE))
+@pytest.mark.parametrize(
+    ("mapped", "torch", "gpu"),
+    [("libtorch_cpu.so", True, False), ("nothing", False, False), ("nvidia0", False, True)],
+)
+def test_torch_is_told_by_its_library_and_a_gpu_by_its_device(
+    monkeypatch: pytest.MonkeyPatch, mapped: str, torch: bool, gpu: bool, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(subjects, "_GPU_DEVICE", str(tmp_path / "nvidia0"))
+    (tmp_path / mapped).write_bytes(bytes(mmap.PAGESIZE))
     script = tmp_path / "train.py"
-    script.write_text(MAPPING.format(file=library) + WAITING)
+    script.write_text(MAPPING.format(file=tmp_path / mapped) + WAITING)
     with running(script) as process:
         found = ProcessTable().look(process.pid)
     assert found is not None
     assert (found.uses_torch, found.uses_gpu) == (torch, gpu)
-
-
-def test_a_gpu_is_told_by_its_device(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    device = tmp_path / "nvidia0"
-    device.write_bytes(bytes(mmap.PAGESIZE))
-    monkeypatch.setattr(subjects, "_GPU_DEVICE", str(device))
-    script = tmp_path / "train.py"
-    script.write_text(MAPPING.format(file=device) + WAITING)
-    with running(script) as process:
-        found = ProcessTable().look(process.pid)
-    assert found is not None
-    assert (found.uses_torch, found.uses_gpu) == (False, True)
 
 
 def test_what_is_no_python_of_ours_is_not_told() -> None:
@@ -247,7 +211,7 @@ def test_a_program_with_python_in_it_is_told_and_others_are_soon_left_alone(monk
     assert asked.count(other) == 6
 
 
-def test_a_recording_is_known_by_its_command(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_recording_is_known_by_its_command_and_its_owner(monkeypatch: pytest.MonkeyPatch) -> None:
     commands = {
         1: ("py-spy", "record", "--nonblocking", "--rate", "20", "--pid", "4242"),
         2: ("py-spy", "dump", "--pid", "4243"),
@@ -255,19 +219,13 @@ def test_a_recording_is_known_by_its_command(monkeypatch: pytest.MonkeyPatch) ->
         4: (),
         5: ("py-spy", "record", "--pid", "9" * 5000),
         6: ("py-spy", "record", "--pid", "\u0663"),
+        7: ("py-spy", "record", "--pid", "20"),  # its owner may not trace that process
+        8: ("py-spy", "record", "--pid", "30"),  # root may
     }
     monkeypatch.setattr(ProcessTable, "pids", lambda table: set(commands))
     monkeypatch.setattr(processes, "command_line", commands.__getitem__)
-    monkeypatch.setattr(processes, "owner_uid", lambda pid: 1000)
-    assert ProcessTable().recorded() == {4242}
-
-
-def test_who_may_not_trace_a_process_cannot_claim_to_record_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    owners = {1: 1000, 2: 1001, 3: 0, 10: 1000, 20: 1000, 30: 1000}
-    monkeypatch.setattr(ProcessTable, "pids", lambda table: {1, 2, 3})
-    monkeypatch.setattr(processes, "command_line", lambda pid: ("py-spy", "record", "--pid", str(10 * pid)))
-    monkeypatch.setattr(processes, "owner_uid", owners.get)
-    assert ProcessTable().recorded() == {10, 30}
+    monkeypatch.setattr(processes, "owner_uid", lambda pid: {7: 1001, 8: 0}.get(pid, 1000))
+    assert ProcessTable().recorded() == {4242, 30}
 
 
 def test_descendants_are_counted_however_deep_they_go(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -49,11 +49,12 @@ def child_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/task/{pid}/children").read_text())
 
 
-def test_process_is_found_with_its_secrets_masked(family: subprocess.Popen[bytes]) -> None:
+def test_process_is_found_with_its_secrets_masked_and_covers_its_child(family: subprocess.Popen[bytes]) -> None:
     (found,) = [process for process in find_attachable() if process.pid == family.pid]
     assert found.command[-2:] == ("--token", "***")
     assert found.python == f"{sys.version_info.major}.{sys.version_info.minor}"
     assert 0 <= found.age_s < 60
+    assert child_of(family.pid) not in [process.pid for process in find_attachable()]
 
 
 def test_a_command_as_long_as_the_kernel_takes_is_offered_cut() -> None:
@@ -67,10 +68,6 @@ def test_a_command_as_long_as_the_kernel_takes_is_offered_cut() -> None:
         assert process.stdout.readline() == b"ready\n"
         (found,) = [one for one in find_attachable() if one.pid == process.pid]
     assert found.command[-1] == f"{longest[:WORD_CHARACTERS]}{CUT}"
-
-
-def test_child_is_covered_by_its_parent(family: subprocess.Popen[bytes]) -> None:
-    assert child_of(family.pid) not in [process.pid for process in find_attachable()]
 
 
 def test_training_child_of_a_launcher_is_offered_first(
@@ -108,91 +105,82 @@ def bash(**facts: object) -> FakeProcess:
     return FakeProcess(**{"name": "bash", "executable": "/bin/bash", "python": None, **facts})  # type: ignore[arg-type]
 
 
-def test_own_python_is_attachable() -> None:
-    check_attachable(PID, of_one(FakeProcess()))
+def python(**facts: object) -> FakeProcess:
+    return FakeProcess(**facts)  # type: ignore[arg-type]
 
 
-def test_no_process() -> None:
-    error = failure(FakeSystem({}))
-    assert isinstance(error, NoSuchProcess)
-    assert str(PID) in error.what
+NEWER = "Unsupported version of Python: 3.16.0"
+ATTACHABLE = {
+    "own Python": of_one(python()),
+    "another user's, with the capability": of_one(python(uids=(BOB, BOB, BOB)), capable=True),
+    "a launcher of Python": FakeSystem({PID: bash(children=[2]), 2: bash(children=[3]), 3: python()}),
+    "a launcher of one readable Python": FakeSystem(
+        {PID: bash(children=[2, 3]), 2: python(py_spy_says=NEWER), 3: python()}
+    ),
+    "an unlucky moment": of_one(python(py_spy_says="Failed to copy PyCodeObject (Bad address)")),
+    "a ptrace_scope that lets us read": of_one(python(), scope=1),
+}
 
 
-def test_thread_is_no_process_and_names_its_own() -> None:
-    error = failure(of_one(FakeProcess(tgid=4000)))
-    assert isinstance(error, NoSuchProcess)
-    assert "profd attach 4000" in error.remedy
+@pytest.mark.parametrize("system", ATTACHABLE.values(), ids=ATTACHABLE)
+def test_what_py_spy_can_read_is_attachable(system: FakeSystem) -> None:
+    check_attachable(PID, system)
 
 
-def test_zombie() -> None:
-    assert isinstance(failure(of_one(FakeProcess(state="Z", executable=None, python=None))), ZombieProcess)
+FORBIDDEN: dict[str, tuple[FakeSystem, type[ProfdError], str]] = {
+    "no process": (FakeSystem({}), NoSuchProcess, str(PID)),
+    "a thread": (of_one(python(tgid=4000)), NoSuchProcess, "profd attach 4000"),
+    "one that ends while it is looked at": (of_one(python(denied=errno.ESRCH)), NoSuchProcess, ""),
+    "a zombie": (of_one(python(state="Z", executable=None, python=None)), ZombieProcess, ""),
+    "one hidden from us": (FakeSystem({}, hidden=True), OtherUsersProcess, ""),
+    "a shell of another user": (of_one(bash(uids=(BOB, BOB, BOB))), OtherUsersProcess, "sudo"),
+    "a setuid process of our own": (of_one(python(uids=(ADA, ROOT, ROOT))), OtherUsersProcess, "setuid"),
+    "a shell": (of_one(bash()), NotPython, "bash"),
+    "a thread of the kernel": (
+        of_one(bash(name="kworker/0:1", executable=None, is_kernel_thread=True), uid=ROOT, capable=True),
+        NotPython,
+        "kernel",
+    ),
+    "PyPy": (of_one(FakeProcess("pypy3", executable="/opt/pypy3.10", python=None)), UnsupportedPython, "CPython"),
+    "a version that py-spy does not read": (of_one(python(py_spy_says=NEWER)), UnsupportedPython, "3.16.0"),
+    "a Python that py-spy cannot find": (
+        of_one(python(python="", py_spy_says="Failed to find python version from target process")),
+        UnsupportedPython,
+        "",
+    ),
+    "a launcher of a Python that ptrace_scope forbids": (
+        FakeSystem({PID: bash(children=[2]), 2: python(denied=errno.EPERM)}, scope=1), PtraceScopeForbids, ""
+    ),
+    "ptrace_scope 3, with the capability": (
+        of_one(python(denied=errno.EPERM), scope=3, uid=ROOT, capable=True), PtraceScopeForbids, ""
+    ),
+    "ptrace_scope, for py-spy alone": (
+        of_one(python(py_spy_says="Permission Denied: Try running again with elevated permissions"), scope=1),
+        PtraceScopeForbids,
+        "",
+    ),
+    "a container without the capability": (
+        of_one(python(uids=(ROOT, ROOT, ROOT), denied=errno.EPERM), uid=ROOT, container=True),
+        MissingCapability,
+        "--cap-add SYS_PTRACE",
+    ),
+    "another user in a container": (
+        of_one(python(uids=(BOB, BOB, BOB), denied=errno.EPERM), uid=ROOT, container=True), MissingCapability, ""
+    ),
+    "one closed to its own user": (
+        of_one(python(executable=None, python=None, denied=errno.EACCES)), MissingCapability, "undumpable"
+    ),
+    "a security module, with the capability": (
+        of_one(python(denied=errno.EPERM), uid=ROOT, capable=True), MissingCapability, "security module"
+    ),
+}  # fmt: skip
 
 
-def test_process_hidden_from_us_is_another_users() -> None:
-    assert isinstance(failure(FakeSystem({}, hidden=True)), OtherUsersProcess)
-
-
-def test_other_user_comes_before_what_the_process_is() -> None:
-    error = failure(of_one(bash(uids=(BOB, BOB, BOB))))
-    assert isinstance(error, OtherUsersProcess)
-    assert "sudo" in error.remedy
-
-
-def test_setuid_process_of_our_own() -> None:
-    error = failure(of_one(FakeProcess(uids=(ADA, ROOT, ROOT))))
-    assert isinstance(error, OtherUsersProcess)
-    assert "setuid" in error.what
-
-
-def test_other_users_process_is_attachable_with_the_capability() -> None:
-    check_attachable(PID, of_one(FakeProcess(uids=(BOB, BOB, BOB)), capable=True))
-
-
-def test_shell_alone_is_not_python_and_is_named() -> None:
-    error = failure(of_one(bash()))
-    assert isinstance(error, NotPython)
-    assert "bash" in error.what
-
-
-def test_kernel_thread_is_not_python() -> None:
-    error = failure(of_one(bash(name="kworker/0:1", executable=None, is_kernel_thread=True), uid=ROOT, capable=True))
-    assert isinstance(error, NotPython)
-    assert "kernel" in error.what
-
-
-def test_launcher_of_python_is_attachable() -> None:
-    check_attachable(PID, FakeSystem({PID: bash(children=[2]), 2: bash(children=[3]), 3: FakeProcess()}))
-
-
-def test_launcher_of_unreadable_python_says_why() -> None:
-    system = FakeSystem({PID: bash(children=[2]), 2: FakeProcess(denied=errno.EPERM)}, scope=1)
-    assert isinstance(failure(system), PtraceScopeForbids)
-
-
-def test_one_readable_python_below_a_launcher_is_enough() -> None:
-    processes = {PID: bash(children=[2, 3]), 2: FakeProcess(py_spy_says="Unsupported version of Python: 3.16.0")}
-    check_attachable(PID, FakeSystem({**processes, 3: FakeProcess()}))
-
-
-def test_pypy_is_not_supported() -> None:
-    error = failure(of_one(FakeProcess("pypy3", executable="/opt/bin/pypy3.10", python=None)))
-    assert isinstance(error, UnsupportedPython)
-    assert "CPython" in error.remedy
-
-
-def test_version_that_py_spy_does_not_read_is_named() -> None:
-    error = failure(of_one(FakeProcess(py_spy_says="Unsupported version of Python: 3.16.0")))
-    assert isinstance(error, UnsupportedPython)
-    assert "3.16.0" in error.what
-
-
-def test_python_that_py_spy_cannot_find_is_not_supported() -> None:
-    said = "Failed to find python version from target process"
-    assert isinstance(failure(of_one(FakeProcess(python="", py_spy_says=said))), UnsupportedPython)
-
-
-def test_unlucky_moment_is_no_reason() -> None:
-    check_attachable(PID, of_one(FakeProcess(py_spy_says="Failed to copy PyCodeObject (Bad address)")))
+@pytest.mark.parametrize(("system", "kind", "words"), FORBIDDEN.values(), ids=FORBIDDEN)
+def test_what_cannot_be_attached_to_says_why(system: FakeSystem, kind: type[ProfdError], words: str) -> None:
+    error = failure(system)
+    assert isinstance(error, kind)
+    assert words in error.what + error.remedy
 
 
 @pytest.mark.parametrize(
@@ -208,44 +196,3 @@ def test_ptrace_scope_has_the_remedies_of_its_level(scope: int, remedies: list[s
     assert isinstance(error, PtraceScopeForbids)
     assert [remedy for remedy in remedies if remedy not in error.remedy] == []
     assert ("profd run" in error.remedy) == (scope == 1)
-
-
-def test_ptrace_scope_3_binds_even_the_capable() -> None:
-    system = of_one(FakeProcess(denied=errno.EPERM), scope=3, uid=ROOT, capable=True)
-    assert isinstance(failure(system), PtraceScopeForbids)
-
-
-def test_ptrace_scope_that_lets_us_read_is_no_obstacle() -> None:
-    check_attachable(PID, of_one(FakeProcess(), scope=1))
-
-
-def test_ptrace_scope_that_stops_py_spy_alone_is_named() -> None:
-    process = FakeProcess(py_spy_says="Permission Denied: Try running again with elevated permissions")
-    assert isinstance(failure(of_one(process, scope=1)), PtraceScopeForbids)
-
-
-def test_container_without_the_capability() -> None:
-    error = failure(of_one(FakeProcess(uids=(ROOT, ROOT, ROOT), denied=errno.EPERM), uid=ROOT, container=True))
-    assert isinstance(error, MissingCapability)
-    assert "--cap-add SYS_PTRACE" in error.remedy
-
-
-def test_root_of_a_container_lacks_a_capability_and_not_a_user() -> None:
-    error = failure(of_one(FakeProcess(uids=(BOB, BOB, BOB), denied=errno.EPERM), uid=ROOT, container=True))
-    assert isinstance(error, MissingCapability)
-
-
-def test_process_that_is_closed_to_its_own_user() -> None:
-    error = failure(of_one(FakeProcess(executable=None, python=None, denied=errno.EACCES)))
-    assert isinstance(error, MissingCapability)
-    assert "undumpable" in error.what
-
-
-def test_security_module_stops_the_capable() -> None:
-    error = failure(of_one(FakeProcess(denied=errno.EPERM), uid=ROOT, capable=True))
-    assert isinstance(error, MissingCapability)
-    assert "security module" in error.what
-
-
-def test_process_that_ends_while_looked_at() -> None:
-    assert isinstance(failure(of_one(FakeProcess(denied=errno.ESRCH))), NoSuchProcess)

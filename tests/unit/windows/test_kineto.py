@@ -53,6 +53,7 @@ def test_messages_are_read_as_kineto_lays_them_out() -> None:
     assert decode(asked) == Inquiry(kinds=3, pids=(10, 9, 1))
     there = struct.pack("=Q32s", 16, b"ctxt") + struct.pack("=iiq", 2, 10, 99)
     assert decode(there) == Context(pid=10, gpu=2)
+    assert decode(struct.pack("=Q32s", 15, b"ctxt") + there[40:]) is None  # longer than it says
 
 
 @pytest.mark.parametrize(
@@ -81,47 +82,34 @@ def test_no_bytes_raise(datagram: bytes) -> None:
     decode(datagram)
 
 
-async def test_who_is_asked_nothing_is_told_no(folder: Path) -> None:
+async def test_who_is_asked_nothing_is_told_no_and_a_context_is_answered_with_a_count(folder: Path) -> None:
     with daemon_in(folder) as daemon, KinetoClient(folder) as client:
+        for nonsense in (b"", b"\xff" * 4096, inquiry(PID)[:-2], message(b"req", b"\xff" * 16)):
+            client.send(nonsense)
         client.send(inquiry(PID, 1))
         assert await client.answer() == message(b"req", b"")
         assert daemon.clients == {PID}
-
-
-async def test_context_is_answered_with_a_count(folder: Path) -> None:
-    with daemon_in(folder), KinetoClient(folder) as client:
         client.send(context(PID))
         assert await client.answer() == message(b"ctxt", struct.pack("=i", 1))
+        daemon.ask(PID, ASKED)
+        daemon.withdraw(PID)
+        client.send(inquiry(PID))
+        assert await client.answer() == message(b"req", b"")
 
 
-async def test_configuration_is_given_once_and_to_whom_it_is_for(folder: Path) -> None:
+async def test_configuration_is_given_once_and_to_whom_it_is_for_when_that_is_free(folder: Path) -> None:
     delivered: list[int] = []
     with daemon_in(folder, delivered) as daemon, KinetoClient(folder) as one, KinetoClient(folder) as other:
         daemon.ask(PID, ASKED)
         other.send(inquiry(PID + 1, PID))
         assert await other.answer() == message(b"req", b"")
+        one.send(inquiry(PID, kinds=1))  # it is at a trace
+        assert await one.answer() == message(b"req", b"")
         one.send(inquiry(PID, 1))
         assert await one.answer() == message(b"req", ASKED.encode())
         assert delivered == [PID]
         one.send(inquiry(PID, 1))
         assert await one.answer() == message(b"req", b"")
-
-
-async def test_process_at_a_trace_is_asked_when_it_is_free_again(folder: Path) -> None:
-    with daemon_in(folder) as daemon, KinetoClient(folder) as client:
-        daemon.ask(PID, ASKED)
-        client.send(inquiry(PID, kinds=1))
-        assert await client.answer() == message(b"req", b"")
-        client.send(inquiry(PID))
-        assert await client.answer() == message(b"req", ASKED.encode())
-
-
-async def test_what_is_withdrawn_is_not_asked(folder: Path) -> None:
-    with daemon_in(folder) as daemon, KinetoClient(folder) as client:
-        daemon.ask(PID, ASKED)
-        daemon.withdraw(PID)
-        client.send(inquiry(PID))
-        assert await client.answer() == message(b"req", b"")
 
 
 async def test_client_that_is_gone_is_asked_again_when_it_is_back(folder: Path) -> None:
@@ -136,15 +124,6 @@ async def test_client_that_is_gone_is_asked_again_when_it_is_back(folder: Path) 
             assert delivered == []
             client.send(inquiry(PID))
             assert await client.answer() == message(b"req", ASKED.encode())
-
-
-async def test_nonsense_is_passed_over(folder: Path) -> None:
-    with daemon_in(folder) as daemon, KinetoClient(folder) as client:
-        for datagram in (b"", b"\xff" * 4096, inquiry(PID)[:-2], message(b"req", b"\xff" * 16)):
-            client.send(datagram)
-        client.send(inquiry(PID))
-        assert await client.answer() == message(b"req", b"")
-        assert daemon.clients == {PID}
 
 
 @pytest.mark.parametrize("where", ["{elsewhere}/client", "\0profd-test-{pid}"], ids=["folder", "abstract"])
@@ -163,21 +142,21 @@ async def test_only_sockets_in_the_folder_are_answered(
         assert delivered == []
 
 
-async def test_socket_of_a_daemon_that_died_is_taken_over(folder: Path) -> None:
+async def test_socket_of_a_daemon_that_died_is_taken_over_and_of_one_that_lives_left_to_it(folder: Path) -> None:
     left = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
     left.bind(str(folder / "dynolog"))
     left.close()
     with daemon_in(folder), KinetoClient(folder) as client:
         client.send(inquiry(PID))
         assert await client.answer() == message(b"req", b"")
-
-
-async def test_socket_of_a_daemon_that_lives_is_left_to_it(folder: Path) -> None:
-    with daemon_in(folder), KinetoClient(folder) as client:
         with pytest.raises(SessionFailed, match="another daemon serves this Kineto"):
             KinetoDaemon(folder, lambda pid: None).start()
         client.send(inquiry(PID))
         assert await client.answer() == message(b"req", b"")
+    with KinetoClient(folder) as client, pytest.raises(ConnectionRefusedError):  # it is closed
+        client.send(inquiry(PID))
+    with pytest.raises(SessionFailed, match="takes no socket"):
+        KinetoDaemon(folder / "missing", lambda pid: None).start()
 
 
 async def test_clients_of_no_folder_are_served_in_the_abstract_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -200,26 +179,6 @@ async def test_clients_of_no_folder_are_served_in_the_abstract_namespace(monkeyp
                     assert said == message(b"req", answer)
     finally:
         daemon.close()
-
-
-async def test_socket_that_cannot_be_bound_is_said(folder: Path) -> None:
-    with pytest.raises(SessionFailed, match="takes no socket"):
-        KinetoDaemon(folder / "missing", lambda pid: None).start()
-
-
-async def test_closed_daemon_listens_no_more(folder: Path) -> None:
-    daemon = KinetoDaemon(folder, lambda pid: None)
-    daemon.start()
-    daemon.close()
-    daemon.close()
-    with KinetoClient(folder) as client, pytest.raises(ConnectionRefusedError):
-        client.send(inquiry(PID))
-
-
-def test_a_message_longer_than_it_says_is_none() -> None:
-    whole = message(b"ctxt", struct.pack("=iiq", 2, 10, 99))
-    assert decode(whole) is not None
-    assert decode(struct.pack("=Q32s", 15, b"ctxt") + whole[40:]) is None
 
 
 async def test_nobody_speaks_for_a_process_of_another_user(
