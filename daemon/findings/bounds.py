@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from profd.daemon.analyze import series
 from profd.daemon.analyze.phases import WITHOUT_WORK
-from profd.daemon.analyze.series import CORE_WAIT, PRESSURE, mean_of_known
-from profd.daemon.findings.context import FindingContext, Share
+from profd.daemon.analyze.series import mean_of_known
+from profd.daemon.findings.context import MOST_CROWDING, FindingContext, Share
 from profd.daemon.store.rows import ThreadRow
 
 
@@ -43,38 +43,18 @@ def thread_cores(context: FindingContext, thread: ThreadRow) -> list[float]:
     ]
 
 
-KNOWN_UNTIL = 1.5
-"""From this crowding on a bound would be one on the other work on the machine, not on the fix."""
 # What takes time on the main thread often slows the rest as well: caches are emptied, pages copied, cores fall asleep.
 # Where a fix removed half of a step and more, the rest took 0.81 to 1.09 of the time that it had taken before.
 _INDIRECT = 0.25
 
 
-def bound(context: FindingContext, share: Share, *limits: float | None, indirect: float = _INDIRECT) -> float | None:
+def bound(context: FindingContext, share: Share, *limits: float | None, indirect: float = _INDIRECT) -> float:
     """Return the bound on the gain of removing what takes a share, where limits allow it.
 
     What is left may be as much shorter as cores were lacking for it, and a little more by what the share had cost it, a
-    part ``indirect`` of the share at most: a limit that holds even so is given with ``limits``. None where that is so
-    much that the gain is unknown.
+    part ``indirect`` of the share at most: a limit that holds even so is given with ``limits``. On crowded cores the
+    bound is one at the present load.
     """
-    crowded = crowding(context)
-    if crowded > KNOWN_UNTIL:
-        return None
     rest = 1 - indirect * min(share.high, 1.0)
-    return min([crowded * share.gain / rest, *(limit for limit in limits if limit is not None)])
-
-
-def crowding(context: FindingContext) -> float:
-    """Return by how many times the main threads' own work takes longer because they wait for a core; 1 where unknown.
-
-    A thread with work and no CPU time may wait for a core, a disk, or a lock; for a core it waits as long as the kernel
-    says, or where that is not counted by thread, no longer than it says that any thread did.
-    """
-    cores = mean_of_known(context.main_thread_cores(row.id) for row in context.trainers)
-    waited = mean_of_known(context.mean(CORE_WAIT, row.id) for row in context.trainers)
-    waited = context.mean(PRESSURE) if waited is None else waited
-    if cores is None or waited is None:
-        return 1.0
-    work = 1 - context.share(*WITHOUT_WORK).value
-    held_up = min(work - min(cores, work), waited)
-    return work / (work - held_up) if held_up < work else float("inf")
+    slower = min(context.crowding, MOST_CROWDING)
+    return min([slower * share.gain / rest, *(limit for limit in limits if limit is not None)])

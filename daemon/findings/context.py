@@ -17,7 +17,7 @@ from profd.daemon.analyze import series
 from profd.daemon.analyze.confidence import margin
 from profd.daemon.analyze.gputracks import total_utilization
 from profd.daemon.analyze.job import Job, take_job
-from profd.daemon.analyze.phases import STARTUP, WAITING, PhaseIndex
+from profd.daemon.analyze.phases import STARTUP, WAITING, WITHOUT_WORK, PhaseIndex
 from profd.daemon.analyze.profile import Profile, take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.steps import training_range
@@ -31,10 +31,14 @@ from profd.daemon.units import percent
 
 _LEAST_SAMPLES = 100
 _MOST = 0.99
+_ALL_WORK = 0.9
 _FEWEST_READINGS = 4
 
 SATURATED = 0.8
 """A worker that is busy for more than this has no reserve: its next order is there before it has met the last one."""
+
+MOST_CROWDING = 1.5
+"""On more crowded cores a bound holds at the present load only: more is gained once other processes leave."""
 
 _NOT_LOADING = frozenset({WAITING, STARTUP})
 _LOOP = "_worker_loop"
@@ -145,7 +149,12 @@ class FindingContext:
         found = line() if line else self.line(texts.phase) if texts.phase else None
         bound = gain() if callable(gain) else gain
         share = first if isinstance(first, float) else first.value
-        words = {"share": percent(share), "at": at(found), "speeds_up": speeds_up(bound), **words}
+        words = {
+            "share": percent(share),
+            "at": at(found),
+            "speeds_up": speeds_up(bound, is_crowded=self.is_crowded),
+            **words,
+        }
         said = texts.said(words, cases)
         if not isinstance(first, Measure):
             first = first.measure(said["measure"]) if isinstance(first, Share) else Measure(said["measure"], first)
@@ -169,6 +178,26 @@ class FindingContext:
     def job(self) -> Job | None:
         """The ranks side by side; None where there are no two that exchange data, or too little was seen of one."""
         return take_job(self.reader, self.selection, self.phases)
+
+    @cached_property
+    def crowding(self) -> float:
+        """By how many times the main threads' own work takes longer because they wait for a core; 1 where unknown.
+
+        A thread with work and no CPU time may wait for a core, a disk, or a lock; for a core it waits as long as the
+        kernel says, or where that is not counted by thread, no longer than it says that any thread did.
+        """
+        cores = series.mean_of_known(self.main_thread_cores(row.id) for row in self.trainers)
+        waited = series.mean_of_known(self.mean(series.CORE_WAIT, row.id) for row in self.trainers)
+        waited = self.mean(series.PRESSURE) if waited is None else waited
+        if cores is None or waited is None:
+            return 1.0
+        work = 1 - self.share(*WITHOUT_WORK).value
+        held_up = min(work - min(cores, work), waited)
+        return work / (work - held_up) if held_up < work else math.inf
+
+    @property
+    def is_crowded(self) -> bool:
+        return self.crowding > MOST_CROWDING
 
     @cached_property
     def trainers(self) -> tuple[ProcessRow, ...]:
@@ -245,6 +274,10 @@ class FindingContext:
 
     def share_of(self, profile: Profile, holds: Callable[[int], bool]) -> Share:
         return _shares(profile, holds).get(True, NONE)
+
+    def is_all_work(self, share: Share) -> bool:
+        """Say whether a share is all that a program without any phase of a step does: that is no loss, but its work."""
+        return not self.is_training and share.high > _ALL_WORK
 
     def line(self, *phases: str) -> Line | None:
         """Return the line of the user's code at which most time of some phases went by."""

@@ -84,14 +84,13 @@ def idle_workers(context: FindingContext) -> Finding | None:
     loaders = context.loaders if context.severity("input-bound-idle", share.low) else None
     if loaders is None or loaders.busy.high >= SATURATED:
         return None
-    gain = bound(context, share)
     return context.finding(
         "input-bound-idle",
         share,
         loaders.busy.measure("workers busy"),
         # On crowded cores, workers and main thread wait for one another's and for others' turns.
-        severity=INFO if gain is None else None,
-        gain=gain,
+        severity=INFO if context.is_crowded else None,
+        gain=bound(context, share),
         cases=_cause_between(context, share, loaders),
         busy=percent(loaders.busy.value),
     )

@@ -34,6 +34,7 @@ class Kind(FramePattern, frozen=True, forbid_unknown_fields=True, kw_only=True):
     instead: str
     remedy: str
     anywhere: bool = False
+    waits: bool = False
 
 
 @functools.cache
@@ -87,14 +88,19 @@ def overhead(context: FindingContext) -> Finding | None:
         return kind is not None and kind.anywhere
 
     # Where no backward pass is seen, as in NumPy, what is left may be any part of a step: only its kind says that it is
-    # none.
+    # none. What waits there may have nothing to do.
     has_backward = context.share(BACKWARD).value > 0
-    lost = {
-        stack for stack in spent_ns if phase_of(stack) in _UNEXPLAINED and (has_backward or of_stack(stack) is not None)
-    }
+
+    def is_lost(stack: int) -> bool:
+        kind = of_stack(stack)
+        return phase_of(stack) in _UNEXPLAINED and (has_backward or (kind is not None and not kind.waits))
+
+    lost = set(filter(is_lost, spent_ns))
     step = {stack for stack in spent_ns if phase_of(stack) in STEP}
     anchor, paths = _heaviest_line(context, lost, step)
     below = {stack for stack in spent_ns if anchor and paths[stack][: len(anchor)] == anchor and stack not in step}
+    if sum(spent_ns[stack] for stack in below & lost) < _MOST * sum(spent_ns[stack] for stack in below):
+        below = set()  # other rules explain it
     aside = {stack for stack in spent_ns if is_anywhere(stack)}
     stacks = max(below, aside, key=lambda some: sum(spent_ns[stack] for stack in some))
     if not stacks:
@@ -105,6 +111,8 @@ def overhead(context: FindingContext) -> Finding | None:
     kind, most_ns = by_kind.most_common(1)[0]
     is_known = kind is not None and most_ns >= _MOST * by_kind.total()
     share = context.share_of(context.profile, stacks.__contains__)
+    if context.is_all_work(share):
+        return None
     function, hot = _function(context, stacks), hot_function(context)
     hot_line = hot.evidence.line.function if hot and hot.evidence.line else None
     if hot and hot_line == function and hot.evidence.measures[0].value >= _ALONE * share.value:

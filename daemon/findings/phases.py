@@ -79,7 +79,7 @@ def _optimizer_bound(context: FindingContext) -> Finding | None:
         return None
     if slow is not None:  # the optimizer is slow by itself, which is to be mended first
         severity = min(severity, slow.severity, key=SEVERITIES.index)
-    gain = speeds_up(bound(context, share))
+    gain = speeds_up(bound(context, share), is_crowded=context.is_crowded)
     return context.finding("small-batches-on-cpu", share, severity=severity, speeds_up=gain)
 
 
@@ -93,7 +93,7 @@ def _dispatch_bound(context: FindingContext, busy: float) -> Finding | None:
         surely=removable.low,
         line=lambda: context.line(*STEP),
         busy=percent(busy),
-        speeds_up=speeds_up(bound(context, removable, removable.gain)),
+        speeds_up=speeds_up(bound(context, removable, removable.gain), is_crowded=context.is_crowded),
     )
 
 
@@ -115,6 +115,8 @@ def hot_function(context: FindingContext) -> Finding | None:
         return _function_of(context, stack) == name
 
     share = context.share_of(context.profile, of_it)
+    if context.is_all_work(share):
+        return None
     return context.finding(
         "hot-function",
         share,

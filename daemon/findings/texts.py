@@ -79,9 +79,8 @@ def place(line: Line) -> str:
     return f"{PurePath(line.module_path).name}:{line.line}"
 
 
-def speeds_up(gain: float | None) -> str:
+def speeds_up(gain: float | None, *, is_crowded: bool = False) -> str:
     """Return what a fix does, as the end of a sentence about it; the bound of its gain is None where it is unknown."""
-    return f"speeds steps up by at most {times(gain)}" if gain is not None else f"helps ({GAIN_UNKNOWN})"
-
-
-GAIN_UNKNOWN = "gain unknown: the CPU is oversubscribed"
+    if gain is None:
+        return "helps (by how much is unknown)"
+    return f"speeds steps up by at most {times(gain)}{' at the present load' if is_crowded else ''}"

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.findingruns import Case, at_most_without, step
-from support.synthetic import BACKWARD, CONV, LIBRARY, SOURCES, TRAIN
+from support.synthetic import BACKWARD, CONV, DATA_WAIT, LIBRARY, SOURCES, TRAIN
 from support.training_stacks import DATA
 
 from profd.daemon.errors import UsageError
@@ -76,6 +76,23 @@ def test_a_line_around_the_step_is_not_named(case: Case) -> None:
     # The time is lost in small parts, at lines that none of the user's functions has in common but the loop's.
     parts = [((*LOOP, Frame("train_epoch", TRAIN, 100 + line)), 20) for line in range(6)]
     assert case.found(overhead, step(*parts)) is None
+
+
+def test_what_a_program_without_a_step_does_all_the_time_is_its_work(case: Case) -> None:
+    assert case.found(overhead, ((ENCODE, 480), (OWN, 20))) is None
+
+
+def test_a_wait_counts_only_beside_a_backward_pass(case: Case) -> None:
+    wait = (*SNAPSHOT, Frame("Queue.get", STANDARD + "queue.py", 171))
+    found = case.told(overhead, step((wait, 200)))
+    assert found.title.startswith("overhead: waiting for another thread or process takes 40 % of the time")
+    assert case.found(overhead, ((OWN, 300), (wait, 200))) is None
+
+
+def test_what_another_rule_explains_is_left_to_it(case: Case) -> None:
+    # All of it is below one line, and most of it is a wait for a DataLoader there.
+    parts = [((*DATA_WAIT[:3], Frame("relabel", DATA, line)), 30) for line in (40, 41)]
+    assert case.found(overhead, step((DATA_WAIT, 200), *parts)) is None
 
 
 def test_without_phases_of_a_step_only_known_kinds_count(case: Case) -> None:
