@@ -73,6 +73,20 @@ def test_closure_of_an_optimizer_is_no_optimizer() -> None:
     assert phase_of(*closure, "Optimizer.zero_grad | torch/optim/optimizer.py") == "optimizer"
 
 
+def test_an_agent_acts_and_its_world_gives_the_data() -> None:
+    act = (
+        f"main | {TRAIN} | action, value = agent.get_action_and_value(obs)",
+        f"Agent.get_action_and_value | {TRAIN} |",
+    )
+
+    assert phase_of(*act) == "forward"
+    assert phase_of(*act, "Categorical.sample | torch/distributions/categorical.py") == "forward"
+    assert phase_of(f"main | {TRAIN} | obs, reward = envs.step(action)", "Pole.step | /a/world.py") == (
+        "data load in process"
+    )
+    assert phase_of(f"main | {TRAIN} | optimizer.step()") == "optimizer"
+
+
 def test_import_of_the_compiler_is_startup_until_it_compiles() -> None:
     imported = ("_find_and_load | <frozen importlib._bootstrap>", "<module> | torch/_dynamo/convert_frame.py")
 
