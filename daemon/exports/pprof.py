@@ -25,23 +25,18 @@ from profd.daemon.store.rows import FrameRow
 _PACKAGE = "perftools.profiles"
 _SCHEMA = {
     "Profile": (
-        "1 repeated ValueType sample_type, 2 repeated Sample sample, 3 repeated Mapping mapping, "
-        "4 repeated Location location, 5 repeated Function function, 6 repeated string string_table, "
-        "7 int64 drop_frames, 8 int64 keep_frames, 9 int64 time_nanos, 10 int64 duration_nanos, "
+        "1 repeated ValueType sample_type, 2 repeated Sample sample, 4 repeated Location location, "
+        "5 repeated Function function, 6 repeated string string_table, 9 int64 time_nanos, 10 int64 duration_nanos, "
         "11 ValueType period_type, 12 int64 period, 13 repeated int64 comment, 14 int64 default_sample_type"
     ),
     "ValueType": "1 int64 type, 2 int64 unit",
     "Sample": "1 repeated uint64 location_id, 2 repeated int64 value, 3 repeated Label label",
-    "Label": "1 int64 key, 2 int64 str, 3 int64 num, 4 int64 num_unit",
-    "Mapping": (
-        "1 uint64 id, 2 uint64 memory_start, 3 uint64 memory_limit, 4 uint64 file_offset, 5 int64 filename, "
-        "6 int64 build_id, 7 bool has_functions, 8 bool has_filenames, 9 bool has_line_numbers"
-    ),
-    "Location": "1 uint64 id, 2 uint64 mapping_id, 3 uint64 address, 4 repeated Line line, 5 bool is_folded",
+    "Label": "1 int64 key, 2 int64 str, 3 int64 num",
+    "Location": "1 uint64 id, 4 repeated Line line",
     "Line": "1 uint64 function_id, 2 int64 line",
-    "Function": "1 uint64 id, 2 int64 name, 3 int64 system_name, 4 int64 filename, 5 int64 start_line",
+    "Function": "1 uint64 id, 2 int64 name, 3 int64 system_name, 4 int64 filename",
 }
-"""Message → its fields, as ``number [repeated] type name``."""
+"""Message → those of its fields that are written, as ``number [repeated] type name``."""
 
 
 def profile_message() -> Any:  # noqa: ANN401  the class is made at run time

@@ -1,7 +1,4 @@
-"""A run as tidy tables, one row an observation, in CSV or Parquet files.
-
-``TABLES`` names them; docs/file-format.md describes their columns.
-"""
+"""A run as tidy tables in CSV or Parquet files, a row an observation; docs/file-format.md has their columns."""
 
 from __future__ import annotations
 

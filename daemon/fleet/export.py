@@ -69,10 +69,7 @@ def export_run(reader: RunReader, data: DataSet) -> Manifest:
 def place_files(
     data: DataSet, run: str, between: tuple[int, int], files: Iterable[tuple[str, Partition, Path, int]], folder: Path
 ) -> Manifest:
-    """Put the files of a run, each with its table, partition and rows, into a data set, and make them count.
-
-    ``folder`` is for temporary files.
-    """
+    """Put files, each with table, partition and rows, into a data set as a run; ``folder`` is for temporary files."""
     export = secrets.token_hex(4)
     placed = []
     for table, partition, source, rows in files:

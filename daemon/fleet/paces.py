@@ -213,10 +213,7 @@ class Pair(NamedTuple):
 
 
 def find_slower(paces: Iterable[RunPaces], least: float) -> tuple[list[Slower], list[JobPace]]:
-    """Return the jobs whose steps surely take longer, by ``least`` or more, and the paces of all jobs by the week.
-
-    Those that got slowest first.
-    """
+    """Return the jobs whose steps surely take longer by ``least`` or more, slowest first, and all jobs by the week."""
     ordered = sorted(paces, key=lambda one: (one.run.job, one.run.run))
     jobs = {job: list(some) for job, some in itertools.groupby(ordered, key=lambda one: one.run.job)}
     pairs = {job: _pair(job, runs) for job, runs in jobs.items()}

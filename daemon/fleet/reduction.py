@@ -184,10 +184,7 @@ _FUNCTIONS = f"""
 
 
 def reduce_runs(task: Task) -> Partial:
-    """Return the sums of a task's runs.
-
-    Raises MissingTool without DuckDB, RunUnreadable where files are missing or damaged.
-    """
+    """Return the sums of a task's runs; raises MissingTool without DuckDB, RunUnreadable where files cannot be read."""
     data = DataSet(task.url)
     with _connected(data, task) as (database, folder):
         given: dict[str, Any] = {"until": task.until_ns, "since": task.since_ns, "idling": list(IDLING)}

@@ -5,9 +5,10 @@ How often, with which headers and for which service is what OpenTelemetry's own 
 
 from __future__ import annotations
 
+import functools
 import math
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from importlib import metadata
 from urllib.parse import urlsplit
 
@@ -18,8 +19,6 @@ from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 
 from profd.daemon.metrics.catalog import METRICS, Metric, Sample
-
-Callback = Callable[[CallbackOptions], Iterable[Observation]]
 
 
 class Sender:
@@ -34,7 +33,12 @@ class Sender:
             is_counter = metric.kind == "counter"
             create = meter.create_observable_counter if is_counter else meter.create_observable_gauge
             # Counters have no suffix here: receivers for Prometheus add it.
-            create(metric.name.removesuffix("_total"), [_callback(metric, samples)], metric.unit, metric.help)
+            create(
+                metric.name.removesuffix("_total"),
+                [functools.partial(_observed, metric, samples)],
+                metric.unit,
+                metric.help,
+            )
 
     def close(self) -> None:
         """Send once more, and end."""
@@ -46,12 +50,8 @@ def metrics_url(endpoint: str) -> str:
     return endpoint if urlsplit(endpoint).path.strip("/") else f"{endpoint.rstrip('/')}/v1/metrics"
 
 
-def _callback(metric: Metric, samples: Callable[[], Iterable[Sample]]) -> Callback:
-    """Return what the SDK asks for the values of a metric: those that are known."""
-
-    def observe(_: CallbackOptions) -> Iterable[Observation]:
-        for sample in samples():
-            if sample.metric is metric and math.isfinite(sample.value):
-                yield Observation(float(sample.value), dict(zip(metric.labels, sample.labels, strict=True)))
-
-    return observe
+def _observed(metric: Metric, samples: Callable[[], Iterable[Sample]], _: CallbackOptions) -> Iterator[Observation]:
+    """Yield the values of a metric that are known."""
+    for sample in samples():
+        if sample.metric is metric and math.isfinite(sample.value):
+            yield Observation(float(sample.value), dict(zip(metric.labels, sample.labels, strict=True)))

@@ -1,7 +1,4 @@
-"""Findings, hangs and the death of a target as cards of the report.
-
-An address is what stands after ``#``; the page's ``selection.js`` reads it.
-"""
+"""Findings, hangs and the death of a target as cards of the report; ``selection.js`` reads their addresses."""
 
 from __future__ import annotations
 

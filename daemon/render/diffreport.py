@@ -9,7 +9,7 @@ Values are in the unit of the diff: seconds a step, or shares of the time.
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -31,13 +31,9 @@ Readers = tuple[RunReader, RunReader]
 Selections = tuple[Selection, Selection]
 
 
-class _Node:
-    __slots__ = ("children", "function", "values")
-
-    def __init__(self, function: int) -> None:
-        self.function = function
-        self.values = [0.0, 0.0]
-        self.children: dict[int, _Node] = {}
+class _Node(NamedTuple):
+    values: list[float]
+    children: dict[int, _Node]
 
 
 def take_diff_tree(readers: Readers, selections: Selections, diff: Diff) -> dict[str, Any]:
@@ -46,7 +42,7 @@ def take_diff_tree(readers: Readers, selections: Selections, diff: Diff) -> dict
     That is -1 at the root; ``up`` is how far back the caller lies, 0 at the root.
     """
     functions = FunctionIndex(lambda frame: frame.module_path)
-    root = _Node(-1)
+    root = _Node([0.0, 0.0], {})
     for place, (reader, selection, side) in enumerate(zip(readers, selections, (diff.base, diff.new), strict=True)):
         whole = side.step_s if diff.unit == "s/step" and side.step_s else 1.0
         profile = take_profile(reader, compared(reader, selection, side))
@@ -55,22 +51,21 @@ def take_diff_tree(readers: Readers, selections: Selections, diff: Diff) -> dict
             node = root
             node.values[place] += value
             for frame in reader.frames_of(stack):
-                function = functions.of(frame)
-                node = node.children.setdefault(function, _Node(function))
+                node = node.children.setdefault(functions.of(frame), _Node([0.0, 0.0], {}))
                 node.values[place] += value
     up, key, base, new = list[int](), list[int](), list[float](), list[float]()
     # Nodes with less of either run's time are counted with their caller: nobody sees them.
     least = [0.0003 * value for value in root.values]
-    waiting = [(root, 0)]
+    waiting = [(-1, root, 0)]
     while waiting:
-        node, caller = waiting.pop()
+        function, node, caller = waiting.pop()
         place = len(up)
         up.append(place - caller)
-        key.append(node.function)
+        key.append(function)
         base.append(float(f"{node.values[0]:.5g}"))
         new.append(float(f"{node.values[1]:.5g}"))
-        kept = [child for child in node.children.values() if any(map(float.__gt__, child.values, least))]
-        waiting += [(child, place) for child in kept]
+        found = node.children.items()
+        waiting += [(called, child, place) for called, child in found if any(map(float.__gt__, child.values, least))]
     return {**functions.columns(), "up": up, "key": key, "base": base, "new": new}
 
 

@@ -115,10 +115,7 @@ def growth_lines(memory: Iterable[Growth], names: Mapping[int, str]) -> Iterator
 
 
 def growth_words(growth: Growth) -> str:
-    """Return how the memory of a process grows, by the second and by the step, and when it fills what bounds it.
-
-    Empty where that is not known.
-    """
+    """Return how memory grows, by the second and the step, and when it fills what bounds it; empty if not known."""
     if growth.verdict != "growing":
         cached = "grows by pages of files, which the kernel takes back"
         return {"steady": "steady", "cached": cached}.get(growth.verdict, "")

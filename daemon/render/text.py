@@ -1,7 +1,4 @@
-"""A summary as plain text: the closing lines of a session, and the screenful that ``profd summary`` prints.
-
-No control character comes through.
-"""
+"""A summary as plain text, without control characters: the closing lines of a session, and ``profd summary``."""
 
 from __future__ import annotations
 
