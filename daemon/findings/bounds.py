@@ -1,4 +1,4 @@
-"""By how much steps get faster at most, with the cores that a run may use.
+"""By how much steps get faster at most, with the cores that a run may use, and the work that its GPUs have.
 
 A share of time was measured beside other work on the machine. While the main thread waits for cores that others use,
 what is left after a fix may stay as slow, or get much faster once they leave: shares do not show which.
@@ -48,13 +48,21 @@ def thread_cores(context: FindingContext, thread: ThreadRow) -> list[float]:
 _INDIRECT = 0.25
 
 
-def bound(context: FindingContext, share: Share, *limits: float | None, indirect: float = _INDIRECT) -> float:
+def bound(
+    context: FindingContext,
+    share: Share,
+    *limits: float | None,
+    indirect: float = _INDIRECT,
+    beside_gpu: bool = True,
+) -> float:
     """Return the bound on the gain of removing what takes a share, where limits allow it.
+
+    Steps take at least as long as GPUs work for them, unless what is removed is theirs, and not ``beside_gpu``.
 
     What is left may be as much shorter as cores were lacking for it, and a little more by what the share had cost it, a
     part ``indirect`` of the share at most: a limit that holds even so is given with ``limits``. On crowded cores the
     bound is one at the present load.
     """
     rest = 1 - indirect * min(share.high, 1.0)
-    slower = min(context.crowding, MOST_CROWDING)
-    return min([slower * share.gain / rest, *(limit for limit in limits if limit is not None)])
+    slower, busy = min(context.crowding, MOST_CROWDING), context.least_busy if beside_gpu else None
+    return min([slower * share.gain / rest, *filter(None, limits), *([1 / busy] if busy else [])])

@@ -26,9 +26,11 @@ from profd.daemon.findings.finding import Evidence, Finding, Line, Measure
 from profd.daemon.findings.texts import at, speeds_up, table
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, ProcessRow
-from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
+from profd.daemon.store.stepfunction import UTILIZATION
 from profd.daemon.units import percent
 
+WORKED = 0.01
+"""A GPU that was utilized for less of the time did not work for the training."""
 _LEAST_SAMPLES = 100
 _MOST = 0.99
 _ALL_WORK = 0.9
@@ -108,11 +110,12 @@ class FindingContext:
         self.from_ns, self.to_ns = found or whole.bounds(reader.info)
         self.selection = Selection(self.from_ns, self.to_ns, whole.processes, whole.rank, main_threads=True)
 
-    def severity(self, name: str, low: float) -> str | None:
+    def severity(self, name: str, low: float, *, beside_gpu: bool = True) -> str | None:
         """Return how grave the finding ``name`` is at a loss of at least the share ``low``, None where it is no loss.
 
-        Hardly any samples prove nothing.
+        Hardly any samples prove nothing. What a main thread loses ``beside_gpu`` costs no more than GPUs idle.
         """
+        low = min(low, 1 - (self.least_busy or 0.0)) if beside_gpu else low
         return table().severity(name, low) if self.profile.total_samples >= _LEAST_SAMPLES else None
 
     def finding(
@@ -123,6 +126,7 @@ class FindingContext:
         *others: Measure,
         severity: str | None = None,
         surely: float | None = None,
+        beside_gpu: bool = True,
         gain: float | Callable[[], float | None] | None = None,
         line: Callable[[], Line | None] | None = None,
         cases: Mapping[str, bool] = {},
@@ -143,7 +147,7 @@ class FindingContext:
         if severity is None and isinstance(first, float):
             severity = table().severity(name, first)
         elif severity is None and isinstance(first, Share):
-            severity = self.severity(name, first.low if surely is None else surely)
+            severity = self.severity(name, first.low if surely is None else surely, beside_gpu=beside_gpu)
         if severity is None:
             return None
         found = line() if line else self.line(texts.phase) if texts.phase else None
@@ -251,17 +255,37 @@ class FindingContext:
 
     @cached_property
     def devices(self) -> tuple[str, ...]:
-        """The names of the GPUs on which a training process was seen to hold memory."""
-        trainers = {row.id for row in self.trainers}
-        rows = [row for row in self.reader.series.values() if row.name == MEMORY_OF_PROCESS and row.process in trainers]
-        return tuple(sorted({row.device for row in rows if row.device is not None}))
+        """The names of the GPUs that the training uses: on which one of its processes was seen, else those that worked.
+
+        Containers and some drivers hide processes from NVML.
+        """
+        trainers, rows = {row.id for row in self.trainers}, self.reader.series.values()
+        seen = {row.device for row in rows if row.name.startswith("gpu_process_") and row.process in trainers}
+        found = seen or {row.device for row in rows if (self.mean(UTILIZATION, None, row.device) or 0.0) >= WORKED}
+        return tuple(sorted(device for device in found if device is not None))
+
+    @cached_property
+    def uses_gpu(self) -> bool | None:
+        """Whether the training uses GPUs; None where there are some, and nobody knows."""
+        if self.devices or not self.reader.devices():
+            return bool(self.devices)
+        known = (self.mean(UTILIZATION, None, row.name) is not None for row in self.reader.devices())
+        return False if all(known) else None
 
     @cached_property
     def utilization(self) -> float | None:
         """The mean utilization of the GPUs that the training uses, 0 to 1; None where none is known."""
+        return self._utilization_of(*self.trainers)
+
+    @cached_property
+    def least_busy(self) -> float | None:
+        """The utilization of the GPUs of that rank which keeps its own least busy: the others wait for it on theirs."""
+        return min((busy for row in self.trainers if (busy := self._utilization_of(row)) is not None), default=None)
+
+    def _utilization_of(self, *processes: ProcessRow) -> float | None:
         if not self.devices:
             return None
-        return total_utilization(self.reader, (row.id for row in self.trainers), self.from_ns, self.to_ns).mean
+        return total_utilization(self.reader, (row.id for row in processes), self.from_ns, self.to_ns).mean
 
     def share(self, *phases: str) -> Share:
         if len(phases) == 1:

@@ -39,7 +39,7 @@ _CPU_SHARE = "host_cpu_share"
 
 
 def idle_cores(context: FindingContext) -> Finding | None:
-    if context.devices or not context.is_training or not context.trainers:
+    if context.uses_gpu is not False or not context.is_training or not context.trainers:
         return None
     for row in context.trainers:
         whole, main = context.mean("cpu_cores", row.id), context.main_thread_cores(row.id)
@@ -125,7 +125,7 @@ def interpreter_lock(context: FindingContext) -> Finding | None:
 
 def _held_up(context: FindingContext) -> Share:
     """Return the share of the time in which main threads have work, no CPU, and no want of cores explains it."""
-    work = context.share(*_WORK) if context.devices else context.share(*_WORK, BACKWARD)
+    work = context.share(*_WORK, BACKWARD) if context.uses_gpu is False else context.share(*_WORK)
     threads = context.selection.threads(context.reader)
     on_cpu = share_of_series(
         [value for thread in sorted(threads) for value in thread_cores(context, context.reader.threads[thread])]

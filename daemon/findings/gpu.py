@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from functools import partial
 
@@ -11,29 +12,45 @@ from profd.daemon.analyze.torchtraces import selected_windows
 from profd.daemon.analyze.windows import HOST
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext, Share, share_of_series
-from profd.daemon.findings.finding import CRITICAL, WARNING, Finding, Measure
+from profd.daemon.findings.finding import CRITICAL, INFO, WARNING, Finding, Measure
 from profd.daemon.findings.phases import of_phase
 from profd.daemon.units import percent, plural, size
 
 
 def gpu_unused(context: FindingContext) -> Finding | None:
     devices = context.reader.devices()
-    if not devices or not context.is_training or context.devices:
+    if not context.is_training or context.uses_gpu is not False or not devices:
         return None
     gpus = plural(len(devices), devices[0].model)
     first = Measure("GPUs", len(devices), "devices")
     return context.finding("gpu-unused", first, severity=CRITICAL, line=lambda: context.line(FORWARD), gpus=gpus)
 
 
-_THROTTLED = "gpu_throttled_share"
+_REASONS, _CLOCK = "gpu_throttle_reasons_mask", "gpu_sm_clock_hz"
+_POWER_CAP = 0x4
+_HARD_REASONS = 0x8 | 0x20 | 0x40 | 0x80  # hardware slowdown, heat (driver, hardware), power brake
 _HELD_BACK = 0.2
+_SLOWER = 0.05
 
 
 def gpu_held_back(context: FindingContext) -> Finding | None:
+    """Return the finding where heat or hardware slows a GPU; as a remark where a busy one draws all its power."""
     for device in context.devices:
-        share = context.mean_share(_THROTTLED, device)
-        if share is not None and share.low >= _HELD_BACK:
-            return context.finding("gpu-held-back", share, severity=WARNING, device=device)
+        masks, clocks = (context.values(name, device=device) for name in (_REASONS, _CLOCK))
+        slower = 1 - (context.mean(_CLOCK, device=device) or 0.0) / max(clocks, default=math.inf)
+        for mask, severity in ((_HARD_REASONS, WARNING), (_POWER_CAP, INFO)):
+            share = share_of_series([float(bool(int(value) & mask)) for value in masks])
+            is_capped = mask == _POWER_CAP
+            if share is None or share.low < _HELD_BACK or (is_capped and not _SLOWER <= slower < 1):
+                continue
+            return context.finding(
+                "gpu-held-back",
+                share,
+                severity=severity,
+                cases={"capped": is_capped},
+                device=device,
+                slower=percent(slower),
+            )
     return None
 
 
@@ -58,8 +75,7 @@ def pcie_bound(context: FindingContext) -> Finding | None:
             "pcie-bound",
             share,
             Measure("GPU busy", busy),
-            surely=min(share.low, 1 - busy),
-            gain=partial(bound, context, share, 1 / busy if busy else None),
+            gain=partial(bound, context, share),
             line=lambda: context.line(COPY),
             series=(series, _GENERATION, _LANES),
             carried=size(context.mean(series, device=device) or 0.0),
@@ -86,7 +102,7 @@ def _share_of_link(context: FindingContext, series: str, device: str) -> Share |
 
 
 def copies(context: FindingContext) -> Finding | None:
-    return of_phase("host-to-device-copies", context, context.utilization)
+    return of_phase("host-to-device-copies", context)
 
 
 def _share_of_kernels(
@@ -115,13 +131,17 @@ def _share_of_kernels(
     return Share(value, value, value)
 
 
+def _gain_of(context: FindingContext, share: Share) -> float | None:
+    return bound(context, share, share.gain, beside_gpu=False)
+
+
 # cuDNN's own, which it puts before and after a convolution on tensor cores.
 _TURNING = re.compile(r"nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw", re.I)
 
 
 def memory_format(context: FindingContext) -> Finding | None:
     share = _share_of_kernels(context, _TURNING)
-    return context.finding("memory-format", share, gain=lambda: bound(context, share, share.gain)) if share else None
+    return context.finding("memory-format", share, beside_gpu=False, gain=_gain_of(context, share)) if share else None
 
 
 # Volta, Turing, Ampere, Ada, Hopper, Blackwell.
@@ -138,4 +158,4 @@ def precision(context: FindingContext) -> Finding | None:
     models = [row.model for row in context.reader.devices() if not used or row.name in used]
     has_tensor_cores = bool(models) and all(_TENSOR_CORES.search(model) for model in models)
     share = _share_of_kernels(context, _FLOAT32, but=_NOT_FLOAT32) if has_tensor_cores else None
-    return context.finding("precision", share, gain=lambda: bound(context, share, share.gain)) if share else None
+    return context.finding("precision", share, beside_gpu=False, gain=_gain_of(context, share)) if share else None

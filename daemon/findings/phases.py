@@ -23,17 +23,10 @@ from profd.daemon.findings.texts import speeds_up, table
 from profd.daemon.units import percent
 
 
-def of_phase(
-    name: str, context: FindingContext, busy: float | None = None, *, cases: Mapping[str, bool] = {}
-) -> Finding | None:
-    """Return the finding ``name`` where a GPU, ``busy`` for this share of the time, leaves room to lose its phase.
-
-    Steps take at least as long as the GPU works for them.
-    """
+def of_phase(name: str, context: FindingContext, *, cases: Mapping[str, bool] = {}) -> Finding | None:
+    """Return the finding ``name``, which its phase decides."""
     share = context.share(table().finding[name].phase or OTHER)
-    surely = share.low if busy is None else min(share.low, 1 - busy)
-    limit = 1 / busy if busy else None
-    return context.finding(name, share, surely=surely, gain=lambda: bound(context, share, limit), cases=cases)
+    return context.finding(name, share, gain=lambda: bound(context, share), cases=cases)
 
 
 checkpoints = partial(of_phase, "checkpoint-stalls")
@@ -43,8 +36,7 @@ compilation = partial(of_phase, "compile-share")
 
 
 def synchronization(context: FindingContext) -> Finding | None:
-    busy = context.utilization
-    return of_phase("synchronization", context, busy, cases={"on-cpu": busy is None})
+    return of_phase("synchronization", context, cases={"on-cpu": context.uses_gpu is False})
 
 
 # The optimizers that have a fused form.
@@ -69,7 +61,9 @@ def small_batches(context: FindingContext) -> Finding | None:
     The remedy has the bound for batches as they are.
     """
     busy = context.utilization
-    return _optimizer_bound(context) if busy is None else _dispatch_bound(context, busy)
+    if busy is not None:
+        return _dispatch_bound(context, busy)
+    return _optimizer_bound(context) if context.uses_gpu is False else None
 
 
 def _optimizer_bound(context: FindingContext) -> Finding | None:
@@ -84,16 +78,14 @@ def _optimizer_bound(context: FindingContext) -> Finding | None:
 
 
 def _dispatch_bound(context: FindingContext, busy: float) -> Finding | None:
-    share, idle = context.share(*STEP), 1 - busy
-    removable = share.at_most(idle, idle, idle)
+    share = context.share(*STEP)
     return context.finding(
         "small-batches",
         share,
         Measure("GPU busy", busy),
-        surely=removable.low,
         line=lambda: context.line(*STEP),
         busy=percent(busy),
-        speeds_up=speeds_up(bound(context, removable, removable.gain), is_crowded=context.is_crowded),
+        speeds_up=speeds_up(bound(context, share, share.gain), is_crowded=context.is_crowded),
     )
 
 
