@@ -19,29 +19,26 @@ from support.findingruns import (
     step,
     write_case,
 )
-from support.synthetic import MAIN, MAIN_TID, STARTED_NS, worker
+from support.synthetic import MAIN, MAIN_TID, worker
 from support.training_stacks import DATA_WAIT, LIBRARY, OPTIMIZER, TRAIN
 
 from profd.daemon.findings.catalog import Rule
 from profd.daemon.findings.cpu import cpu_limit, oversubscription
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
-from profd.daemon.findings.gpu import copies, gpu_held_back, gpu_unused
 from profd.daemon.findings.loading import idle_workers, load_in_process, saturated_workers
 from profd.daemon.findings.memory import allocator_churn, garbage_collection, memory_growth, memory_limit, swapping
 from profd.daemon.findings.phases import compilation, small_batches
-from profd.daemon.store.records import DeviceSeen, Frame
+from profd.daemon.store.records import Frame
 
 GPU = "gpu0"
 ROOT = (Frame("<module>", TRAIN, 96), Frame("main", TRAIN, 90), Frame("train_epoch", TRAIN, 59))
-COPY = (*ROOT, Frame("Module.to", LIBRARY + "torch/nn/modules/module.py", 1300))
 COMPILE = (*ROOT, Frame("compile_fx", LIBRARY + "torch/_inductor/compile_fx.py", 1200))
 
 
-def gpu(utilization: float, throttled: float = 0.0) -> list[Series]:
+def gpu(utilization: float) -> list[Series]:
     """Return the series of a GPU that the training uses."""
     return [
         Series("gpu_utilization_share", utilization, identity=None, device=GPU),
-        Series("gpu_throttled_share", throttled, identity=None, device=GPU),
         Series("gpu_process_memory_bytes", 1e9, identity=MAIN, device=GPU),
     ]
 
@@ -67,26 +64,6 @@ def test_an_optimizer_warns_where_a_batch_of_three_times_the_size_spares_a_tenth
     """NAdam has no fused form. Another 2 % are that of ``step``; the interval's low end counts."""
     nadam = (*ROOT, Frame("_single_tensor_nadam", LIBRARY + "torch/optim/nadam.py", 357))
     assert [case.told(small_batches, step((nadam, ms))).severity for ms in (45, 80)] == [INFO, WARNING]
-
-
-def test_copies_are_a_loss_only_while_the_gpu_has_room(case: Case) -> None:
-    copying = step((COPY, 200))
-    found = case.told(copies, copying, series=gpu(0.5))
-    assert "copying to the GPU takes 40 %" in found.title
-    assert case.found(copies, copying, series=gpu(0.99)) is None
-
-
-def test_clocks_that_are_held_down_are_told(case: Case) -> None:
-    found = case.told(gpu_held_back, HEALTHY, series=gpu(0.9, throttled=1.0))
-    assert "clocks of gpu0 down 100 %" in found.title
-    assert case.found(gpu_held_back, HEALTHY, series=gpu(0.9)) is None
-
-
-def test_a_gpu_that_nobody_uses_is_told(case: Case) -> None:
-    device = DeviceSeen(STARTED_NS, GPU, 0, "H100", "GPU-1", 80 * 2**30)
-    found = case.told(gpu_unused, HEALTHY, more=[device])
-    assert "the training runs on the CPU (train.py:61) beside 1 H100" in found.title
-    assert case.found(gpu_unused, HEALTHY, more=[device], series=gpu(0.9)) is None
 
 
 def test_compiling_in_the_middle_of_the_training_is_told(case: Case) -> None:
@@ -299,10 +276,8 @@ def test_pages_that_are_taken_anew_are_told_by_their_faults(case: Case) -> None:
     assert found.gain_bound == pytest.approx(at_most_without(0.98 * 0.3 + 0.03), rel=0.01)
 
 
-H100 = DeviceSeen(STARTED_NS, GPU, 0, "H100", "GPU-1", 80 * 2**30)
 AT_THE_LIMIT = ((BUSY_WORKER[0][0], 400), (IDLE_WORKER[1][0], 100))
 NOTHING: dict[str, tuple[Rule, Spans, dict[str, Any]]] = {
-    "a script that trains nothing, beside a GPU": (gpu_unused, ((ROOT, 500),), {"more": [H100]}),
     "a full machine: no thread waits": (oversubscription, HEALTHY, {"series": crowd(pressure=0.2, used=1.8)}),
     "a full machine: others fill it": (oversubscription, HEALTHY, {"series": crowd(pressure=0.6, used=0.5)}),
     "a full machine: few threads": (oversubscription, HEALTHY, {"series": crowd(pressure=0.6, used=1.8, threads=4)}),

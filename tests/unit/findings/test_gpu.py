@@ -1,0 +1,88 @@
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.findingruns import HEALTHY, LOAD_IN_PROCESS, Case, Series, step, write_case
+from support.synthetic import MAIN, STARTED_NS
+from support.training_stacks import LIBRARY, TRAIN
+
+from profd.daemon.findings.catalog import find
+from profd.daemon.findings.finding import INFO, WARNING
+from profd.daemon.findings.gpu import copies, gpu_held_back, gpu_unused
+from profd.daemon.findings.phases import small_batches, synchronization
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import DeviceSeen, Frame
+
+GPU = "gpu0"
+DEVICE = DeviceSeen(STARTED_NS, GPU, 0, "NVIDIA H100", "GPU-1", 80 * 2**30)
+ROOT = (Frame("<module>", TRAIN, 96), Frame("main", TRAIN, 90), Frame("train_epoch", TRAIN, 59))
+COPY = (*ROOT, Frame("Module.to", LIBRARY + "torch/nn/modules/module.py", 1300))
+SYNCHRONIZE = (*ROOT, Frame("synchronize", LIBRARY + "torch/cuda/__init__.py", 100))
+
+
+def of(name: str, *values: float, device: str = GPU) -> Series:
+    return Series(name, *values, identity=None, device=device)
+
+
+def gpu(utilization: float, *others: Series, device: str = GPU) -> list[Series]:
+    """Return the series of a GPU that the training uses."""
+    memory = Series("gpu_process_memory_bytes", 1e9, identity=MAIN, device=device)
+    return [of("gpu_utilization_share", utilization, device=device), memory, *others]
+
+
+def capped(mask: int, *clocks: float) -> list[Series]:
+    return [of("gpu_throttle_reasons_mask", mask), of("gpu_sm_clock_hz", *clocks)]
+
+
+def test_copies_are_a_loss_only_while_the_gpu_has_room(case: Case) -> None:
+    copying = step((COPY, 200))
+    assert "copying to the GPU takes 40 %" in case.told(copies, copying, series=gpu(0.5)).title
+    assert case.found(copies, copying, series=gpu(0.99)) is None
+
+
+@pytest.mark.parametrize("mask", [0x8, 0x20, 0x44, 0x80])
+def test_clocks_that_heat_or_hardware_holds_down_are_a_warning(mask: int, case: Case) -> None:
+    found = case.told(gpu_held_back, HEALTHY, series=gpu(0.9, *capped(mask, 1.98e9)))
+    assert found.severity == WARNING
+    assert "clocks of gpu0 down 100 %" in found.title
+    assert case.found(gpu_held_back, HEALTHY, series=gpu(0.9, *capped(0, 1.98e9))) is None
+
+
+def test_a_gpu_at_full_power_is_healthy_and_its_loss_of_clock_a_remark(case: Case, tmp_path: Path) -> None:
+    path = write_case(tmp_path / "a.profd", HEALTHY, series=gpu(0.99, *capped(0x4, 1.98e9, 1.6e9)))
+    with RunReader(path) as reader:
+        (found,) = find(reader)
+    assert (found.rule, found.severity) == ("gpu-held-back", INFO)
+    assert "draws all the power that it may 100 % of the time: its clock is 19 % below" in found.title
+    assert case.found(gpu_held_back, HEALTHY, series=gpu(0.99, *capped(0x4, 1.98e9))) is None
+
+
+def test_a_gpu_that_nobody_uses_is_told(case: Case) -> None:
+    rests = of("gpu_utilization_share", 0.0)
+    found = case.told(gpu_unused, HEALTHY, more=[DEVICE], series=[rests])
+    assert "the training runs on the CPU (train.py:61) beside 1 NVIDIA H100" in found.title
+    assert case.found(gpu_unused, HEALTHY, more=[DEVICE], series=gpu(0.9)) is None
+
+
+def test_a_script_that_trains_nothing_is_not_sent_to_the_gpu(case: Case) -> None:
+    assert case.found(gpu_unused, ((ROOT, 500),), more=[DEVICE], series=[of("gpu_utilization_share", 0.0)]) is None
+
+
+@pytest.mark.parametrize("series", [[], [of("gpu_utilization_share", 0.3)]], ids=["unread", "hidden"])
+def test_where_a_container_hides_processes_nobody_says_that_a_gpu_is_unused(series: list[Series], case: Case) -> None:
+    waits = step((SYNCHRONIZE, 200))
+    assert case.found(gpu_unused, waits, more=[DEVICE], series=series) is None
+    assert "waits for the device" in case.told(synchronization, waits, more=[DEVICE], series=series).title
+    small = case.found(small_batches, waits, more=[DEVICE], series=series)
+    assert small is None or "the GPU is busy 30 %" in small.title
+
+
+def test_a_loop_that_the_gpu_bounds_loses_nothing_by_what_python_does_meanwhile(tmp_path: Path) -> None:
+    hidden = step((LOAD_IN_PROCESS, 75), (SYNCHRONIZE, 75))
+    with RunReader(write_case(tmp_path / "a.profd", hidden, series=gpu(0.97))) as reader:
+        assert {one.severity for one in find(reader)} <= {INFO}
+    with RunReader(write_case(tmp_path / "b.profd", hidden, series=gpu(0.5))) as reader:
+        found = find(reader)
+    assert {one.rule for one in found if one.severity != INFO} >= {"input-bound-in-process", "synchronization"}
+    assert all(one.gain_bound is None or one.gain_bound <= 2.0 for one in found)
