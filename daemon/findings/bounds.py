@@ -64,5 +64,6 @@ def bound(
     bound is one at the present load.
     """
     rest = 1 - indirect * min(share.high, 1.0)
-    slower, busy = min(context.crowding, MOST_CROWDING), context.least_busy if beside_gpu else None
+    slower = min(context.crowding, MOST_CROWDING)
+    busy = context.least_busy if beside_gpu else None
     return min([slower * share.gain / rest, *filter(None, limits), *([1 / busy] if busy else [])])
