@@ -8,7 +8,9 @@ the calls below it do; some kinds of calls, such as debug modes, are overhead wh
 from __future__ import annotations
 
 import functools
+import itertools
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 from pathlib import Path
 
 from profd.daemon.analyze.framepatterns import FramePattern, frame_test, own_table, read_patterns
@@ -17,6 +19,7 @@ from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext, line_of
 from profd.daemon.findings.finding import Finding, Line
 from profd.daemon.findings.phases import hot_function
+from profd.daemon.store.rows import FrameRow
 
 BUILT_IN = Path(__file__).with_name("overhead.toml")
 _UNEXPLAINED = frozenset({OTHER, WAITING, STARTUP})
@@ -24,6 +27,7 @@ _STEP_BESIDE = 0.1  # of the time below a line; with more of a step it is a line
 _ALONE = 0.8
 _MOST = 0.5
 
+_CALLS = ("_call_impl", "_call_impl.<locals>.inner")
 LinePath = tuple[int, ...]
 
 
@@ -95,8 +99,9 @@ def overhead(context: FindingContext) -> Finding | None:
         kind = of_stack(stack)
         return phase_of(stack) in _UNEXPLAINED and (has_backward or (kind is not None and not kind.waits))
 
-    lost = set(filter(is_lost, spent_ns))
-    step = {stack for stack in spent_ns if phase_of(stack) in STEP}
+    hooks = {stack for stack in spent_ns if phase_of(stack) in STEP and _is_hook(context.reader.frames_of(stack))}
+    lost = {*filter(is_lost, spent_ns), *hooks}
+    step = {stack for stack in spent_ns if phase_of(stack) in STEP} - hooks
     anchor, paths = _heaviest_line(context, lost, step)
     below = {stack for stack in spent_ns if anchor and paths[stack][: len(anchor)] == anchor and stack not in step}
     if sum(spent_ns[stack] for stack in below & lost) < _MOST * sum(spent_ns[stack] for stack in below):
@@ -134,6 +139,22 @@ def overhead(context: FindingContext) -> Finding | None:
         instead=kind.instead if kind else "",
         what_helps=kind.remedy if kind else "",
     )
+
+
+def _is_hook(frames: Sequence[FrameRow]) -> bool:
+    """Say whether a stack is in a function of the user's that autograd or a module calls beside its own work."""
+    for caller, frame in itertools.pairwise(frames):
+        if frame.is_library:
+            continue
+        # What autograd calls from C stands right below its engine; functions of its own are called by way of a class.
+        if caller.function.endswith("_engine_run_backward") or caller.module_path == "torch/utils/hooks.py":
+            return True
+        is_module = caller.module_path == "torch/nn/modules/module.py" and caller.function.endswith(
+            ("_call_impl", "inner")
+        )
+        if is_module and "forward" not in frame.function and "lambda" not in frame.function:
+            return True
+    return False
 
 
 def _heaviest_line(context: FindingContext, lost: set[int], step: set[int]) -> tuple[LinePath, dict[int, LinePath]]:

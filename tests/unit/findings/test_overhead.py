@@ -106,6 +106,50 @@ def test_backward_is_no_overhead_whatever_is_on_its_line(case: Case) -> None:
     assert case.found(overhead, ((CONV, 200), (BACKWARD, 300))) is None
 
 
+ENGINE = (*BACKWARD, Frame("_engine_run_backward", LIBRARY + "torch/autograd/graph.py", 865))
+CALL_IMPL = Frame("Module._call_impl", LIBRARY + "torch/nn/modules/module.py", 1773)
+
+
+@pytest.mark.parametrize(
+    ("lost", "place"),
+    [
+        ((*ENGINE, Frame("log_gradient", DATA, 50)), "augment.py:50"),
+        (
+            (*ENGINE, Frame("BackwardHook.apply", LIBRARY + "torch/utils/hooks.py", 9), Frame("f", DATA, 51)),
+            "augment.py:51",
+        ),
+        ((*LOOP, Frame("train_epoch", TRAIN, 61), CALL_IMPL, Frame("check_range", DATA, 52)), "augment.py:52"),
+    ],
+    ids=["of a tensor", "of a module's backward pass", "of a module"],
+)
+def test_a_hook_of_the_user_is_no_part_of_the_pass_that_calls_it(
+    case: Case, lost: tuple[Frame, ...], place: str
+) -> None:
+    assert f"takes 40 % of the time ({place})" in case.told(overhead, step((lost, 200))).title
+
+
+@pytest.mark.parametrize(
+    "stack",
+    [
+        (*LOOP, Frame("train_epoch", TRAIN, 61), CALL_IMPL, Frame("Net.forward", DATA, 53)),
+        (
+            *ENGINE,
+            Frame("BackwardCFunction.apply", LIBRARY + "torch/autograd/function.py", 3),
+            Frame("Cube.backward", DATA, 5),
+        ),
+        (
+            *ENGINE,
+            Frame("recompute", LIBRARY + "torch/utils/checkpoint.py", 9),
+            CALL_IMPL,
+            Frame("Net.forward", DATA, 53),
+        ),
+    ],
+    ids=["a module's own forward", "a function of one's own", "a recomputed forward pass"],
+)
+def test_code_of_the_user_that_is_part_of_a_pass_is_no_overhead(case: Case, stack: tuple[Frame, ...]) -> None:
+    assert case.found(overhead, step((stack, 200))) is None
+
+
 def test_kinds_of_the_user_come_first(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROFD_HOME", str(tmp_path))
     (tmp_path / "overhead.toml").write_text(
