@@ -13,6 +13,7 @@ import subprocess
 import traceback
 from collections import deque
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
 from functools import partial
 
 from profd.daemon.clock import SECOND_NS, Clock
@@ -55,29 +56,24 @@ PATIENCE_IN_SLEEP = 4
 _TICK_S = 0.5
 
 
+@dataclass(eq=False)
 class HangWatch:
-    """Reports hangs of a run, and when it goes on; ``put`` takes the records, ``members`` are the processes now."""
+    """Reports hangs of a run, and when it goes on; ``put`` takes the records, ``members`` are the processes now.
 
-    def __init__(
-        self,
-        after_s: float,
-        clock: Clock,
-        members: Callable[[], Collection[Member]],
-        put: Callable[[records.Record], object],
-        *,
-        hook: Hook | None = None,
-        look: Callable[..., Look] = take_look,
-    ) -> None:
-        """Call it a hang where there is no progress for ``after_s``."""
-        self.after_s = after_s
-        self._clock = clock
-        self._members = members
-        self._put = put
-        self._hook = hook or Hook(None)
-        self._look = look
+    It is a hang where there is no progress for ``after_s``.
+    """
+
+    after_s: float
+    clock: Clock
+    members: Callable[[], Collection[Member]]
+    put: Callable[[records.Record], object]
+    hook: Hook = field(default_factory=lambda: Hook(None))
+    look: Callable[..., Look] = take_look
+
+    def __post_init__(self) -> None:
         self._inbox: queue.SimpleQueue[PointsTaken | ProcessEnded | RecordingTaken] = queue.SimpleQueue()
         self._stillness = Stillness()
-        self._spin = SpinWatch(clock, self._stillness, self._take_look)
+        self._spin = SpinWatch(self.clock, self._stillness, self._take_look)
         self._deaths: deque[Death] = deque(maxlen=64)
         self._names: dict[Identity, str] = {}
         self._first: Look | None = None
@@ -106,10 +102,10 @@ class HangWatch:
                 await self.check()
         except Exception as error:  # noqa: BLE001  the recording goes on without it
             traceback.print_exception(error)
-            self._put(EventHappened(self._clock.now_ns(), "error", f"hangs are no longer watched for: {error!r}"))
+            self.put(EventHappened(self.clock.now_ns(), "error", f"hangs are no longer watched for: {error!r}"))
 
     async def check(self) -> None:
-        self._hook.reap()
+        self.hook.reap()
         while not self._inbox.empty():
             record = self._inbox.get()
             if isinstance(record, PointsTaken):
@@ -119,8 +115,8 @@ class HangWatch:
             else:
                 who = f"{self._names.get(record.identity, 'process')} (pid {record.identity.pid})"
                 self._deaths.append(Death(record.at_ns, who, record.exit_code, record.exit_signal))
-        self._names = {member.identity: name_of_member(member) for member in self._members()}
-        self._spin.keep({member.identity for member in self._members() if is_training(member)})
+        self._names = {member.identity: name_of_member(member) for member in self.members()}
+        self._spin.keep({member.identity for member in self.members() if is_training(member)})
         if self._hang is not None:
             self._check_end(self._hang)
             return
@@ -136,7 +132,7 @@ class HangWatch:
             self._first = None
         elif first is None:
             self._first = await self._take_look(mains_only=True)
-        elif quiet_s >= due_s and (self._clock.now_ns() - first.at_ns) / SECOND_NS >= due_s - patience_s / 2:
+        elif quiet_s >= due_s and (self.clock.now_ns() - first.at_ns) / SECOND_NS >= due_s - patience_s / 2:
             second = await self._take_look(mains_only=False)
             if second is None or self._has_moved(first, second):
                 self._first = second
@@ -151,10 +147,10 @@ class HangWatch:
 
     async def _take_look(self, mains_only: bool) -> Look | None:
         """Look at the processes that train, or at all; None where none trains."""
-        members = list(self._members())
+        members = list(self.members())
         if not any(map(is_training, members)):
             return None
-        return await asyncio.to_thread(partial(self._look, members, self._clock.now_ns(), mains_only=mains_only))
+        return await asyncio.to_thread(partial(self.look, members, self.clock.now_ns(), mains_only=mains_only))
 
     def _has_moved(self, first: Look, second: Look) -> bool:
         stillness, seconds = self._stillness, (second.at_ns - first.at_ns) / SECOND_NS
@@ -167,7 +163,7 @@ class HangWatch:
         return not now or any(before.get(row.member.identity, row.stack) != row.stack for row in now)
 
     def _report(self, look: Look, quiet_s: float, *, is_spin: bool = False) -> None:
-        now_ns = self._clock.now_ns()
+        now_ns = self.clock.now_ns()
         since_ns = now_ns - int(quiet_s * SECOND_NS)
         deaths = [death for death in self._deaths if death.at_ns >= since_ns - 10 * SECOND_NS]
         facts = []
@@ -181,18 +177,18 @@ class HangWatch:
         report = records.HangReport(cause.group, look.groups(), tuple(facts))
         text = f"no progress for {quiet_s:.0f} s ({cause.group}): {cause.text}"
         self._hang, self._first, self._is_spin = HangFound(now_ns, since_ns, text, report), None, is_spin
-        self._put(self._hang)
-        self._put(EventHappened(now_ns, "hang", text))
-        failure = self._hook.start(text, cause.group)
+        self.put(self._hang)
+        self.put(EventHappened(now_ns, "hang", text))
+        failure = self.hook.start(text, cause.group)
         if failure is not None:
-            self._put(EventHappened(self._clock.now_ns(), "error", failure))
+            self.put(EventHappened(self.clock.now_ns(), "error", failure))
 
     def _check_end(self, hang: HangFound) -> None:
         moves = self._spin.has_moved_since if self._is_spin else self._stillness.is_busy_since
         if self._stillness.has_stepped_since(hang.at_ns) or moves(hang.at_ns):
-            now_ns = self._clock.now_ns()
+            now_ns = self.clock.now_ns()
             lasted_s = (now_ns - hang.since_ns) / SECOND_NS
             self._hang = self._first = None
             self._stillness.forget()
-            self._put(records.HangEnded(now_ns, hang.at_ns))
-            self._put(EventHappened(now_ns, "hang", f"progress again, after {lasted_s:.0f} s without"))
+            self.put(records.HangEnded(now_ns, hang.at_ns))
+            self.put(EventHappened(now_ns, "hang", f"progress again, after {lasted_s:.0f} s without"))

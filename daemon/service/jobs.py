@@ -95,7 +95,6 @@ class Jobs:
             self._states[root].uid = program.uid
 
     def _places(self) -> Counter[int]:
-        """Return how many jobs of each user are recorded."""
         return Counter(state.uid for state in self._states.values() if state.uid is not None)
 
     def poll(self, room: int) -> list[Job]:

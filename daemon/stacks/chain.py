@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from profd.daemon import processes
@@ -44,26 +45,21 @@ class Pace(NamedTuple):
     rest_ratio: float = 1.0
 
 
+@dataclass(eq=False)
 class StackChain:
     """The recordings of one process, from now to its end; ``source`` is what it runs, ``put`` takes the records.
 
     ``pace`` is asked anew for each recording.
     """
 
-    def __init__(
-        self,
-        executable: str,
-        identity: Identity,
-        pace: Callable[[], Pace],
-        source: Statements | None,
-        clock: Clock,
-        put: Callable[[Record], object],
-    ) -> None:
-        self.identity = identity
-        self._executable = executable
-        self._pace = pace
-        self._clock = clock
-        self._put = put
+    executable: str
+    identity: Identity
+    pace: Callable[[], Pace]
+    source: Statements | None
+    clock: Clock
+    put: Callable[[Record], object]
+
+    def __post_init__(self) -> None:
         self._hurry = asyncio.Event()
         self._stop = asyncio.Event()
         self._in_flight: set[Recording] = set()
@@ -71,7 +67,7 @@ class StackChain:
         self._failures = 0
         self._has_reported_log = False
         self._threads = Threads()
-        self._evidence = Evidence(source)
+        self._evidence = Evidence(self.source)
 
     def hurry(self) -> None:
         """End the recording in flight now, so that its samples can be seen, and let the next one take over."""
@@ -88,7 +84,7 @@ class StackChain:
                 await self._wait(self._hurry, current.length_s, current.ended)
                 # One that has ended by itself: the process is gone, or has become another program with exec.
                 following = await self._begin() if self._goes_on() and not current.ended.done() else None
-                cut_ns = self._clock.now_ns()
+                cut_ns = self.clock.now_ns()
                 await self._finish(current, Span(from_ns, cut_ns if following else None))
                 current, from_ns = following, cut_ns
                 if current is None:
@@ -104,7 +100,7 @@ class StackChain:
                         await self._wait(self._hurry, recording.length_s, recording.ended)
                         await self._finish(recording, Span())
                         # Then none is recorded: processes that are alike need not be sampled all the time.
-                        await self._wait(self._hurry, recording.length_s * self._pace().rest_ratio)
+                        await self._wait(self._hurry, recording.length_s * self.pace().rest_ratio)
                 if recording is None:
                     await self._wait(self._hurry, RETRY_LAST_S)
 
@@ -132,10 +128,10 @@ class StackChain:
 
     async def _begin(self) -> Recording | None:
         """Start a recording and return it once it has sampled for a moment; None where it would not."""
-        rate_hz, length_s, _ = self._pace()
+        rate_hz, length_s, _ = self.pace()
         length_s = length_s if self._has_recorded else FIRST_LENGTH_S
         try:
-            recording = Recording(self._executable, self.identity.pid, rate_hz, length_s, self._clock)
+            recording = Recording(self.executable, self.identity.pid, rate_hz, length_s, self.clock)
         except RecordingFailed as error:
             self._count_failure(str(error))
             return None
@@ -176,7 +172,7 @@ class StackChain:
                 text = f"py-spy failed to read {raw.errors} stacks, and profd cannot read from its log when: code that "
                 text += "calls and returns all the time may be shown too small. "
                 self._say("loss", f"{text}`profd doctor` shows which py-spy is known")
-            self._put(assembly.assemble(raw, self.identity, recording.rate_hz, keep, self._threads, self._evidence))
+            self.put(assembly.assemble(raw, self.identity, recording.rate_hz, keep, self._threads, self._evidence))
         except (RecordingFailed, TraceDamaged) as error:
             self._say("loss", f"a recording was lost: {error}")
         self._in_flight.discard(recording)
@@ -193,4 +189,4 @@ class StackChain:
             self._hurry.clear()
 
     def _say(self, kind: str, text: str) -> None:
-        self._put(EventHappened(self._clock.now_ns(), kind, text, self.identity))
+        self.put(EventHappened(self.clock.now_ns(), kind, text, self.identity))

@@ -12,6 +12,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.interpreter.integers import Global, Local, Moved, Variable
@@ -35,24 +36,20 @@ CAPITAL_S = 0.3
 _NO_OTHER = 15
 
 
+@dataclass(eq=False)
 class StepReader:
     """Reads the steps of one process, and gives records to ``put``.
 
     One thread calls ``poll``; any thread may call ``hear``.
     """
 
-    def __init__(
-        self,
-        identity: Identity,
-        clock: Clock,
-        put: Callable[[Record], object],
-        attach: Callable[[int, Declared], Program] = Program,
-    ) -> None:
-        self._identity = identity
-        self._clock = clock
-        self._put = put
-        self._attach = attach
-        self._files = files_of(identity.pid)
+    identity: Identity
+    clock: Clock
+    put: Callable[[Record], object]
+    attach: Callable[[int, Declared], Program] = Program
+
+    def __post_init__(self) -> None:
+        self._files = files_of(self.identity.pid)
         self._declared = Declared(self._files)
         self._program: Program | None = None
         self._tries = 0
@@ -81,10 +78,10 @@ class StepReader:
         self._off: tuple[int, int] | None = None
         """From when to when the program was not seen in the loop; None while it is."""
         self._balance_s = CAPITAL_S
-        self._earned_ns = clock.now_ns()
+        self._earned_ns = self.clock.now_ns()
 
     def hear(self, data: bytes) -> None:
-        self._heard.append((self._clock.now_ns(), data))
+        self._heard.append((self.clock.now_ns(), data))
 
     def poll(self) -> float:
         """Read once, and return in how many seconds to read again."""
@@ -95,7 +92,7 @@ class StepReader:
             self._source, pause_s = None, READ_S
         except Moved:
             pause_s = READ_S
-        now_ns = self._clock.now_ns()
+        now_ns = self.clock.now_ns()
         earned_s = min(self._balance_s + (now_ns - self._earned_ns) / SECOND_NS * EARNED_SHARE, CAPITAL_S)
         # To find the loop costs more once: that is not held against the next readings for longer than half a second.
         self._balance_s = max(earned_s - (time.thread_time_ns() - begun_ns) / SECOND_NS, -0.001)
@@ -116,7 +113,7 @@ class StepReader:
     def _poll(self) -> float:
         if self._program is None:
             try:  # the interpreter may not have begun yet
-                self._program = self._attach(self._identity.pid, self._declared)
+                self._program = self.attach(self.identity.pid, self._declared)
             except Unreadable as error:
                 self._tries += 1
                 if self._tries == 100:
@@ -130,25 +127,25 @@ class StepReader:
             if self._counted_by() in (None, LOG.name):
                 self._read_log()
             else:  # it pauses: what counted it is there again afterwards
-                self._store(self._clock.now_ns())
+                self._store(self.clock.now_ns())
         elif self._read(self._program, self._source):
-            self._store(self._clock.now_ns())
+            self._store(self.clock.now_ns())
             self._compare(self._program, self._source)
             return self._pause_s()
         else:
             self._source = None
         # What counts the next epoch shows on few stacks only: looking more often loses fewer of its rounds.
-        is_just_lost = self._clock.now_ns() - self._count.at_ns < SECOND_NS and self._balance_s > CAPITAL_S / 3
+        is_just_lost = self.clock.now_ns() - self._count.at_ns < SECOND_NS and self._balance_s > CAPITAL_S / 3
         return FINE_S if self._counted is not None and is_just_lost else READ_S
 
     def _say(self, kind: str, text: str) -> None:
-        self._put(records.EventHappened(self._clock.now_ns(), kind, text, self._identity))
+        self.put(records.EventHappened(self.clock.now_ns(), kind, text, self.identity))
 
     # The loop, and what counts it
 
     def _look(self, program: Program) -> None:
         """Look at the stack for the loop of the steps: now and then, and often while the one that is known pauses."""
-        now_ns = self._clock.now_ns()
+        now_ns = self.clock.now_ns()
         is_waiting = self._loop is not None and not self._sees_training and len(self._stacks) > _NO_OTHER
         wait_s = READ_S * (len(self._stacks) - _NO_OTHER) if is_waiting else READ_S
         if self._source is not None and not self._off and not self._pauses(now_ns):
@@ -174,7 +171,7 @@ class StepReader:
         found = program.sources_of(loop)
         if not found:
             return None
-        self._bound_ns = self._clock.now_ns()
+        self._bound_ns = self.clock.now_ns()
         # What counted before goes on to count, also where another source happened to be read first.
         source = next((one for one in found if one.name == self._counted_by()), found[0])
         others = [one for one in found if one is not source and one.stride == 1 and not one.of_updates]
@@ -222,7 +219,7 @@ class StepReader:
             number = program.round_of(source)
             if not is_short or epoch == outside():
                 break
-        is_variable, at_ns = isinstance(source.variable, Local | Global), self._clock.now_ns()
+        is_variable, at_ns = isinstance(source.variable, Local | Global), self.clock.now_ns()
         if number is None:  # a variable is there again with its function, an iterator is another one then
             if not self._off:
                 self._stacks.clear()
@@ -294,14 +291,14 @@ class StepReader:
         if is_due and at_ns > stored_ns:
             steps, self._has_paused = max(steps, stored), pauses
             self._stored = at_ns, steps
-            points = Point(records.STEP_COUNT, steps, self._identity), Point(records.STEP_ERROR, error, self._identity)
-            self._put(records.PointsTaken(at_ns, points))
+            points = Point(records.STEP_COUNT, steps, self.identity), Point(records.STEP_ERROR, error, self.identity)
+            self.put(records.PointsTaken(at_ns, points))
 
     # Other sources
 
     def _compare(self, program: Program, source: Source) -> None:
         """Compare the sources now and then; say so once where they disagree by more than their errors."""
-        at_ns, rounds = self._clock.now_ns(), self._count.rounds
+        at_ns, rounds = self.clock.now_ns(), self._count.rounds
         if self._check is None or at_ns - self._bound_ns < SECOND_NS:
             return
         self._bound_ns = at_ns
@@ -317,7 +314,7 @@ class StepReader:
 
     def _read_log(self) -> None:
         if self._output is None:
-            self._output = OutputFile(self._identity.pid, self._files)
+            self._output = OutputFile(self.identity.pid, self._files)
         if data := self._output.new():
             self.hear(data)
         while self._heard:
@@ -326,7 +323,7 @@ class StepReader:
             if step is not None and self._loop is not None:
                 if self._counted_by() != LOG.name:
                     self._begin(self._loop, LOG)
-                    self._put(records.EventHappened(at_ns, records.STEP_SOURCE, LOG.name, self._identity))
+                    self.put(records.EventHappened(at_ns, records.STEP_SOURCE, LOG.name, self.identity))
                 self._take(at_ns, step)
                 # The last line may be older than it was read.
                 self._count.error = max(self._count.error, self._log.apart)

@@ -23,8 +23,6 @@ from profd.daemon.errors import OutputUnwritable, RunUnreadable
 
 LEAST_ROW_BYTES = 6
 """What the smallest row takes in its page: two bytes that say where it is, and four of its own."""
-WORK_PER_BYTE = 30
-"""Instructions of SQLite's machine that a query may take; what profd asks takes one or two."""
 _COUNTED_AT_ONCE = 10_000
 
 
@@ -69,7 +67,8 @@ class BoundedConnection(sqlite3.Connection):
     def _measure(self) -> None:
         files = (self._path, self._path.with_name(f"{self._path.name}-wal"))
         size = sum(file.stat().st_size for file in files if file.exists())
-        self._most_work = size * WORK_PER_BYTE + 1_000_000
+        # Instructions of SQLite's machine; what profd asks takes one or two a byte.
+        self._most_work = size * 30 + 1_000_000
         self._most_rows = size // LEAST_ROW_BYTES + 1000
         self._most_text_bytes = size + (1 << 20)
 
@@ -120,7 +119,6 @@ def _own_schema() -> tuple[dict[str, frozenset[Any]], dict[str, tuple[str, list[
 APPLICATION_ID = 0x70726664  # "prfd", so that file(1) and we can tell a run file from any other database
 SCHEMA_VERSION = 1
 _HEADER = struct.Struct(">16sHBBBBBBII")  # SQLite's file header up to the size of the database in pages
-_MAGIC = b"SQLite format 3\0"
 LOCK_TIMEOUT_S = 1.0
 """How long a statement waits while another process has locked the file."""
 # SQLITE_BUSY, _LOCKED, _NOMEM, _READONLY, _IOERR, _FULL, _CANTOPEN, _PROTOCOL, without what stands in the upper bytes.
@@ -264,7 +262,7 @@ def _check_header(path: Path) -> None:
         raise RunUnreadable(
             f"{path} cannot be read ({error.strerror})", "see `profd ls` for the runs there are"
         ) from error
-    if len(header) < _HEADER.size or not header.startswith(_MAGIC):
+    if len(header) < _HEADER.size or not header.startswith(b"SQLite format 3\0"):
         raise RunUnreadable(f"{path} is no run file", "see `profd ls` for the runs there are")
     page_size, pages = _HEADER.unpack(header)[1], _HEADER.unpack(header)[9]
     page_bytes = 65536 if page_size == 1 else page_size

@@ -79,12 +79,10 @@ class Interning:
         return len(self._frames) + len(self._stacks) + len(self._ended) + of_members
 
     def process(self, identity: Identity | None) -> int | None:
-        """Return the id of a process; None where the file knows none."""
         member = self._member(identity) if identity else None
         return member.process if member else None
 
     def take_in(self, identity: Identity, process: int) -> None:
-        """Hold the id of a process that is new in the file."""
         self._members[identity] = _Member(process)
 
     def end(self, identity: Identity, at_ns: int) -> None:
@@ -152,17 +150,14 @@ class Interning:
         return member
 
     def _known(self, identity: Identity) -> _Member:
-        member = self._member(identity)
-        if member is None:
+        if (member := self._member(identity)) is None:
             raise LookupError(f"process {identity.pid} is not in the file")
         return member
 
     def _find_or_add(self, table: str, row: Mapping[str, object], more: Callable[[], dict[str, object]] = dict) -> int:
         """Return the id of the row that has these values; where there is none, add it with ``more`` beside them."""
         found = self._find(table, row)
-        if found is None:
-            found = insert(self._connection, table, {**row, **more()})
-        return found
+        return insert(self._connection, table, {**row, **more()}) if found is None else found
 
     def _find(self, table: str, row: Mapping[str, object]) -> int | None:
         where = " AND ".join(f"{name} IS ?" for name in row)

@@ -51,7 +51,6 @@ class PointRollups:
         self._settled_before_ns = self._settled_ns
 
     def undo(self) -> None:
-        """Go back to ``begin``: the transaction failed."""
         for series, minute in self._before.items():
             if minute is None:
                 self._minutes.pop(series, None)

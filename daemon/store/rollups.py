@@ -28,7 +28,6 @@ LEAST_MINUTES = 2
 HOUR_MINUTES = 60
 MINUTES = range(-ALL_TOGETHER, ALL_TOGETHER)
 _KEPT = 12
-_MOST_ROWS_KEPT = 50_000
 
 
 class StackMinuteRow(msgspec.Struct, frozen=True):
@@ -170,13 +169,12 @@ class StoredRollups:
             return []
         version = 0 if one.is_settled else self._reader.newest_id("recording")
         key = (one.threads, unit, first, last, version)
-        rows = self._kept.pop(key, None)
-        if rows is None:
-            if unit == "hours":
-                rows = stack_hours(self._reader, one.threads, range(first, last))
-            else:
-                rows = stack_minutes(self._reader, one.threads, range(first, last), ALL_TOGETHER)
-        if len(rows) <= _MOST_ROWS_KEPT:
+        rows, some = self._kept.pop(key, None), range(first, last)
+        if rows is None and unit == "hours":
+            rows = stack_hours(self._reader, one.threads, some)
+        elif rows is None:
+            rows = stack_minutes(self._reader, one.threads, some, ALL_TOGETHER)
+        if len(rows) <= 50_000:
             self._kept[key] = rows
         if len(self._kept) > _KEPT:
             self._kept.popitem(last=False)

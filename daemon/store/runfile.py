@@ -63,7 +63,6 @@ class RunFile:
         return int(self.value(Count, f"SELECT coalesce(max(id), 0) FROM {table}"))
 
     def has_table(self, name: str) -> bool:
-        """Say whether the file has a table: an older one may lack it."""
         return bool(self._query("SELECT 1 FROM sqlite_master WHERE name = ?", name))
 
     def value(self, kind: Any, sql: str, *values: int | str) -> Any:  # noqa: ANN401  of the type that is asked for

@@ -97,7 +97,6 @@ class StackRollups:
         self._before = self._waiting.copy(), self._summed.copy(), self._many
 
     def undo(self) -> None:
-        """Go back to ``begin``: the transaction failed."""
         self._waiting, self._summed, self._many = self._before
         self.begin()
 
@@ -203,10 +202,9 @@ class _Conditions:
         of_devices = [self._steps(stepfunction.UTILIZATION, None, None, device) for device in sorted(devices)]
         self._utilization = stepfunction.mean_function([one for one in of_devices if one.steps])
         self._idle = stepfunction.idle_time(self._utilization)
-        self._of_thread: dict[int, tuple[IntervalCursor, IntervalCursor, IntervalCursor]] = {}
+        self._of_thread: dict[int, tuple[IntervalCursor, ...]] = {}
 
     def count(self, to: _Sum, thread: int, start_ns: int, duration_ns: int, samples: int) -> None:
-        """Add an interval of a thread to a sum."""
         end_ns = start_ns + duration_ns
         mean, known_ns = self._utilization.mean(start_ns, end_ns)
         to.samples += samples
@@ -217,11 +215,8 @@ class _Conditions:
         if thread not in self._of_thread:
             os_tid = self._connection.execute("SELECT os_tid FROM thread WHERE id = ?", (thread,)).fetchone()[0]
             ran = stepfunction.on_cpu_time(self._steps(stepfunction.THREAD_CPU, self._process, os_tid, None))
-            self._of_thread[thread] = (
-                IntervalCursor(self._idle),
-                IntervalCursor(ran),
-                IntervalCursor(common(self._idle, ran)),
-            )
+            of_thread = self._idle, ran, common(self._idle, ran)
+            self._of_thread[thread] = tuple(map(IntervalCursor, of_thread))
         idle, on_cpu, both = self._of_thread[thread]
         idle_ns, cpu_ns = idle.between(start_ns, end_ns), on_cpu.between(start_ns, end_ns)
         both_ns = both.between(start_ns, end_ns) if idle_ns and cpu_ns else 0

@@ -25,8 +25,6 @@ from profd.daemon.store.rows import PointRow
 
 LONGEST_DISTANCES = 3
 """For so many usual distances a reading holds at most."""
-USUAL_OF = 9
-"""The usual distance is the median of so many."""
 
 
 class IntervalSet:
@@ -50,17 +48,14 @@ class IntervalSet:
 
     @property
     def length_ns(self) -> int:
-        """How much is covered in all."""
         return self._before[-1] + self._ends[-1] - self._starts[-1] if self._ends else 0
 
     @property
     def start_ns(self) -> int | None:
-        """When the first range begins; None where there is none."""
         return self._starts[0] if self._starts else None
 
     @property
     def end_ns(self) -> int | None:
-        """When the last range ends; None where there is none."""
         return self._ends[-1] if self._ends else None
 
     def until(self, at_ns: int) -> int:
@@ -89,10 +84,8 @@ class IntervalSet:
 
     def edges(self) -> list[tuple[int, int]]:
         """Return the times at which a range begins or ends, each with how much is covered before it."""
-        found = []
-        for start_ns, end_ns, before in zip(self._starts, self._ends, self._before, strict=True):
-            found += [(start_ns, before), (end_ns, before + end_ns - start_ns)]
-        return found
+        ranges = zip(self._starts, self._ends, self._before, strict=True)
+        return [edge for start, end, before in ranges for edge in ((start, before), (end, before + end - start))]
 
 
 def united(one: IntervalSet, other: IntervalSet) -> IntervalSet:
@@ -150,7 +143,7 @@ class StepBuilder:
     def __init__(self) -> None:
         self._first: PointRow | None = None
         self._last_ns: int | None = None
-        self._distances_ns: deque[int] = deque(maxlen=USUAL_OF)
+        self._distances_ns: deque[int] = deque(maxlen=9)
 
     def copy(self) -> StepBuilder:
         other = StepBuilder()
@@ -246,14 +239,8 @@ class StepFunction:
         return (whole / known_ns if known_ns else 0.0), known_ns
 
     def over(self, from_ns: int, to_ns: int) -> Aggregate:
-        inside = list(self.clipped(from_ns, to_ns))
-        lengths_ns = [step.end_ns - step.start_ns for step in inside]
-        return Aggregate(
-            sum(lengths_ns),
-            sum(step.value * length_ns for step, length_ns in zip(inside, lengths_ns, strict=True)),
-            min((step.value for step in inside), default=float("inf")),
-            max((step.value for step in inside), default=float("-inf")),
-        )
+        inside = ((step.end_ns - step.start_ns, step.value) for step in self.clipped(from_ns, to_ns))
+        return sum_aggregates(Aggregate(length_ns, value * length_ns, value, value) for length_ns, value in inside)
 
     def clipped(self, from_ns: int, to_ns: int) -> Iterator[Step]:
         """Yield the parts of the steps that lie in [from_ns, to_ns), and those of a moment in it."""
@@ -306,8 +293,6 @@ MEMORY_OF_PROCESS = "gpu_process_memory_bytes"
 THREAD_CPU = "cpu_cores"
 IDLE_BELOW = 0.05
 """A GPU is idle where less than this share of a period had a kernel running."""
-ON_CPU_ABOVE = 0.5
-"""A thread is on the CPU where it used at least this part of a core: it ran more than it waited."""
 LONGEST_INTERVAL_NS = MINUTE_NS
 """No interval is longer: none is longer than its recording."""
 READINGS = """
@@ -328,8 +313,8 @@ def idle_time(utilization: StepFunction, limit: float = IDLE_BELOW) -> IntervalS
 
 
 def on_cpu_time(cores: StepFunction) -> IntervalSet:
-    """Return when a thread ran more than it waited."""
-    return cores.where(lambda value: value >= ON_CPU_ABOVE)
+    """Return when a thread ran more than it waited: it used at least half a core."""
+    return cores.where(lambda value: value >= 0.5)
 
 
 def devices_used(

@@ -25,9 +25,6 @@ from profd.daemon.store.records import DescribeFrame, EventHappened, Record
 from profd.daemon.store.tables import Tables, time_of
 from profd.daemon.units import size
 
-SAID_AGAIN_NS = 60 * SECOND_NS
-"""Losses that go on are said no more often."""
-
 
 class Losses:
     """Counts what is dropped, from any thread; nothing that was counted is left unsaid."""
@@ -55,7 +52,7 @@ class Losses:
         with self._lock:
             if not self._unsaid or (not is_end and written_ns < max(self._first_ns, self._silent_to_ns)):
                 return []
-            self._silent_to_ns = written_ns + SAID_AGAIN_NS
+            self._silent_to_ns = written_ns + 60 * SECOND_NS  # losses that go on are said no more often
             length_s = (self._last_ns - self._first_ns) / SECOND_NS
             said = "; ".join(
                 f"{count} {'record was' if count == 1 else 'records were'} dropped: {why}"
@@ -67,8 +64,7 @@ class Losses:
 
 
 LEFT_FREE_BYTES = 1 << 30
-LEFT_FREE_SHARE = 0.05
-"""Of the whole disk; the smaller one of the two is left free."""
+"""Left free on the disk, or a twentieth of the whole where that is less."""
 
 
 class Room:
@@ -90,7 +86,7 @@ class Room:
             return False
         free_bytes, whole_bytes = disk.f_bavail * disk.f_frsize, disk.f_blocks * disk.f_frsize
         file_bytes, log_bytes = map(_size, self._files)
-        kept_bytes = min(LEFT_FREE_BYTES, LEFT_FREE_SHARE * whole_bytes) + log_bytes
+        kept_bytes = min(LEFT_FREE_BYTES, 0.05 * whole_bytes) + log_bytes
         # More has to be free again before a run goes on: it is not to stop and go all the time.
         was_short, self.is_short = self.is_short, free_bytes < kept_bytes * (1.5 if self.is_short else 1)
         self.why = f"{size(free_bytes)} are free on the disk of the run file"
@@ -112,8 +108,6 @@ QUEUE_LENGTH = 4096
 BATCH_LENGTH = 256
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.05, 2.0
 """Between two tries at what was refused; each wait is twice the one before."""
-TROUBLE_TIMEOUT_S = 10.0
-_PART_BYTES = 16384  # of the queue's length
 
 
 class RunWriter:
@@ -169,7 +163,7 @@ class RunWriter:
         then says so.
         """
         if self.trouble:
-            timeout_s = min(timeout_s, TROUBLE_TIMEOUT_S)
+            timeout_s = min(timeout_s, 10.0)
         if self._thread.is_alive():
             with contextlib.suppress(queue.Full):
                 self._queue.put(None, timeout=timeout_s)
@@ -293,4 +287,4 @@ def _length_of(record: Record | None) -> int:
         held = len(record.data)
     elif isinstance(record, records.WindowTaken):
         held = len(record.trace or b"") + 300 * len(record.operators)
-    return 1 + held // _PART_BYTES
+    return 1 + held // 16384

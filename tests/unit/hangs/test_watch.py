@@ -45,7 +45,7 @@ class Stage:
         self.wait = LOCK
         self.counters = Counters(1000, 50)
         self.looks = 0
-        self.watch = HangWatch(after_s, self.clock, lambda: MEMBERS, self.put.append, hook=hook, look=self._look)
+        self.watch = HangWatch(after_s, self.clock, lambda: MEMBERS, self.put.append, hook or Hook(None), self._look)
 
     def _look(self, members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Look:
         self.looks += 1
