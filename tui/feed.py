@@ -18,6 +18,7 @@ from msgspec.structs import replace
 from textual.message import Message
 
 from profd.daemon.analyze.operators import by_name
+from profd.daemon.analyze.windows import IdleGpu, idle_gpus
 from profd.daemon.errors import ProfdError, SessionFailed
 from profd.daemon.session.analyst import command
 from profd.daemon.session.control import ControlClient
@@ -91,6 +92,7 @@ class WindowOperators(msgspec.Struct, frozen=True):
     process: ProcessRow
     steps: int
     operators: tuple[OperatorTotals, ...]
+    gpus: tuple[IdleGpu, ...]
 
 
 @dataclass
@@ -152,7 +154,8 @@ class TabContent:
         if window is None:
             return OperatorsRead(None)
         operators, steps = by_name(self._reader.operators(window.id)), len(self._reader.window_steps(window.id))
-        return OperatorsRead(WindowOperators(window, self._reader.processes[window.process], steps, tuple(operators)))
+        process, gpus = self._reader.processes[window.process], idle_gpus(self._reader, window)
+        return OperatorsRead(WindowOperators(window, process, steps, tuple(operators), gpus))
 
 
 class Feed:

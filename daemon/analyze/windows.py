@@ -27,7 +27,7 @@ BEFORE_NS = SECOND_NS
 """What a thread stood in when the window began may have begun that long before."""
 _PACE_NS = 60 * SECOND_NS
 _LEAST_STEPS = 10
-_SLOWER = 0.05
+_SLOWER, _HELD_UP = 0.05, 0.1
 
 
 class WaitingLine(msgspec.Struct, frozen=True):
@@ -189,11 +189,13 @@ class AboutWindow(msgspec.Struct, frozen=True, kw_only=True):
 def about_window(reader: RunReader, window: WindowRow) -> AboutWindow:
     """Return what a window that was taken says beside its operators."""
     times = step_times(reader, window)
-    notes = _notes(reader.operators(window.id), times)
+    series = reader.series.values()
+    uses_gpu = any(row.name == "gpu_process_memory_bytes" and row.process == window.process for row in series)
+    notes = _notes(reader.operators(window.id), times, uses_gpu=uses_gpu)
     return AboutWindow(gpus=idle_gpus(reader, window), step_times=times, notes=notes)
 
 
-def _notes(operators: Sequence[OperatorTotals], steps: StepTimes) -> tuple[str, ...]:
+def _notes(operators: Sequence[OperatorTotals], steps: StepTimes, *, uses_gpu: bool) -> tuple[str, ...]:
     notes: list[str] = []
     host = [row for row in operators if row.device == HOST]
     device_ns = sum(row.self_cuda_ns for row in operators if row.device != HOST and not row.is_annotation)
@@ -204,11 +206,15 @@ def _notes(operators: Sequence[OperatorTotals], steps: StepTimes) -> tuple[str, 
             f"{percent(unlinked)} of the GPU's work has no operator here."
         )
     launches = sum(row.calls for row in host if row.name.startswith(_LAUNCHES))
-    if launches and not device_ns:
+    if (launches or uses_gpu) and not device_ns:
+        does = f"made {launches:,} launches" if launches else "uses one"
         notes.append(
-            f"{launches:,} launches and no kernel are in the trace: another profiler holds CUPTI, "
-            "such as Nsight Systems. End it and take the window again."
+            f"The trace has no work of a GPU, though the process {does}: another profiler, such as Nsight "
+            "Systems, may hold CUPTI. End it and take the window again."
         )
+    if device_ns and steps.before_s and steps.within_s and steps.within_s > steps.before_s * (1 + _HELD_UP):
+        slower = percent(steps.within_s / steps.before_s - 1)
+        notes.append(f"The profiler made steps {slower} longer: without it GPUs are idle for less of the time.")
     if steps.is_slower and steps.before_s and steps.after_s:
         cause = (
             " torch leaves CUPTI attached; TEARDOWN_CUPTI=1 in the script's environment has it detached, where no CUDA "

@@ -83,7 +83,7 @@ def _window() -> Record:
         start_ns=WINDOW_NS,
         end_ns=steps[-1].end_ns,
         steps=steps,
-        gpus=(WindowGpu(0, 980 * MILLISECOND_NS, 1520 * MILLISECOND_NS, 0, 0),),
+        gpus=(WindowGpu(0, 980 * MILLISECOND_NS, 1520 * MILLISECOND_NS, 0, 1200 * MILLISECOND_NS),),
         operators=tuple(_operator(*row) for row in OPERATORS),
     )
 

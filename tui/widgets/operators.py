@@ -8,7 +8,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.operators import columns_of, sort_rows, sums_of
 from profd.daemon.render.plaintext import cut, visible, width
 from profd.daemon.store.records import OperatorTotals
-from profd.daemon.units import plural, step_time
+from profd.daemon.units import percent, plural, step_time
 from profd.tui.cells import Run
 from profd.tui.feed import WindowOperators
 from profd.tui.snapshot import Snapshot
@@ -61,7 +61,11 @@ class OperatorTable(Table[OperatorTotals]):
         process, window = self.shown.process, self.shown.window
         title = f"pid {process.pid}" if process.rank is None else f"rank {process.rank}"
         length = step_time((window.end_ns - window.start_ns) / SECOND_NS)
-        return f"{title} · {length} · {plural(self.shown.steps, 'step')} · {window.source}"
+        idle = (
+            f" · GPU {gpu.gpu} idle {percent(gpu.share(gpu.idle_ns))}, host {percent(gpu.share(gpu.host_ns))}"
+            for gpu in self.shown.gpus
+        )
+        return f"{title} · {length} · {plural(self.shown.steps, 'step')} · {window.source}{''.join(idle)}"
 
     def orders(self) -> Sequence[str]:
         return [column.title for column in self._columns if column.title in SORTS] or list(SORTS)

@@ -11,7 +11,7 @@ from pathlib import Path
 from profd.daemon.analyze.phases import PHASES
 from profd.daemon.store.reader import RunReader
 from support.dashboard import OpenDashboard, open_dashboard
-from support.shown.numbers import NONE, Number, Numbers, clock, exact, function, read
+from support.shown.numbers import IDLE, NONE, Number, Numbers, clock, exact, function, read
 
 _SIZE = (400, 60)
 _BARS = re.compile("[█▏▎▍▌▋▊▉]")
@@ -113,6 +113,8 @@ def _processes(lines: Sequence[str]) -> Numbers:
 
 
 def _operators(lines: Sequence[str]) -> Numbers:
+    for gpu, *shown in re.findall(r"GPU (\d+) idle (<?\d+ %), host (<?\d+ %)", "\n".join(lines)):
+        yield from (read(kind, gpu, share) for kind, share in zip(IDLE, shown, strict=True))
     at = next((at for at, line in enumerate(lines) if "Self CPU %" in line), len(lines) - 1)
     yield from operators(_cells(lines[at]), map(_cells, lines[at + 1 :]))
 

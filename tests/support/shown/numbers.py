@@ -23,6 +23,9 @@ class Number(NamedTuple):
 Numbers = Iterator[Number]
 NONE = ("", "-", "NaN")
 """What stands for a number that is not known."""
+IDLE = ("idle share of a GPU in a window", "share in which a GPU of a window waited for the host")
+IDLE_TEXT = r"GPU (\d+) was idle (<?\d+ %) from .*?: (<?\d+ %) as"
+"""What a summary and the report say of them, of which GPU."""
 _SHOWN = re.compile(
     "([<~+-]*)\\s?([\\d,]+(?:\\.(\\d+))?)\\s*(%|[kMGT]?B|µs|us|ms|min|s|h|d|W|\N{MULTIPLICATION SIGN})?(/s|/min)?"
 )

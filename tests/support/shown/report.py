@@ -7,7 +7,7 @@ from pathlib import Path
 
 from support.browser import OpenReport, ReportPage
 from support.shown.dashboard import operators
-from support.shown.numbers import NONE, Number, Numbers, clock, exact, function, read
+from support.shown.numbers import IDLE, IDLE_TEXT, NONE, Number, Numbers, clock, exact, function, read
 
 _FACTS = {name: name for name in ("samples", "coverage", "processes")} | {"torn": "torn share", "profd's cost": "cost"}
 _TABLE = "[...document.querySelectorAll('{0}')].map((row) => [...row.children].map((cell) => cell.textContent))"
@@ -97,6 +97,8 @@ def _events(page: ReportPage) -> Numbers:
 
 def _operators(page: ReportPage) -> Numbers:
     rows = _rows(page, "operators")
+    for gpu, *shown in re.findall(IDLE_TEXT, page.page.inner_text("#view-operators")):
+        yield from (read(kind, gpu, share) for kind, share in zip(IDLE, shown, strict=True))
     yield from operators([row[0] for row in page.shown(_TABLE.format("#view-operators thead th"))], rows)
 
 

@@ -14,7 +14,7 @@ from profd.daemon.analyze.confidence import margin
 from profd.daemon.render import text
 from profd.daemon.render.summary import summarize
 from profd.daemon.store.reader import RunReader
-from support.shown.numbers import NONE, Numbers, command, exact, function, read
+from support.shown.numbers import IDLE, IDLE_TEXT, NONE, Numbers, command, exact, function, read
 
 _WIDE = 400
 # The kind of a number, where it stands, and the field that says of which one it is.
@@ -80,6 +80,9 @@ def of_json(path: Path) -> Numbers:
     for window in windows:
         yield exact("steps of a window", "run", window["steps"])
         yield exact("length of a window", "run", (window["end_ns"] - window["start_ns"]) / 1e9)
+        for gpu in window["gpus"]:
+            for kind, time in zip(IDLE, (gpu["idle_ns"], gpu["host_ns"]), strict=True):
+                yield exact(kind, gpu["gpu"], time / (gpu["busy_ns"] + gpu["idle_ns"]))
         for row in window["operators"]:
             for kind, field in _TIMES_OF_OPERATORS.items():
                 yield exact(kind, row["name"], row[field] / 1e9)
@@ -126,6 +129,7 @@ _LINES: tuple[tuple[str, int | None, tuple[str, ...]], ...] = (
     (r"profd cost (\S+ %)", None, ("cost",)),
     (r"^  . {2}(\D+?) +(<?\d+ %) ± \S+ .*?(?::(\d+)(?:  .*)?)?$", 0, ("share of a phase", "line of a phase")),
     (r"^  (?:rank \d+, )?(\d+) whole steps? in (.+)$", None, ("steps of a window", "length of a window")),
+    (IDLE_TEXT, 0, IDLE),
     (r"^ +(-|<?\S+ %) +(<?\S+ %) +([\d,]+)  (\S+)", 3,
      ("self CUDA share of an operator", "self CPU share of an operator", "calls of an operator")),
     (r"^  (\S+)  .*: utilized (\d+ %), memory (\S+ \S+) of (\S+ \S+), (\d+ W)", 0,

@@ -152,6 +152,9 @@ def cost(path: Path, before_ms: int, after_ms: int, *rows: OperatorTotals, until
     return written(path, *found)
 
 
+SLOWED = "The profiler made steps 50 % longer: without it GPUs are idle for less of the time."
+
+
 def operator(name: str, calls: int = 1, cuda_us: int = 0, device: str = "cpu") -> OperatorTotals:
     return OperatorTotals(name, device, False, "[]", calls, 0, 0, 1000 * cuda_us, 1000 * cuda_us, 0, 0, 0, 0, 0)
 
@@ -166,7 +169,8 @@ def test_a_step_before_in_and_after_a_window_without_the_time_that_its_trace_tak
 
 
 def test_steps_that_stay_slower_are_told_with_what_holds_them_up(tmp_path: Path) -> None:
-    (note,) = cost(tmp_path / "a.profd", 100, 115, operator("sgemm", cuda_us=5, device="cuda")).notes
+    slowed, note = cost(tmp_path / "a.profd", 100, 115, operator("sgemm", cuda_us=5, device="cuda")).notes
+    assert slowed == SLOWED
     assert note.startswith("Steps take 15 % longer since the window: torch leaves CUPTI attached; TEARDOWN_CUPTI=1")
     assert cost(tmp_path / "b.profd", 100, 115).notes == ("Steps take 15 % longer since the window.",)
 
@@ -180,11 +184,19 @@ def test_a_few_steps_tell_no_difference(tmp_path: Path) -> None:
 def test_launches_without_a_kernel_say_that_another_profiler_has_the_gpu(tmp_path: Path) -> None:
     rows = (operator("cudaLaunchKernel", 30), operator("cuLaunchKernelEx", 4), operator("aten::mm", 9))
     (note,) = cost(tmp_path / "a.profd", 100, 100, *rows).notes
-    assert note.startswith("34 launches and no kernel are in the trace: another profiler holds CUPTI")
-    assert cost(tmp_path / "b.profd", 100, 100, *rows, operator("sgemm", 30, 5, device="cuda")).notes == ()
+    assert note.startswith("The trace has no work of a GPU, though the process made 34 launches: another profiler")
+    assert cost(tmp_path / "b.profd", 100, 100, *rows, operator("sgemm", 30, 5, device="cuda")).notes == (SLOWED,)
+
+
+def test_a_process_that_uses_a_gpu_without_a_launch_in_its_trace_says_so(tmp_path: Path) -> None:
+    taken = WindowTaken(MAIN, STARTED_NS, "kineto", STARTED_NS, operators=(operator("aten::mm"),))
+    memory = records.Point("gpu_process_memory_bytes", 2e9, MAIN, device="gpu0")
+    (note,) = written(tmp_path / "a.profd", records.PointsTaken(STARTED_NS, (memory,)), taken).notes
+    assert note.startswith("The trace has no work of a GPU, though the process uses one: another profiler")
+    assert written(tmp_path / "b.profd", taken).notes == ()
 
 
 def test_graphs_are_named_with_the_share_of_work_that_has_no_operator(tmp_path: Path) -> None:
     rows = (operator("cudaGraphLaunch", 5), operator("aten::mm", 9, 20), operator("sgemm", 30, 80, device="cuda"))
-    (note,) = cost(tmp_path / "a.profd", 100, 100, *rows).notes
+    note, _ = cost(tmp_path / "a.profd", 100, 100, *rows).notes
     assert note.startswith("5 CUDA graphs ran: kernels of a graph count for no operator that was captured, so 75 %")
