@@ -29,6 +29,7 @@ from profd.daemon.units import UNKNOWN, duration, percent, rate, size
 WIDTH = 80
 _PROCESSES = 12
 _BAR_CELLS = 12
+_FUNCTION_CELLS = 24
 _PLACE_CELLS = 22
 
 
@@ -144,7 +145,7 @@ def _phase_table(summary: Summary, columns: int) -> Iterator[str]:
 
 def _function_table(functions: Sequence[FunctionRow], columns: int) -> Iterator[str]:
     shown = functions[:10]
-    name_cells = _widest((row.function for row in shown), 24)
+    name_cells = _widest((row.function for row in shown), _FUNCTION_CELLS)
     place_cells = _widest(map(_place, shown), _PLACE_CELLS)
     with_gpu = any(row.gpu_utilization is not None for row in shown)
     gpu_title = "   GPU" if with_gpu else ""

@@ -65,7 +65,7 @@ class OperatorTable(Table[OperatorTotals]):
             f" · GPU {gpu.gpu} idle {percent(gpu.share(gpu.idle_ns))}, host {percent(gpu.share(gpu.host_ns))}"
             for gpu in self.shown.gpus
         )
-        return f"{title} · {length} · {plural(self.shown.steps, 'step')} · {window.source}{''.join(idle)}"
+        return f"{title} · {length} · {plural(self.shown.steps, 'step')}{''.join(idle)} · {window.source}"
 
     def orders(self) -> Sequence[str]:
         return [column.title for column in self._columns if column.title in SORTS] or list(SORTS)

@@ -52,7 +52,8 @@ class TabLine(LineWidget):
     def _basis(self) -> list[list[Run]]:
         snapshot = self.snapshot
         if self.note:
-            return [[self.run(self.note, "accent")]]
+            parts = self.note.split(" · ")  # the first ones where there is no room for all
+            return [[self.run(" · ".join(parts[:count]), "accent")] for count in range(len(parts), 0, -1)]
         if snapshot is None:
             return []
         if self.tab == "processes" and snapshot.left_out:
