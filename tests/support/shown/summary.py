@@ -118,7 +118,7 @@ def _sums(said: Mapping[str, Any]) -> Numbers:
 
 # A pattern of a line, the group that names what its numbers are of (None: the run), and the kinds of the other groups.
 _LINES: tuple[tuple[str, int | None, tuple[str, ...]], ...] = (
-    (r"(?:after|recorded for) ([^,]+?)(?:, until.*)?(?:, ~?([\d,]+) steps?(?: at (\S+))?)?$", None,
+    (r"^\S.*(?:after|recorded for) ([^,]+?)(?:, until.*)?(?:, ~?([\d,]+) steps?(?: at (\S+))?)?$", None,
      ("duration", "steps", "step rate")),
     (r"^pid (\d+) ·", None, ("pid of the target",)),
     (r" ended with (\d+) after ", None, ("exit code",)),
