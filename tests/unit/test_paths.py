@@ -39,15 +39,8 @@ def test_any_name_makes_an_id_that_is_a_file_name_and_gives_the_name_back(name: 
 )
 def test_a_name_is_reduced_to_what_a_file_may_be_called(name: str, clean: str) -> None:
     assert paths.clean_name(name) == clean
-
-
-def test_a_file_that_is_no_id_is_called_what_it_is_called() -> None:
-    assert paths.run_name(Path("mine.profd")) == "mine"
-
-
-def test_two_ids_of_one_second_differ() -> None:
-    now = datetime(2026, 11, 20)
-    assert len({paths.new_run_id("cifar", now) for _ in range(20)}) > 1
+    assert paths.run_name(Path("mine.profd")) == "mine"  # which is no id
+    assert len({paths.new_run_id(name, datetime(2026, 11, 20)) for _ in range(20)}) > 1
 
 
 def test_runs_lie_in_profd_home(profd_home: Path) -> None:
@@ -68,216 +61,190 @@ def test_without_a_home_runs_lie_in_the_users_state(monkeypatch: pytest.MonkeyPa
     assert paths.runs_folder() == tmp_path / "state" / "profd" / "runs"
 
 
-class TestRuntimeFolder:
-    """Where control sockets lie."""
+def test_control_sockets_lie_in_a_private_folder_of_the_home(profd_home: Path) -> None:
+    (profd_home / "run").mkdir(mode=0o777)
+    assert paths.runtime_folder() == profd_home / "run"
+    assert paths.runtime_folder().stat().st_mode & 0o777 == 0o700
 
-    def test_is_in_the_home(self, profd_home: Path) -> None:
-        assert paths.runtime_folder() == profd_home / "run"
 
-    def test_is_private(self, profd_home: Path) -> None:
-        (profd_home / "run").mkdir(mode=0o777)
-        assert paths.runtime_folder().stat().st_mode & 0o777 == 0o700
+def test_the_folder_of_sockets_leaves_room_for_their_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PROFD_HOME", str(tmp_path / ("x" * 60)))
+    socket = paths.runtime_folder() / f"{paths.new_run_id('x' * 100)}.sock"
+    assert len(os.fsencode(socket)) <= 107
 
-    def test_leaves_room_for_the_name_of_a_socket(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        monkeypatch.setenv("PROFD_HOME", str(tmp_path / ("x" * 60)))
-        socket = paths.runtime_folder() / f"{paths.new_run_id('x' * 100)}.sock"
-        assert len(os.fsencode(socket)) <= 107
 
-    def test_is_the_logins_where_that_is_ours(self, monkeypatch: pytest.MonkeyPatch, profd_home: Path) -> None:
-        monkeypatch.delenv("PROFD_HOME")
-        monkeypatch.setenv("XDG_RUNTIME_DIR", str(profd_home))
+@pytest.mark.parametrize("login", ["ours", None, "/nowhere/run/user/1000", "/dev/null"])
+def test_without_a_home_sockets_lie_in_the_folder_of_the_login_where_that_is_ours(
+    monkeypatch: pytest.MonkeyPatch, profd_home: Path, login: str | None
+) -> None:
+    monkeypatch.delenv("PROFD_HOME")
+    monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
+    if login is not None:
+        monkeypatch.setenv("XDG_RUNTIME_DIR", str(profd_home) if login == "ours" else login)
+    if login == "ours":
         assert paths.runtime_folder() == profd_home / "profd"
-
-    @pytest.mark.parametrize("login", [None, "/nowhere/run/user/1000", "/dev/null"])
-    def test_is_none_of_another_user_nor_one_that_is_gone(
-        self, monkeypatch: pytest.MonkeyPatch, login: str | None
-    ) -> None:
+    else:
         monkeypatch.setattr(paths, "make_private", lambda folder: folder)
-        monkeypatch.delenv("PROFD_HOME")
-        monkeypatch.delenv("XDG_RUNTIME_DIR", raising=False)
-        if login is not None:
-            monkeypatch.setenv("XDG_RUNTIME_DIR", login)
         monkeypatch.setattr(os, "getuid", lambda: 4321)
         assert paths.runtime_folder() == Path("/tmp/profd-4321")
 
 
-class TestPrivateFolder:
-    """Folders that hold what only their owner may see."""
-
-    def test_is_made_with_its_parents(self, tmp_path: Path) -> None:
-        folder = paths.make_private(tmp_path / "a" / "b")
-        assert folder.stat().st_mode & 0o777 == 0o700
-
-    def test_of_another_user_is_refused(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        monkeypatch.setattr(os, "getuid", lambda: 4321)
-        with pytest.raises(OutputUnwritable, match="not yours"):
-            paths.make_private(tmp_path)
-        assert tmp_path.stat().st_mode & 0o777 == 0o700
-
-    def test_behind_a_link_of_ours_is_as_good(self, tmp_path: Path) -> None:
-        (tmp_path / "scratch").mkdir(mode=0o755)
-        (tmp_path / "runs").symlink_to("scratch")
+def test_a_private_folder_is_made_with_its_parents_and_taken_behind_a_link_of_ours(tmp_path: Path) -> None:
+    assert paths.make_private(tmp_path / "a" / "b").stat().st_mode & 0o777 == 0o700
+    (tmp_path / "scratch").mkdir()
+    (tmp_path / "runs").symlink_to("scratch")
+    for mode in (0o755, 0o750):
+        (tmp_path / "scratch").chmod(mode)
         assert paths.make_private(tmp_path / "runs") == tmp_path / "runs"
         assert (tmp_path / "scratch").stat().st_mode & 0o777 == 0o700
 
-    @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes links for others")
-    @pytest.mark.parametrize("squatted", ["link", "folder"])
-    def test_that_another_user_squats_is_refused(self, tmp_path: Path, squatted: str) -> None:
-        (tmp_path / "folder").mkdir()
-        (tmp_path / "link").symlink_to("folder")
-        os.chown(tmp_path / squatted, 4321, 4321, follow_symlinks=False)
-        with pytest.raises(OutputUnwritable, match="not yours"):
-            paths.make_private(tmp_path / "link")
 
-    @pytest.mark.parametrize("name", ["file", "file/below", "dangling"])
-    def test_that_cannot_be_made_says_so(self, tmp_path: Path, name: str) -> None:
-        (tmp_path / "file").touch()
-        (tmp_path / "dangling").symlink_to("nowhere")
-        with pytest.raises(OutputUnwritable, match="cannot create") as failure:
-            paths.make_private(tmp_path / name)
-        assert "PROFD_HOME" in failure.value.remedy
-
-    def test_whose_mode_cannot_be_changed_says_so(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        def refuse(*_: object, **__: object) -> None:
-            raise PermissionError(1, "Operation not permitted")
-
-        (tmp_path / "open").mkdir(mode=0o755)
-        monkeypatch.setattr(Path, "chmod", refuse)
-        with pytest.raises(OutputUnwritable, match="not permitted"):
-            paths.make_private(tmp_path / "open")
+def test_a_private_folder_of_another_user_is_refused(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(os, "getuid", lambda: 4321)
+    with pytest.raises(OutputUnwritable, match="not yours"):
+        paths.make_private(tmp_path)
+    assert tmp_path.stat().st_mode & 0o777 == 0o700
 
 
-class TestOutput:
-    """Where a run goes that was given a place."""
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root makes links for others")
+@pytest.mark.parametrize("squatted", ["link", "folder"])
+def test_a_private_folder_that_another_user_squats_is_refused(tmp_path: Path, squatted: str) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "link").symlink_to("folder")
+    os.chown(tmp_path / squatted, 4321, 4321, follow_symlinks=False)
+    with pytest.raises(OutputUnwritable, match="not yours"):
+        paths.make_private(tmp_path / "link")
 
-    def test_is_where_it_was_asked_for(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.chdir(tmp_path)
-        assert paths.new_run_file("id", Path("mine.profd")) == tmp_path / "mine.profd"
 
-    @pytest.mark.parametrize(
-        ("output", "message"),
-        [
-            ("there.profd", "exists already"),
-            (".", "exists already"),
-            ("none/mine.profd", "does not exist"),
-            ("there.profd/mine.profd", "does not exist"),
-            ("line\nbreak.profd", "as text"),
-            ("caf\udce9.profd", "as text"),
-        ],
-    )
-    def test_that_cannot_be_says_why(
-        self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, message: str
-    ) -> None:
-        monkeypatch.chdir(tmp_path)
-        Path("there.profd").touch()
-        with pytest.raises(OutputUnwritable, match=message) as failure:
-            paths.new_run_file("id", Path(output))
-        assert failure.value.remedy
+@pytest.mark.parametrize(
+    ("name", "meant"),
+    [
+        ("file", "cannot create"),
+        ("file/below", "cannot create"),
+        ("dangling", "cannot create"),
+        ("open", "Operation not permitted"),
+    ],
+)
+def test_a_private_folder_that_cannot_be_had_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, meant: str
+) -> None:
+    (tmp_path / "file").touch()
+    (tmp_path / "dangling").symlink_to("nowhere")
+    (tmp_path / "open").mkdir(mode=0o755)
 
-    def test_in_a_folder_that_is_not_ours_says_so(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise PermissionError(1, "Operation not permitted")
+
+    monkeypatch.setattr(Path, "chmod", refuse)
+    with pytest.raises(OutputUnwritable, match=meant) as failure:
+        paths.make_private(tmp_path / name)
+    assert "PROFD_HOME" in failure.value.remedy
+
+
+@pytest.mark.parametrize(
+    ("output", "message"),
+    [
+        ("there.profd", "exists already"),
+        (".", "exists already"),
+        ("none/mine.profd", "does not exist"),
+        ("there.profd/mine.profd", "does not exist"),
+        ("line\nbreak.profd", "as text"),
+        ("caf\udce9.profd", "as text"),
+        ("mine.profd", "not writable"),
+    ],
+)
+def test_a_run_is_where_it_was_asked_for_or_says_why_it_cannot(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, output: str, message: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert paths.new_run_file("id", Path("mine.profd")) == tmp_path / "mine.profd"
+    Path("there.profd").touch()
+    if output == "mine.profd":
         monkeypatch.setattr(os, "access", lambda path, mode: False)
-        with pytest.raises(OutputUnwritable, match="not writable"):
-            paths.new_run_file("id", tmp_path / "mine.profd")
-
-    @as_user
-    def test_below_a_folder_that_is_not_ours_to_enter_says_so(self, tmp_path: Path) -> None:
-        (tmp_path / "locked").mkdir(mode=0o000)
-        with pytest.raises(OutputUnwritable):
-            paths.new_run_file("id", tmp_path / "locked" / "below" / "mine.profd")
+    with pytest.raises(OutputUnwritable, match=message) as failure:
+        paths.new_run_file("id", Path(output))
+    assert failure.value.remedy
 
 
-class TestFindRun:
-    """Which run a word means."""
-
-    def test_latest_is_the_one_begun_last(self) -> None:
-        make_run("20261120-120000-cifar-aaaa")
-        newest = make_run("20261120-120005-net-bbbb")
-        make_run("20261119-120000-cifar-cccc")
-        assert paths.find_run("latest") == newest
-
-    @pytest.mark.parametrize("word", ["20261120-120000-cifar-aaaa", "20261120", "cifar", "cif", "20261120-12"])
-    def test_id_and_unique_prefix_of_id_or_name(self, word: str) -> None:
-        wanted = make_run("20261120-120000-cifar-aaaa")
-        make_run("20261119-120000-net-bbbb")
-        assert paths.find_run(word) == wanted
-
-    def test_a_word_that_could_be_several_names_them(self) -> None:
-        for number in range(6):
-            make_run(f"20261120-12000{number}-cifar-aaaa")
-        with pytest.raises(NoSuchRun, match="any of 6 runs") as failure:
-            paths.find_run("cifar")
-        assert "20261120-120005-cifar-aaaa" in failure.value.what
-        assert failure.value.what.count("cifar-aaaa") == 4
-
-    def test_an_exact_id_wins_over_longer_ones(self) -> None:
-        folder = paths.make_private(paths.runs_folder())
-        exact, longer = folder / "cifar.profd", folder / "cifar2.profd"
-        exact.touch()
-        longer.touch()
-        assert paths.find_run("cifar") == exact
-
-    def test_a_path_is_a_path(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        make_run("20261120-120000-cifar-aaaa")
-        monkeypatch.chdir(tmp_path)
-        for name in ("mine.profd", "cifar"):
-            Path(name).touch()
-            assert paths.find_run(name) == Path(name)
-            assert paths.find_run(f"./{name}") == Path(f"./{name}")
-
-    def test_a_folder_in_the_way_does_not_hide_a_run(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        wanted = make_run("20261120-120000-cifar-aaaa")
-        monkeypatch.chdir(tmp_path)
-        Path("cifar").mkdir()
-        assert paths.find_run("cifar") == wanted
-
-    @pytest.mark.parametrize(
-        "word", ["none", "", "none.profd", "./none", "/none/none", "x" * 300, "/" + "x" * 5000, "nul\0", "nul\0.profd"]
-    )
-    def test_a_word_for_nothing_says_so(self, word: str) -> None:
-        make_run("20261120-120000-cifar-aaaa")
-        with pytest.raises(NoSuchRun) as failure:
-            paths.find_run(word)
-        assert "profd ls" in failure.value.remedy
-
-    def test_latest_of_nothing_says_how_to_begin(self) -> None:
-        with pytest.raises(NoSuchRun, match="no runs yet"):
-            paths.find_run("latest")
-
-    @as_user
-    def test_a_path_that_is_not_ours_to_enter_is_no_file(self, tmp_path: Path) -> None:
-        (tmp_path / "locked").mkdir(mode=0o000)
-        with pytest.raises(NoSuchRun):
-            paths.find_run(str(tmp_path / "locked" / "run.profd"))
+def test_latest_is_the_one_begun_last() -> None:
+    with pytest.raises(NoSuchRun, match="no runs yet"):
+        paths.find_run("latest")
+    made = [make_run(f"202611{day}-120000-cifar-aaaa") for day in (20, 22, 21)]
+    assert paths.find_run("latest") == made[1]
+    assert paths.list_runs() == [made[1], made[2], made[0]]
 
 
-class TestListRuns:
-    """The runs there are."""
+@pytest.mark.parametrize("word", ["20261120-120000-cifar-aaaa", "20261120", "cifar", "cif", "20261120-12"])
+def test_id_and_unique_prefix_of_id_or_name_mean_a_run(
+    word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    wanted = make_run("20261120-120000-cifar-aaaa")
+    make_run("20261119-120000-net-bbbb")
+    monkeypatch.chdir(tmp_path)
+    Path(word).mkdir()  # a folder in the way does not hide it
+    assert paths.find_run(word) == wanted
 
-    def test_newest_first(self) -> None:
-        made = [make_run(f"20261120-12000{number}-a-aaaa") for number in (1, 3, 2)]
-        assert paths.list_runs() == [made[1], made[2], made[0]]
 
-    def test_only_files_that_are_there(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        kept = make_run("20261120-120000-a-aaaa")
-        vanishing = make_run("20261120-120001-b-bbbb")
-        (kept.parent / "folder.profd").mkdir()
-        (kept.parent / "dangling.profd").symlink_to("nowhere")
-        (kept.parent / "run.profd-wal").touch()
-        real = Path.glob
+@pytest.mark.parametrize(("runs", "named"), [(2, 0), (6, 4)])
+def test_a_word_that_could_be_several_runs_names_the_last_of_many(runs: int, named: int) -> None:
+    for number in range(runs):
+        make_run(f"20261120-12000{number}-cifar-aaaa")
+    with pytest.raises(NoSuchRun, match=f"any of {runs} runs") as failure:
+        paths.find_run("cifar")
+    assert ("20261120-120005-cifar-aaaa" in failure.value.what) == (runs == 6)
+    assert failure.value.what.count("cifar-aaaa") >= named
 
-        def glob_and_lose(folder: Path, pattern: str) -> list[Path]:
-            found = list(real(folder, pattern))
-            vanishing.unlink(missing_ok=True)
-            return found
 
-        monkeypatch.setattr(Path, "glob", glob_and_lose)
-        assert paths.list_runs() == [kept]
+def test_an_exact_id_wins_over_longer_ones() -> None:
+    exact, _ = make_run("cifar"), make_run("cifar2")
+    assert paths.find_run("cifar") == exact
 
-    def test_none_where_there_is_no_folder(self) -> None:
-        assert paths.list_runs() == []
 
-    @pytest.mark.parametrize("home", ["/dev/null", "/dev/null/below"])
-    def test_none_where_the_home_is_no_folder(self, monkeypatch: pytest.MonkeyPatch, home: str) -> None:
+def test_a_path_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    make_run("20261120-120000-cifar-aaaa")
+    monkeypatch.chdir(tmp_path)
+    for name in ("mine.profd", "cifar"):
+        Path(name).touch()
+        assert paths.find_run(name) == Path(name)
+        assert paths.find_run(f"./{name}") == Path(f"./{name}")
+
+
+@pytest.mark.parametrize(
+    "word", ["none", "", "none.profd", "./none", "/none/none", "x" * 300, "/" + "x" * 5000, "nul\0", "nul\0.profd"]
+)
+def test_a_word_for_nothing_says_so(word: str) -> None:
+    make_run("20261120-120000-cifar-aaaa")
+    with pytest.raises(NoSuchRun) as failure:
+        paths.find_run(word)
+    assert "profd ls" in failure.value.remedy
+
+
+@as_user
+def test_a_path_that_is_not_ours_to_enter_is_no_file(tmp_path: Path) -> None:
+    (tmp_path / "locked").mkdir(mode=0o000)
+    with pytest.raises(NoSuchRun):
+        paths.find_run(str(tmp_path / "locked" / "run.profd"))
+    with pytest.raises(OutputUnwritable):
+        paths.new_run_file("id", tmp_path / "locked" / "below" / "mine.profd")
+
+
+def test_only_files_that_are_there_are_runs(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert paths.list_runs() == []
+    kept = make_run("20261120-120000-a-aaaa")
+    vanishing = make_run("20261120-120001-b-bbbb")
+    (kept.parent / "folder.profd").mkdir()
+    (kept.parent / "dangling.profd").symlink_to("nowhere")
+    (kept.parent / "run.profd-wal").touch()
+    real = Path.glob
+
+    def glob_and_lose(folder: Path, pattern: str) -> list[Path]:
+        found = list(real(folder, pattern))
+        vanishing.unlink(missing_ok=True)
+        return found
+
+    monkeypatch.setattr(Path, "glob", glob_and_lose)
+    assert paths.list_runs() == [kept]
+    for home in ("/dev/null", "/dev/null/below"):
         monkeypatch.setenv("PROFD_HOME", home)
         assert paths.list_runs() == []
 
@@ -318,42 +285,24 @@ def test_memory_is_told_from_disks() -> None:
     assert told == [False, True, False]
 
 
-def test_network_behind_a_link_is_seen(tmp_path: Path) -> None:
+def test_network_behind_a_link_is_seen_and_this_machine_has_mounts_that_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "runs").symlink_to("/home/ada/runs")
     assert paths.is_on_network(tmp_path / "runs", MOUNTS)
-
-
-def test_this_machine_has_mounts_that_can_be_read(tmp_path: Path) -> None:
     assert isinstance(paths.is_on_network(tmp_path), bool)
     assert not paths.is_on_network(Path("/proc"))
 
 
-def test_a_folder_that_its_group_may_enter_is_made_private(tmp_path: Path) -> None:
-    (tmp_path / "runs").mkdir()
-    (tmp_path / "runs").chmod(0o750)
-    assert paths.make_private(tmp_path / "runs").stat().st_mode & 0o777 == 0o700
-
-
-def test_a_word_for_two_runs_shows_neither() -> None:
-    make_run("20261120-120000-cifar-aaaa")
-    make_run("20261120-120005-cifar-bbbb")
-    with pytest.raises(NoSuchRun, match="any of 2 runs"):
-        paths.find_run("cifar")
-
-
-def test_file_is_replaced(tmp_path: Path) -> None:
-    target = tmp_path / "out"
+def test_file_is_replaced_and_a_link_is_followed_and_stays(tmp_path: Path) -> None:
+    target, link = tmp_path / "out", tmp_path / "link"
+    link.symlink_to(target)
     target.write_text("old")
     write_whole(target, b"new")
     assert target.read_text() == "new"
-
-
-def test_link_is_followed_and_stays(tmp_path: Path) -> None:
-    target, link = tmp_path / "out", tmp_path / "link"
-    link.symlink_to(target)
-    write_whole(link, b"new")
+    write_whole(link, b"newer")
     assert link.is_symlink()
-    assert target.read_text() == "new"
+    assert target.read_text() == "newer"
+    with pytest.raises(OutputUnwritable, match="Is a directory"):
+        write_whole(tmp_path, b"new")
 
 
 def test_failure_leaves_what_was_there_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -375,8 +324,3 @@ def test_pipe_is_written_to(tmp_path: Path) -> None:
     assert os.read(read_fd, 10) == b"new"
     os.close(read_fd)
     os.close(write_fd)
-
-
-def test_folder_cannot_be_written(tmp_path: Path) -> None:
-    with pytest.raises(OutputUnwritable, match="Is a directory"):
-        write_whole(tmp_path, b"new")

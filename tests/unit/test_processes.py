@@ -32,20 +32,30 @@ def wait_for_zombie(process: subprocess.Popen[bytes]) -> None:
     os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
 
 
-def test_stat_of_this_process() -> None:
+def test_this_process_is_among_all_with_its_stat_owner_threads_and_counters() -> None:
     stat = processes.read_stat(os.getpid())
     assert stat is not None
     assert (stat.pid, stat.ppid, stat.pgrp) == (os.getpid(), os.getppid(), os.getpgrp())
     assert stat.state == "R"
     assert stat.image > 0
     assert stat.cpu_ticks > 0
-
-
-def test_stat_of_a_thread(child: subprocess.Popen[bytes]) -> None:
-    stat = processes.read_stat(child.pid, child.pid)
-    assert stat is not None
-    assert stat.threads == 1
-    assert processes.read_stat(child.pid, os.getpid()) is None
+    assert processes.owner_uid(os.getpid()) == os.geteuid()
+    assert os.getpid() in processes.pids()
+    assert processes.link(os.getpid(), "cwd") == str(Path.cwd())
+    assert processes.status(os.getpid())["Pid"] == str(os.getpid())
+    assert "libc" in processes.maps(os.getpid())
+    ids = processes.thread_ids(os.getpid())
+    assert ids[os.getpid()] == os.getpid()
+    assert ids.keys() == set(map(int, os.listdir("/proc/self/task")))
+    before = processes.io_bytes(os.getpid())
+    Path("/proc/self/stat").read_bytes()
+    after = processes.io_bytes(os.getpid())
+    assert before is not None
+    assert after is not None
+    assert after.read > before.read
+    rss_bytes = processes.rss_bytes(os.getpid())
+    assert rss_bytes is not None
+    assert 1 << 20 < rss_bytes < 1 << 40
 
 
 def test_stat_of_a_name_that_looks_like_the_fields_behind_it() -> None:
@@ -115,12 +125,13 @@ def test_children_of_any_thread() -> None:
         started[0].communicate()
 
 
-def test_command_line_keeps_words_and_replaces_what_is_no_text(child: subprocess.Popen[bytes]) -> None:
+def test_a_child_has_its_threads_words_and_version(child: subprocess.Popen[bytes]) -> None:
     assert processes.command_line(child.pid) == (*PYTHON, "a b", "caf�")
-
-
-def test_version_of_a_python(child: subprocess.Popen[bytes]) -> None:
     assert processes.python_version(child.pid) == f"{sys.version_info.major}.{sys.version_info.minor}"
+    stat = processes.read_stat(child.pid, child.pid)
+    assert stat is not None
+    assert stat.threads == 1
+    assert processes.read_stat(child.pid, os.getpid()) is None
 
 
 def test_a_shell_is_no_python() -> None:
@@ -138,12 +149,6 @@ def test_environment_gives_away_only_what_is_allowed() -> None:
         process.stdout.readline()
         assert processes.environment(process.pid, frozenset({"RANK", "WORLD_SIZE"})) == {"RANK": "3"}
         process.kill()
-
-
-def test_threads_of_a_process_beside_us_have_the_ids_that_they_have_here() -> None:
-    ids = processes.thread_ids(os.getpid())
-    assert ids[os.getpid()] == os.getpid()
-    assert ids.keys() == set(map(int, os.listdir("/proc/self/task")))
 
 
 def test_threads_of_a_process_in_a_container_have_two_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -164,18 +169,6 @@ def test_reads_of_mapped_files_are_known_from_those_of_the_disk(monkeypatch: pyt
     assert processes.io_bytes(1) == (5, 3, 4096)
 
 
-def test_counters_of_this_process() -> None:
-    before = processes.io_bytes(os.getpid())
-    Path("/proc/self/stat").read_bytes()
-    after = processes.io_bytes(os.getpid())
-    assert before is not None
-    assert after is not None
-    assert after.read > before.read
-    rss_bytes = processes.rss_bytes(os.getpid())
-    assert rss_bytes is not None
-    assert 1 << 20 < rss_bytes < 1 << 40
-
-
 def test_what_is_gone_says_nothing() -> None:
     assert processes.read_stat(NO_PID) is None
     assert processes.children(NO_PID) == []
@@ -190,17 +183,6 @@ def test_what_is_gone_says_nothing() -> None:
     assert processes.maps(NO_PID) == ""
     assert NO_PID not in processes.pids()
     assert processes.rss_bytes(NO_PID) is None
-
-
-def test_owner_of_a_process() -> None:
-    assert processes.owner_uid(os.getpid()) == os.geteuid()
-
-
-def test_this_process_is_among_all_and_runs_from_its_folder() -> None:
-    assert os.getpid() in processes.pids()
-    assert processes.link(os.getpid(), "cwd") == str(Path.cwd())
-    assert processes.status(os.getpid())["Pid"] == str(os.getpid())
-    assert "libc" in processes.maps(os.getpid())
 
 
 def test_a_link_that_is_no_text_is_shown_all_the_same(tmp_path: Path) -> None:
@@ -228,13 +210,10 @@ def test_a_volunteer_comes_before_those_beside_it(before: int, after: int) -> No
     assert score_after("processes.volunteer()", before) == after
 
 
-def test_who_is_spared_is_as_the_other_one() -> None:
+def test_who_is_spared_is_as_the_other_one_which_has_to_be_there() -> None:
     parent = int(open("/proc/self/oom_score_adj").read())  # noqa: SIM115, PTH123
     work = "import os; processes.volunteer(); processes.spare(os.getpid(), os.getppid())"
     assert score_after(work, max(parent, 0)) == parent
-
-
-def test_a_process_that_is_gone_spares_nobody() -> None:
     assert score_after("processes.spare(2**22 + 1, 2**22 + 1)", 100) == 100
 
 

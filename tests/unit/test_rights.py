@@ -35,18 +35,20 @@ def proc_with(folder: Path, **files: str) -> Path:
     return folder
 
 
-def test_own_credentials() -> None:
+def test_own_credentials_are_known_and_nobody_is_not_hidden() -> None:
     found = Rights().credentials(os.getpid())
     assert found is not None
     assert (found.tgid, found.state, found.is_kernel_thread) == (os.getpid(), "R", False)
     assert found.uids == os.getresuid()
+    assert not Rights().is_hidden(2**40)
 
 
-def test_no_credentials_of_nobody(sleeper: subprocess.Popen[bytes]) -> None:
+def test_nobody_has_no_credentials_and_no_memory(sleeper: subprocess.Popen[bytes]) -> None:
     sleeper.kill()
     sleeper.wait()
     assert Rights().credentials(sleeper.pid) is None
     assert not Rights().is_hidden(sleeper.pid)
+    assert Rights().read_memory(sleeper.pid) != 0
 
 
 def test_zombie_is_no_kernel_thread(sleeper: subprocess.Popen[bytes]) -> None:
@@ -57,18 +59,8 @@ def test_zombie_is_no_kernel_thread(sleeper: subprocess.Popen[bytes]) -> None:
     assert (found.state, found.is_kernel_thread) == ("Z", False)
 
 
-def test_pid_beyond_every_pid_is_nobody() -> None:
-    assert not Rights().is_hidden(2**40)
-
-
 def test_memory_of_a_child_is_readable(sleeper: subprocess.Popen[bytes]) -> None:
     assert Rights().read_memory(sleeper.pid) == 0
-
-
-def test_memory_of_nobody_has_an_error(sleeper: subprocess.Popen[bytes]) -> None:
-    sleeper.kill()
-    sleeper.wait()
-    assert Rights().read_memory(sleeper.pid) != 0
 
 
 def test_descendants_reach_over_generations_and_leave_this_process_out() -> None:
@@ -91,11 +83,8 @@ def test_capability_is_read_from_the_effective_set(tmp_path: Path, mask: str, ca
     assert Rights(proc=proc_with(tmp_path, status=status)).may_read_all() is capable
 
 
-def test_ptrace_scope_is_0_without_yama(tmp_path: Path) -> None:
+def test_ptrace_scope_is_read_and_is_0_without_yama(tmp_path: Path) -> None:
     assert Rights(yama=tmp_path / "nothing").ptrace_scope() == 0
-
-
-def test_ptrace_scope_is_read(tmp_path: Path) -> None:
     (tmp_path / "scope").write_text("1\n")
     assert Rights(yama=tmp_path / "scope").ptrace_scope() == 1
 

@@ -32,10 +32,15 @@ def link(to: str) -> Callable[[Path], None]:
     return lambda path: path.symlink_to(to)
 
 
-def test_a_file_is_read_and_seen(root: Path) -> None:
+def test_a_file_is_read_and_seen_and_who_reads_goes_with_who_asks(root: Path) -> None:
     files = UserFiles(root=root)
     assert files.read("/home/train.py") == files.read("//home/./train.py") == files.read("/../home/train.py") == TEXT
     assert files.is_file("/home/train.py")
+    assert files.is_file("/home/train.py")
+    helper = files._helper
+    assert helper is not None
+    del files
+    until(lambda: helper.poll() is not None, "the child ends")
 
 
 @pytest.mark.parametrize("path", ["/home", "/none.py", "", "/", "/home/train.py/x", "/nul\0", "/" + "x/" * 5000])
@@ -166,15 +171,6 @@ def test_after_a_deadline_nothing_is_read_for_a_while(root: Path) -> None:
     assert text(files) is None
     files._paused_until_s = 0.0
     until(lambda: text(files) == TEXT, "files are read again")
-
-
-def test_who_reads_goes_with_who_asks(root: Path) -> None:
-    files = UserFiles(root=root)
-    assert files.is_file("/home/train.py")
-    helper = files._helper
-    assert helper is not None
-    del files
-    until(lambda: helper.poll() is not None, "the child ends")
 
 
 def test_files_of_who_is_gone_are_nobodys() -> None:

@@ -104,16 +104,13 @@ def job_of(folder: Path) -> FoundJob:
     return read_folder(folder).choose(None)
 
 
-def test_the_late_rank_is_named_with_its_node(folder: Path) -> None:
+def test_the_late_rank_is_named_with_its_node_in_the_clock_of_the_first(folder: Path) -> None:
     with open_job(job_of(folder)) as reader:
         summary = summarize(reader)
     assert [(row.rank, row.host) for row in summary.ranks] == [(0, "node0"), (1, "node1"), (2, "node2")]
     assert [row.rank for row in summary.ranks if row.is_late] == [1]
     (finding,) = (one for one in summary.findings if one.rule == "straggler")
     assert "rank 1 on node1 makes the others wait" in finding.title
-
-
-def test_every_time_is_in_the_clock_of_the_first_node(folder: Path) -> None:
     with open_job(job_of(folder)) as reader:
         started = [row.seen_ns for row in reader.processes.values()]
         nodes = nodes_of(reader)

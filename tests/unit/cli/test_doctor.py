@@ -33,24 +33,15 @@ def report(checks: list[Check], monkeypatch: pytest.MonkeyPatch, *words: str) ->
     return ended.return_value, ended.stdout
 
 
-def test_notes_do_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_failures_count_and_notes_do_not(monkeypatch: pytest.MonkeyPatch) -> None:
     code, text = report([Check("a", Verdict.PASSED, "fine"), Check("b", Verdict.NOTE, "so so", "mend it")], monkeypatch)
     assert code == 0
     assert "✓ a" in text
     assert "! b" in text
     assert "→ mend it" in text
-
-
-def test_failure_counts(monkeypatch: pytest.MonkeyPatch) -> None:
     assert report([Check("a", Verdict.FAILED, "broken")], monkeypatch)[0] == ExitCode.FAILURE
-
-
-def test_failure_of_the_process_asked_about_counts_most(monkeypatch: pytest.MonkeyPatch) -> None:
     process = Check("pid 1", Verdict.FAILED, "a shell", exit_code=ExitCode.NOT_PYTHON)
     assert report([Check("a", Verdict.FAILED, "broken"), process], monkeypatch)[0] == ExitCode.NOT_PYTHON
-
-
-def test_json_names_every_check(monkeypatch: pytest.MonkeyPatch) -> None:
     _, text = report([Check("a", Verdict.PASSED, "fine")], monkeypatch, "--json")
     assert [check["name"] for check in json.loads(text)] == ["a", "terminal"]
 
@@ -58,11 +49,8 @@ def test_json_names_every_check(monkeypatch: pytest.MonkeyPatch) -> None:
 Usage = namedtuple("Usage", "total used free")
 
 
-def test_machine_that_runs_these_tests_is_fit() -> None:
+def test_machine_that_runs_these_tests_is_fit_and_every_note_has_a_remedy() -> None:
     assert [check for check in doctor.examine() if check.verdict is Verdict.FAILED] == []
-
-
-def test_every_check_that_is_not_passed_has_a_remedy() -> None:
     assert [check for check in doctor.examine() if check.verdict is not Verdict.PASSED and not check.remedy] == []
 
 
@@ -117,12 +105,9 @@ def test_room_for_runs(free_bytes: int, verdict: Verdict, monkeypatch: pytest.Mo
     assert checked("", doctor.check_runs_folder).verdict is verdict
 
 
-def test_network_file_system_is_worth_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_network_file_system_is_worth_a_note_and_an_unwritable_folder_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(paths, "is_on_network", lambda path: True)
     assert checked("", doctor.check_runs_folder).verdict is Verdict.NOTE
-
-
-def test_unwritable_runs_folder_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "access", lambda path, mode: False)
     check = checked("", doctor.check_runs_folder)
     assert (check.verdict, check.exit_code) == (Verdict.FAILED, ExitCode.UNWRITABLE_OUTPUT)

@@ -20,7 +20,7 @@ from support.folders import DOCS
 from support.noderuns import JOB, write_folder
 
 from profd.cli import main
-from profd.cli.main import COMMANDS, load_command, run_command_line
+from profd.cli.main import load_command, run_command_line
 from profd.daemon.errors import ExitCode, NoSuchProcess
 from profd.daemon.fleet.dataset import DataSet
 
@@ -67,15 +67,13 @@ def outcome(monkeypatch: pytest.MonkeyPatch) -> Outcome:
     return outcome
 
 
-def test_every_designed_command_is_there() -> None:
+def test_every_designed_command_is_where_the_list_says_and_is_documented() -> None:
     assert sorted(main.COMMANDS) == sorted(DESIGNED)
-
-
-@pytest.mark.parametrize("name", DESIGNED)
-def test_command_is_where_the_list_says_and_explains_itself(name: str) -> None:
-    command = main.load_command(name)
-    assert isinstance(command, click.Command)
-    assert command.help
+    assert re.findall(r"^\| `profd (\w+)", PAGE, re.MULTILINE) == list(main.COMMANDS)
+    for name in DESIGNED:
+        command = main.load_command(name)
+        assert isinstance(command, click.Command)
+        assert command.help
 
 
 def test_list_of_commands_imports_none_of_them() -> None:
@@ -95,33 +93,28 @@ def test_list_of_commands_imports_none_of_them() -> None:
     }
 
 
-def test_error_is_one_line_with_its_remedy_and_exit_code(outcome: Outcome, capsys: pytest.CaptureFixture[str]) -> None:
-    outcome.raises = NoSuchProcess("there is no\nprocess 7", "try another")
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [
+        ("there is no\nprocess 7", "there is no process 7"),
+        ("\x1b]0;owned\x07a\u202eb is no run", "\\x1b]0;owned\\x07a\\u202eb is no run"),
+    ],
+    ids=["on several lines", "with what steers a terminal"],
+)
+def test_error_is_one_line_with_its_remedy_and_exit_code(
+    outcome: Outcome, capsys: pytest.CaptureFixture[str], what: str, said: str
+) -> None:
+    outcome.raises = NoSuchProcess(what, "try another")
     assert main.run_command_line(["fail"]) == ExitCode.NO_PROCESS
-    assert capsys.readouterr() == ("", "profd: there is no process 7: try another\n")
+    assert capsys.readouterr() == ("", f"profd: {said}: try another\n")
 
 
-def test_what_an_error_quotes_does_not_steer_the_terminal(outcome: Outcome, capsys: pytest.CaptureFixture[str]) -> None:
-    outcome.raises = NoSuchProcess("\x1b]0;owned\x07a\u202eb is no run", "try another")
-    assert main.run_command_line(["fail"]) == ExitCode.NO_PROCESS
-    assert capsys.readouterr().err == "profd: \\x1b]0;owned\\x07a\\u202eb is no run: try another\n"
-
-
-def test_exit_code_of_a_command_is_passed_on(outcome: Outcome) -> None:
+def test_exit_code_of_a_command_is_passed_on_and_a_mistake_of_ours_not_hidden(outcome: Outcome) -> None:
+    assert main.run_command_line(["fail"]) == 0
     outcome.returns = 143
     assert main.run_command_line(["fail"]) == 143
-
-
-def test_command_without_exit_code_ends_with_0(outcome: Outcome) -> None:
-    assert main.run_command_line(["fail"]) == 0
-
-
-def test_interrupt_ends_with_130(outcome: Outcome) -> None:
     outcome.raises = KeyboardInterrupt()
     assert main.run_command_line(["fail"]) == 130
-
-
-def test_mistake_of_ours_is_not_hidden(outcome: Outcome) -> None:
     outcome.raises = ZeroDivisionError()
     with pytest.raises(ZeroDivisionError):
         main.run_command_line(["fail"])
@@ -156,10 +149,6 @@ PAGE = (DOCS / "commands.md").read_text()
 def test_every_exit_code_is_documented_by_number_and_name() -> None:
     documented = {(int(code), name) for code, name in re.findall(r"^\| (\d+) \| (\w+) \|", PAGE, re.MULTILINE)}
     assert documented == {(code.value, code.name) for code in ExitCode}
-
-
-def test_every_command_is_documented() -> None:
-    assert re.findall(r"^\| `profd (\w+)", PAGE, re.MULTILINE) == list(COMMANDS)
 
 
 @pytest.mark.parametrize("name", ["attach", "summary", "export", "diff", "fleet"])

@@ -47,6 +47,7 @@ def test_a_slower_function_is_named_first(plain_and_slower: tuple[Path, Path]) -
     assert diff.step_time is not None
     assert diff.step_time.relative == pytest.approx(0.1, abs=0.02)
     assert "longer: loss.backward() (train.py:63) takes" in verdict(diff)
+    assert max(map(len, diff_text(diff, columns=80).splitlines())) <= 80
 
 
 def test_runs_of_one_script_do_not_differ(tmp_path: Path) -> None:
@@ -140,11 +141,6 @@ def test_the_json_says_what_the_text_says(
     assert told["unit"] == "s/step"
     assert told["leaves"][0]["name"] == BACKWARD[-1].function
     assert {"base", "new", "step_time", "phases", "lines", "version"} <= told.keys()
-
-
-def test_no_line_is_wider_than_asked(plain_and_slower: tuple[Path, Path]) -> None:
-    diff = diff_of(*plain_and_slower)
-    assert max(map(len, diff_text(diff, columns=80).splitlines())) <= 80
 
 
 def test_names_do_nothing_to_a_terminal(tmp_path: Path) -> None:

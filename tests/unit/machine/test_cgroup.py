@@ -65,7 +65,7 @@ def test_a_process_that_is_gone_has_no_groups(files: ProcFiles) -> None:
     assert cgroup.groups_of(5, "memory", [VERSION_2]) == []
 
 
-def test_memory_of_version_2(files: ProcFiles) -> None:
+def test_memory_and_cpu_of_version_2(files: ProcFiles) -> None:
     group = Group(2, "/g", "/g")
     assert cgroup.memory_of(group) is None
     files.contents |= {"/g/memory.max": "1000000\n", "/g/memory.current": "700000\n"}
@@ -73,19 +73,6 @@ def test_memory_of_version_2(files: ProcFiles) -> None:
     assert cgroup.memory_of(group) == MemoryState(1_000_000, 700_000, 500_000)
     files.contents["/g/memory.max"] = "max\n"
     assert cgroup.memory_of(group) is None
-
-
-def test_memory_of_version_1(files: ProcFiles) -> None:
-    group = Group(1, "/g", "/g")
-    files.contents |= {"/g/memory.limit_in_bytes": "1000000\n", "/g/memory.usage_in_bytes": "700000\n"}
-    files.contents["/g/memory.stat"] = "inactive_file 5\ntotal_inactive_file 200000\n"
-    assert cgroup.memory_of(group) == MemoryState(1_000_000, 700_000, 500_000)
-    files.contents["/g/memory.limit_in_bytes"] = "9223372036854771712\n"
-    assert cgroup.memory_of(group) is None
-
-
-def test_cpu_of_version_2(files: ProcFiles) -> None:
-    group = Group(2, "/g", "/g")
     assert cgroup.cpu_of(group) is None
     files.contents |= {
         "/g/cpu.max": "150000 100000\n",
@@ -96,8 +83,13 @@ def test_cpu_of_version_2(files: ProcFiles) -> None:
     assert cgroup.cpu_of(group) is None
 
 
-def test_cpu_of_version_1(files: ProcFiles) -> None:
+def test_memory_and_cpu_of_version_1(files: ProcFiles) -> None:
     group = Group(1, "/g", "/g")
+    files.contents |= {"/g/memory.limit_in_bytes": "1000000\n", "/g/memory.usage_in_bytes": "700000\n"}
+    files.contents["/g/memory.stat"] = "inactive_file 5\ntotal_inactive_file 200000\n"
+    assert cgroup.memory_of(group) == MemoryState(1_000_000, 700_000, 500_000)
+    files.contents["/g/memory.limit_in_bytes"] = "9223372036854771712\n"
+    assert cgroup.memory_of(group) is None
     files.contents |= {"/g/cpu.cfs_quota_us": "50000\n", "/g/cpu.cfs_period_us": "100000\n"}
     files.contents["/g/cpu.stat"] = "nr_periods 9\nnr_throttled 4\nthrottled_time 2500000000\n"
     assert cgroup.cpu_of(group) == CpuState(0.5, 9, 4, 2.5)

@@ -36,7 +36,7 @@ def runs(tmp_path: Path) -> tuple[Path, Path]:
     return write_steps(tmp_path / "a.profd", 1), write_steps(tmp_path / "b.profd", 2, slower=1.2)
 
 
-def test_the_tree_is_in_seconds_a_step_of_both_runs(runs: tuple[Path, Path]) -> None:
+def test_the_tree_is_in_seconds_a_step_of_both_runs_and_has_the_difference(runs: tuple[Path, Path]) -> None:
     _, extract, diff = rendered(*runs)
     tree = extract.tree
     assert diff.base.step_s == pytest.approx(tree.base[0], rel=1e-3)
@@ -48,11 +48,6 @@ def test_the_tree_is_in_seconds_a_step_of_both_runs(runs: tuple[Path, Path]) -> 
                 below[node - up] += values[node]
         inner = [node for node, value in enumerate(below) if value]
         assert [below[node] for node in inner] == pytest.approx([values[node] for node in inner], rel=1e-3)
-
-
-def test_the_slower_function_has_the_difference(runs: tuple[Path, Path]) -> None:
-    _, extract, diff = rendered(*runs)
-    tree = extract.tree
     slow = [
         node
         for node, function in enumerate(tree.key)

@@ -56,6 +56,8 @@ def test_no_share_is_off_by_a_whole_sample(total: int, lengths: list[int]) -> No
 def test_many_short_intervals_are_not_rounded_away() -> None:
     assert sum(apportion(100, [1] * 300)) == 100
     assert max(apportion(100, [1] * 300)) == 1
+    assert apportion(1, [3, 1]) == [1, 0]
+    assert apportion(1, [1, 3]) == [0, 1]
 
 
 @given(stays, st.integers(1, 400))
@@ -118,19 +120,17 @@ def test_what_was_seen_before_a_torn_read_lasts_until_the_next_sample() -> None:
     assert (record.samples, record.torn) == (100, 1)
     assert record.stacks == (stack("a"), stack("b"))
     assert [(i.duration_ns, i.samples) for i in record.threads[0].intervals] == [(530_000_000, 52), (470_000_000, 47)]
-
-
-def test_every_torn_read_counts_however_short() -> None:
     raw = raw_recording(Told([(0, stack("a")), (500_000, TORN), (500_100, stack("b"))], 1_000_000))
     assert assemble(raw, TARGET, 100, Span()).torn == 1
-
-
-def test_impossible_stacks_that_last_are_dropped_with_their_time() -> None:
     raw = raw_recording(Told([(0, stack("a")), (500_000, TORN), (600_000, stack("b"))], 1_000_000))
     record = assemble(raw, TARGET, 100, Span())
     assert (record.samples, record.torn) == (100, 10)
     assert record.stacks == (stack("a"), stack("b"))
     assert [interval.samples for interval in record.threads[0].intervals] == [50, 40]
+    raw = raw_recording(Told([(0, TORN), (30_000, stack("b"))], 1_000_000))
+    record = assemble(raw, TARGET, 100, Span())
+    assert [(i.duration_ns, i.samples) for i in record.threads[0].intervals] == [(970_000_000, 97)]
+    assert record.torn == 3
 
 
 def test_a_thread_without_frames_is_neither_sampled_nor_torn() -> None:
@@ -139,21 +139,11 @@ def test_a_thread_without_frames_is_neither_sampled_nor_torn() -> None:
     record = assemble(raw_recording(main, silent, samples=800), TARGET, 100, Span())
     assert (record.samples, record.torn) == (400, 0)
     assert [len(thread.intervals) for thread in record.threads] == [1, 0]
-
-
-def test_a_thread_that_calls_python_now_and_then_is_sampled_meanwhile() -> None:
     hook = (Frame("hook", "/home/ada/train.py", 7),)
     calling = Told([(0, ()), (3_000_000, hook), (3_500_000, ())], 4_000_000, "thread (4250): pt_autograd_0", 0x7F11)
     record = assemble(raw_recording(calling, samples=400), TARGET, 100, Span())
     assert (record.samples, record.torn) == (50, 0)
     assert [stack for _, _, stack in spans_of(record)] == [hook]
-
-
-def test_a_torn_read_at_first_is_dropped_with_its_time() -> None:
-    raw = raw_recording(Told([(0, TORN), (30_000, stack("b"))], 1_000_000))
-    record = assemble(raw, TARGET, 100, Span())
-    assert [(i.duration_ns, i.samples) for i in record.threads[0].intervals] == [(970_000_000, 97)]
-    assert record.torn == 3
 
 
 def test_a_thread_that_is_gone_has_neither_time_nor_samples_of_those_that_live() -> None:
@@ -203,20 +193,14 @@ def test_an_interpreter_that_tells_no_ids_has_its_main_thread_by_name() -> None:
 def test_the_only_thread_is_the_main_one_whatever_it_is_called() -> None:
     lone = Told([(0, stack("a"))], 1_000_000, "thread (0x7F71075C16C0)", 0x7F71075C16C0)
     assert assemble(raw_recording(lone), TARGET, 100, Span()).threads[0].is_main
-
-
-def test_the_main_thread_has_its_name_before_the_program_knows_threads() -> None:
     lone = Told([(0, stack("a"))], 1_000_000, f"thread ({MAIN_TID})")
     (thread,) = assemble(raw_recording(lone), TARGET, 100, Span()).threads
     assert (thread.name, thread.is_main) == ("MainThread", True)
 
 
-def test_a_recording_that_saw_nothing_is_empty() -> None:
+def test_a_recording_that_saw_nothing_of_what_is_kept_is_empty() -> None:
     record = assemble(raw_recording(samples=0), TARGET, 100, Span())
     assert (record.start_ns, record.end_ns, record.samples, record.threads) == (ZERO_NS, ZERO_NS, 0, ())
-
-
-def test_a_recording_wholly_outside_of_what_is_kept_is_empty() -> None:
     later_ns = ZERO_NS + 10_000 * MILLISECOND_NS
     record = assemble(raw_recording(Told([(0, stack("a"))], 1000)), TARGET, 100, Span(later_ns, None))
     assert (record.start_ns, record.end_ns, record.samples) == (later_ns, later_ns, 0)
@@ -227,11 +211,6 @@ def test_what_a_recording_cost_and_missed_is_kept() -> None:
     record = assemble(raw, TARGET, 50, Span())
     assert (record.rate_hz, record.errors, record.cpu_ns, record.clock_error_ns) == (50, 7, 5, raw.clock_error_ns)
     assert record.identity == TARGET
-
-
-def test_a_sample_belongs_to_the_interval_that_has_most_of_its_time() -> None:
-    assert apportion(1, [3, 1]) == [1, 0]
-    assert apportion(1, [1, 3]) == [0, 1]
 
 
 def test_a_stack_that_was_left_when_it_was_met_takes_no_time_from_the_next() -> None:

@@ -80,10 +80,6 @@ def test_all_are_alike_where_nothing_was_ever_torn() -> None:
 def test_where_reads_are_torn_they_fail_and_elsewhere_hardly() -> None:
     known = torn_shares({BUSY: 100, CALM: 100}, {BUSY: 40})
     assert known.of(BUSY) >= 20 * known.of(CALM)
-
-
-def test_a_place_that_was_hardly_seen_is_like_that_around_it() -> None:
-    known = torn_shares({BUSY: 100, CALM: 100}, {BUSY: 40})
     assert known.of(stack("report", "unseen")) == known.of(BUSY)
     few = torn_shares({BUSY: 100, CALM: 1}, {BUSY: 40})
     assert few.of(BUSY) < 8 * few.of(CALM)

@@ -35,10 +35,18 @@ def root(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def test_path_begins_at_the_outermost_package(root: Path) -> None:
+LINEAR = "/opt/torch/nn/linear.py"
+
+
+def test_path_begins_at_the_outermost_package_and_lines_are_those_of_the_file_as_first_seen(root: Path) -> None:
     tree = SourceTree(UserFiles(root=root))
-    assert tree.module_path("/opt/torch/nn/linear.py") == "torch/nn/linear.py"
+    assert tree.module_path(LINEAR) == "torch/nn/linear.py"
     assert tree.module_path("/opt/train.py") == "train.py"
+    lines = [tree.line(LINEAR, number) for number in (1, 2, 3)]
+    assert lines == ["import math", "", "x = F.linear(a)"]
+    assert [tree.line(LINEAR, number) for number in (0, -1, 4, 10**9)] == [None] * 4
+    (root / "opt/torch/nn/linear.py").write_text("changed")
+    assert tree.line(LINEAR, 1) == "import math"
 
 
 @pytest.mark.parametrize("file", ["<string>", "<frozen importlib._bootstrap>", "train.py", "", "/"])
@@ -46,41 +54,20 @@ def test_what_has_no_folder_keeps_its_name(root: Path, file: str) -> None:
     assert SourceTree(UserFiles(root=root)).module_path(file) == (file if file != "/" else ".")
 
 
-def test_line_is_stripped_and_counted_from_one(root: Path) -> None:
+@pytest.mark.parametrize(
+    ("content", "lines"),
+    [
+        ("a = 1\n\x0c\nb = 2\r\nc = '\u2028'\n".encode(), ["a = 1", "", "b = 2", "c = '\u2028'", None]),
+        (b"x" * 1000, ["x" * 200, None]),
+        (b"#\n" * asuser.MOST_BYTES, [None]),
+        (b"name = 'caf\xe9'\n", ["name = 'caf\ufffd'", None]),
+    ],
+    ids=["a form feed ends no line", "an endless line is cut", "too large a file", "bytes that are no text"],
+)
+def test_lines_of_odd_files(root: Path, content: bytes, lines: list[str | None]) -> None:
+    (root / "odd.py").write_bytes(content)
     tree = SourceTree(UserFiles(root=root))
-    assert tree.line("/opt/torch/nn/linear.py", 1) == "import math"
-    assert tree.line("/opt/torch/nn/linear.py", 2) == ""
-    assert tree.line("/opt/torch/nn/linear.py", 3) == "x = F.linear(a)"
-
-
-@pytest.mark.parametrize("line", [0, -1, 4, 10**9])
-def test_line_that_the_file_does_not_have(root: Path, line: int) -> None:
-    assert SourceTree(UserFiles(root=root)).line("/opt/torch/nn/linear.py", line) is None
-
-
-def test_line_is_of_the_file_as_it_was_when_first_seen(root: Path) -> None:
-    tree = SourceTree(UserFiles(root=root))
-    tree.line("/opt/torch/nn/linear.py", 1)
-    (root / "opt/torch/nn/linear.py").write_text("changed")
-    assert tree.line("/opt/torch/nn/linear.py", 1) == "import math"
-
-
-def test_a_form_feed_ends_no_line(root: Path) -> None:
-    (root / "paged.py").write_text("a = 1\n\x0c\nb = 2\r\nc = '\u2028'\n")
-    assert [SourceTree(UserFiles(root=root)).line("/paged.py", line) for line in (1, 2, 3, 4, 5)] == [
-        "a = 1",
-        "",
-        "b = 2",
-        "c = '\u2028'",
-        None,
-    ]
-
-
-def test_endless_line_is_cut(root: Path) -> None:
-    (root / "long.py").write_text("x" * 1000)
-    line = SourceTree(UserFiles(root=root)).line("/long.py", 1)
-    assert line is not None
-    assert len(line) == 200
+    assert [tree.line("/odd.py", number) for number in range(1, len(lines) + 1)] == lines
 
 
 @pytest.mark.parametrize(
@@ -120,62 +107,42 @@ def _raise(error: Exception, *_: object) -> None:
     raise error
 
 
-def test_a_file_too_large_for_a_source_is_not_read(root: Path) -> None:
-    (root / "large.py").write_bytes(b"#\n" * asuser.MOST_BYTES)
-    assert SourceTree(UserFiles(root=root)).line("/large.py", 1) is None
-
-
-def test_bytes_that_are_no_text_are_replaced(root: Path) -> None:
-    (root / "latin.py").write_bytes(b"name = 'caf\xe9'\n")
-    assert SourceTree(UserFiles(root=root)).line("/latin.py", 1) == "name = 'caf�'"
+@pytest.mark.parametrize(
+    ("file", "expected"),
+    [
+        ("/opt/venv/lib/python3.11/site-packages/torch/nn/linear.py", True),
+        ("/usr/lib/python3/dist-packages/numpy/core.py", True),
+        ("/usr/lib/python3.11/threading.py", True),
+        ("/usr/lib64/python3.6/threading.py", True),
+        ("/opt/conda/lib/python3.13t/threading.py", True),
+        ("<frozen importlib._bootstrap>", True),
+        ("<__array_function__ internals>", True),
+        ("/home/ada/train.py", False),
+        ("/home/ada/lib/python3_projects/train.py", False),
+        ("/home/ada/lib/train.py", False),
+        ("/home/ada/python3.11/train.py", False),
+        ("train.py", False),
+        ("<string>", False),
+        ("<stdin>", False),
+        ("<ipython-input-3-abc>", False),
+        ("/tmp/ipykernel_12/345.py", False),
+    ],
+)
+def test_libraries_are_told_from_code_of_the_user(file: str, expected: bool) -> None:
+    assert is_library(file) == expected
 
 
 @pytest.mark.parametrize(
-    "file",
+    ("own", "file", "expected"),
     [
-        "/opt/venv/lib/python3.11/site-packages/torch/nn/linear.py",
-        "/usr/lib/python3/dist-packages/numpy/core.py",
-        "/usr/lib/python3.11/threading.py",
-        "/usr/lib64/python3.6/threading.py",
-        "/opt/conda/lib/python3.13t/threading.py",
-        "<frozen importlib._bootstrap>",
-        "<__array_function__ internals>",
+        ("/venv/lib/python3.11/site-packages/app/examples", "{own}/train.py", False),
+        ("/venv/lib/python3.11/site-packages/app/examples", "/venv/lib/python3.11/site-packages/torch/a.py", True),
+        ("/home/me/project", "{own}/.venv/lib/python3.11/site-packages/torch/a.py", True),
+        ("/home/me/project", "{own}/data/load.py", False),
     ],
 )
-def test_library(file: str) -> None:
-    assert is_library(file)
-
-
-@pytest.mark.parametrize(
-    "file",
-    [
-        "/home/ada/train.py",
-        "/home/ada/lib/python3_projects/train.py",
-        "/home/ada/lib/train.py",
-        "/home/ada/python3.11/train.py",
-        "train.py",
-        "<string>",
-        "<stdin>",
-        "<ipython-input-3-abc>",
-        "/tmp/ipykernel_12/345.py",
-    ],
-)
-def test_code_of_the_user(file: str) -> None:
-    assert not is_library(file)
-
-
-def test_what_lies_beside_the_script_is_the_users_wherever_that_is() -> None:
-    tree = SourceTree(own=Path("/venv/lib/python3.11/site-packages/app/examples"))
-    own = Frame("train", "/venv/lib/python3.11/site-packages/app/examples/train.py", 1)
-    other = Frame("call", "/venv/lib/python3.11/site-packages/torch/nn/module.py", 1)
-    assert not tree.describe(own).is_library
-    assert tree.describe(other).is_library
-
-
-def test_an_environment_beside_the_script_is_still_a_library() -> None:
-    tree = SourceTree(own=Path("/home/me/project"))
-    assert tree.describe(Frame("call", "/home/me/project/.venv/lib/python3.11/site-packages/torch/a.py", 1)).is_library
-    assert not tree.describe(Frame("f", "/home/me/project/data/load.py", 1)).is_library
+def test_what_lies_beside_the_script_is_the_users_but_for_an_environment(own: str, file: str, expected: bool) -> None:
+    assert SourceTree(own=Path(own)).describe(Frame("f", file.format(own=own), 1)).is_library == expected
 
 
 SOURCE = """import torch
@@ -228,18 +195,15 @@ def block(text: str) -> Block:
     return found
 
 
-@pytest.mark.parametrize("text", ["if a:", "return b", "return f(", "# a comment, far left"])
-def test_a_line_has_the_function_around_it(text: str) -> None:
+@pytest.mark.parametrize("text", ["def plain(", "if a:", "return b", "return f(", "# a comment, far left"])
+def test_a_line_has_the_function_around_it_with_its_decorators(text: str) -> None:
     found = block(text)
+    assert found == block("if a:")
     assert found.first_line == number_of("@cached")
     assert found.text.splitlines()[0] == "@cached"
     assert "a comment" in found.text
     assert "return f(" in found.text
     assert "class Net" not in found.text
-
-
-def test_a_head_comes_with_its_decorators() -> None:
-    assert block("def plain(") == block("if a:")
 
 
 def test_the_innermost_function_is_taken_and_keeps_its_place() -> None:
@@ -274,46 +238,23 @@ def statement(folder: Path, source: str, line: int) -> Statement | None:
     return Statements().at(str(folder / "x.py"), line)
 
 
-@pytest.mark.parametrize(
-    "source",
-    [
-        "f(x)",
-        "y = x.attribute",
-        "y = x + 1",
-        "y = x < 1",
-        "y = x[0]",
-        "y = -x",
-        "y = not x",
-        "if x:\n pass",
-        "while x:\n pass",
-        "for y in x:\n pass",
-        "with x:\n pass",
-        "y = [z for z in x]",
-        "import x",
-        "from x import y",
-        "class Y(X):\n pass",
-        "@x\ndef y():\n pass",
-        "y = f'{x}'",
-        "assert x",
-        "raise x",
-        "del x",
-        "def f():\n yield from x",
-        "async def f():\n await x",
-        "y, z = *x, 1",
-    ],
+CALLS = (
+    *("f(x)", "y = x.attribute", "y = x + 1", "y = x < 1", "y = x[0]", "y = -x", "y = not x", "y = f'{x}'"),
+    *("if x:\n pass", "while x:\n pass", "for y in x:\n pass", "with x:\n pass", "y = [z for z in x]"),
+    *("import x", "from x import y", "class Y(X):\n pass", "@x\ndef y():\n pass", "assert x", "raise x", "del x"),
+    *("y, z = *x, 1", "def f():\n yield from x", "async def f():\n await x"),
 )
-def test_whatever_may_enter_a_function_may_call(tmp_path: Path, source: str) -> None:
+CALL_NOTHING = ("y = x", "y = 1, 'a', x", "pass", "def f(a):\n pass", "try:\n f()\nfinally:\n g()")
+
+
+@pytest.mark.parametrize("source", [*CALLS, *CALL_NOTHING])
+def test_whatever_may_enter_a_function_may_call_and_names_and_constants_call_nothing(
+    tmp_path: Path, source: str
+) -> None:
     line = 2 if source.endswith(("yield from x", "await x")) else 1
     found = statement(tmp_path, source, line)
     assert found is not None
-    assert found.may_call
-
-
-@pytest.mark.parametrize("source", ["y = x", "y = 1, 'a', x", "pass", "def f(a):\n pass", "try:\n f()\nfinally:\n g()"])
-def test_names_and_constants_call_nothing(tmp_path: Path, source: str) -> None:
-    found = statement(tmp_path, source, 1)
-    assert found is not None
-    assert not found.may_call
+    assert found.may_call == (source in CALLS)
 
 
 def test_a_statement_has_all_of_its_lines_and_a_compound_one_its_head(tmp_path: Path) -> None:

@@ -66,6 +66,15 @@ def test_the_loop_is_the_innermost_one_around_backward(tmp_path: Path) -> None:
     assert head(found) == (4, None)
     assert found is not None
     assert [place.loop.first_line for place in found.around] == [3]
+    item = [Frame("Tensor.item", "/x/site-packages/torch/_tensor.py", 99)]
+    stacks = [
+        script.stack(("train", "        model(batch)"), inside=item, samples=900),
+        script.stack(("train", "loss.backward"), inside=BACKWARD),
+    ]
+    assert head(loop_in(*stacks)) == (4, None)
+    assert head(loop_in(script.stack(("train", "loss = model")))) == (4, None)
+    assert loop_in(script.stack(("train", "        model(batch)"))) is None
+    assert loop_in(script.stack(("train", "loss.backward"), inside=BACKWARD, samples=1)) is None
 
 
 def test_a_loop_may_be_a_function_further_out(tmp_path: Path) -> None:
@@ -88,16 +97,6 @@ def test_an_optimizer_that_calls_a_closure_is_not_inside_of_itself(tmp_path: Pat
     script = Script(tmp_path, "def fit():\n    while True:\n        optimizer.step(closure)\n")
     stack = script.stack(("fit", "optimizer.step"), inside=[*OPTIMIZER, Frame("closure", "/x/y.py", 3), *BACKWARD])
     assert head(loop_in(stack)) == (2, None)
-
-
-def test_other_methods_of_a_tensor_are_no_backward_pass(tmp_path: Path) -> None:
-    script = Script(tmp_path, NESTED)
-    item = [Frame("Tensor.item", "/x/site-packages/torch/_tensor.py", 99)]
-    stacks = [
-        script.stack(("train", "        model(batch)"), inside=item, samples=900),
-        script.stack(("train", "loss.backward"), inside=BACKWARD),
-    ]
-    assert head(loop_in(*stacks)) == (4, None)
 
 
 def test_a_loop_inside_of_the_optimizer_is_none(tmp_path: Path) -> None:
@@ -137,17 +136,6 @@ def test_imports_say_nothing(tmp_path: Path) -> None:
     script = Script(tmp_path, "for step in range(9):\n    import torch\n")
     importing = script.stack(("<module>", "import"), inside=[Frame("x", "<frozen importlib._bootstrap>", 1)])
     assert loop_in(importing) is None
-
-
-def test_a_loop_that_updates_the_model_is_known_in_any_part_of_it(tmp_path: Path) -> None:
-    script = Script(tmp_path, NESTED)
-    assert head(loop_in(script.stack(("train", "loss = model")))) == (4, None)
-    assert loop_in(script.stack(("train", "        model(batch)"))) is None
-
-
-def test_one_stack_alone_says_nothing(tmp_path: Path) -> None:
-    script = Script(tmp_path, NESTED)
-    assert loop_in(script.stack(("train", "loss.backward"), inside=BACKWARD, samples=1)) is None
 
 
 def test_a_comprehension_is_in_no_more_loops_than_its_function(tmp_path: Path) -> None:

@@ -82,10 +82,6 @@ def test_minutes_are_added_together_from_the_runs_start_on(reader: RunReader) ->
     # What is asked for begins in the midst of the first two.
     assert by_minute(stack_minutes(reader, [thread], range(1, 3), 2)) == {0: A_MINUTE, 2: A_MINUTE}
     assert by_minute(stack_minutes(reader, [thread], range(3), ALL_TOGETHER)) == {0: (3 * A_MINUTE[0], 3 * A_MINUTE[1])}
-
-
-def test_the_sums_of_a_stack_are_what_its_intervals_say(reader: RunReader) -> None:
-    thread = main_thread(reader)
     told = {row.stack: (row.samples, row.duration_ns) for row in stack_minutes(reader, [thread], range(1, 2))}
     from_ns = STARTED_NS + MINUTE_NS
     intervals = reader.stack_totals(from_ns, from_ns + MINUTE_NS, frozenset({thread}))

@@ -44,10 +44,13 @@ def end(process: subprocess.Popen[bytes], code: int) -> None:
     process.stdin.flush()
 
 
-def test_a_living_process_has_no_status(child: subprocess.Popen[bytes]) -> None:
+def test_a_living_process_has_no_status_and_a_signal_is_read_from_the_zombie(child: subprocess.Popen[bytes]) -> None:
     watch = Watch(identity_of(child))
     assert select.select([watch], [], [], 0)[0] == []
     assert watch.status() is None
+    child.kill()
+    select.select([watch], [], [], 60)
+    assert exitstatus.code_and_signal(watch.status()) == (None, signal.SIGKILL)
     watch.close()
 
 
@@ -58,14 +61,6 @@ def test_an_exit_code_is_read_from_the_zombie(child: subprocess.Popen[bytes], co
     assert select.select([watch], [], [], 60)[0] == [watch]
     assert exitstatus.code_and_signal(watch.status()) == (code, None)
     assert child.wait() == code
-    watch.close()
-
-
-def test_a_signal_is_read_from_the_zombie(child: subprocess.Popen[bytes]) -> None:
-    watch = Watch(identity_of(child))
-    child.kill()
-    select.select([watch], [], [], 60)
-    assert exitstatus.code_and_signal(watch.status()) == (None, signal.SIGKILL)
     watch.close()
 
 

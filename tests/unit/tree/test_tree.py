@@ -125,7 +125,7 @@ def look_often(tree: ProcessTree) -> list[Change]:
     return [change for _ in range(FULL_SCAN_EVERY) for change in tree.poll()]
 
 
-def test_the_root_appears_once(root: Obedient) -> None:
+def test_the_root_appears_once_and_its_stacks_change_nothing(root: Obedient) -> None:
     tree = watch(root.identity)
     (change,) = tree.poll()
     assert change.kind == "started"
@@ -133,6 +133,9 @@ def test_the_root_appears_once(root: Obedient) -> None:
     assert (member.identity, member.parent, member.role) == (root.identity, None, roles.MAIN)
     assert member.python == f"{sys.version_info.major}.{sys.version_info.minor}"
     assert tree.poll() == []
+    tree.poll()
+    assert tree.take_stacks(root.identity, [DEFORM]) is None
+    assert tree.take_stacks(Identity(1, 1), [DEFORM]) is None
 
 
 def test_a_child_appears_below_its_parent_and_vanishes(root: Obedient, fifo: str) -> None:
@@ -278,10 +281,3 @@ def test_stacks_make_workers_of_helpers_numbered_among_their_siblings(root: Obed
     assert [(member.role, member.ordinal) for member in children] == [(roles.WORKER, 1), (roles.WORKER, 2)]
     record = tree.record_of(children[1])
     assert (record.role, record.ordinal, record.parent) == (roles.WORKER, 2, root.identity)
-
-
-def test_stacks_of_the_main_process_and_of_strangers_change_nothing(root: Obedient) -> None:
-    tree = watch(root.identity)
-    tree.poll()
-    assert tree.take_stacks(root.identity, [DEFORM]) is None
-    assert tree.take_stacks(Identity(1, 1), [DEFORM]) is None

@@ -73,13 +73,10 @@ def test_slices_fill_every_row_and_keep_the_shares(mixture: list[PhaseShare], ro
         assert abs(drawn / (8 * rows) - part.share) <= 1 / (8 * rows) + 1e-9
 
 
-def test_slices_are_stacked_from_the_bottom() -> None:
+def test_slices_are_stacked_from_the_bottom_and_a_single_row_has_the_largest_alone() -> None:
     mixture = [PhaseShare("data wait", 0.75), PhaseShare("forward", 0.25)]
 
     assert slices(mixture, 2) == [[("data wait", 4), ("forward", 4)], [("data wait", 8)]]
-
-
-def test_a_single_row_has_the_largest_phase_alone() -> None:
     mixture = [PhaseShare("data wait", 0.4), PhaseShare("forward", 0.6)]
 
     assert slices(mixture, 1) == [[("forward", 8)]]
@@ -144,22 +141,16 @@ def texts(*words: str, cells: int, indent: int = 0) -> list[str]:
     return ["".join(run.text for run in line) for line in wrap_runs(runs, cells, indent=indent)]
 
 
-def test_what_fits_stays_on_one_line() -> None:
-    assert texts(" ▲ SLOW  ", "it waits", cells=20) == [" ▲ SLOW  it waits"]
-
-
 def test_a_line_ends_at_a_blank_and_the_next_is_indented() -> None:
+    assert texts(" ▲ SLOW  ", "it waits", cells=20) == [" ▲ SLOW  it waits"]
     assert texts("it waits 40 % for", " its data", cells=10, indent=2) == ["it waits", "  40 % for", "  its data"]
+    assert texts("名前 の長い", cells=6) == ["名前", "の長い"]
 
 
 def test_a_word_of_two_styles_is_not_broken() -> None:
     lines = wrap_runs([Run("at most", PLAIN), Run(" 1", BOLD), Run(".7x", PLAIN)], 8)
     assert [[run.text for run in line] for line in lines] == [["at", " most"], ["1", ".7x"]]
     assert lines[1][0].style == BOLD
-
-
-def test_wide_characters_take_two_cells() -> None:
-    assert texts("名前 の長い", cells=6) == ["名前", "の長い"]
 
 
 @pytest.mark.parametrize("cells", [0, 1, 3])

@@ -95,12 +95,29 @@ def ended(tmp_path: Path) -> Path:
     return synthetic.write_run(tmp_path / "a.profd", seconds=40)
 
 
-def test_a_snapshot_has_the_functions_that_the_analysis_has(ended: Path) -> None:
+def test_a_snapshot_has_what_the_analysis_has_of_its_scope_and_its_time(ended: Path) -> None:
     with RunReader(ended) as reader:
         snapshot = model_of(reader).snapshot(View())
 
         assert list(snapshot.functions) == hot_functions(reader, take_profile(reader, MAIN_THREADS))
         assert snapshot.samples == 4000
+        model = model_of(reader)
+        everything = model.snapshot(ALL)
+        worker = model.snapshot(View(scope=Selection(processes=frozenset({2}))))
+
+        # The main process's two threads and one of each worker.
+        assert everything.samples == 4 * 4000
+        assert list(everything.functions) == hot_functions(reader, take_profile(reader, Selection()))
+        assert worker.samples == 4000
+        assert worker.functions[0].function == "elastic_deform"
+        assert worker.scope_name == "worker 1 · pid 4243"
+        assert model.snapshot(View()).samples == 4000
+        snapshot = model_of(reader).snapshot(RECENT)
+
+        selection = msgspec.structs.replace(MAIN_THREADS, from_ns=reader.info.end_ns - 30 * SECOND_NS)
+        assert list(snapshot.functions) == hot_functions(reader, take_profile(reader, selection))
+        assert snapshot.samples == 3000
+        assert snapshot.from_ns == reader.info.end_ns - 30 * SECOND_NS
 
 
 def test_what_grew_bit_by_bit_is_what_is_read_at_once(tmp_path: Path) -> None:
@@ -118,31 +135,6 @@ def test_what_grew_bit_by_bit_is_what_is_read_at_once(tmp_path: Path) -> None:
             at_once = model_of(other)
             for view in (View(), RECENT, ALL, View(scope=Selection(processes=frozenset({2})))):
                 assert_alike(growing.snapshot(view), at_once.snapshot(view))
-
-
-def test_the_scope_decides_whose_samples_count(ended: Path) -> None:
-    with RunReader(ended) as reader:
-        model = model_of(reader)
-        everything = model.snapshot(ALL)
-        worker = model.snapshot(View(scope=Selection(processes=frozenset({2}))))
-
-        # The main process's two threads and one of each worker.
-        assert everything.samples == 4 * 4000
-        assert list(everything.functions) == hot_functions(reader, take_profile(reader, Selection()))
-        assert worker.samples == 4000
-        assert worker.functions[0].function == "elastic_deform"
-        assert worker.scope_name == "worker 1 · pid 4243"
-        assert model.snapshot(View()).samples == 4000
-
-
-def test_the_recent_window_is_the_last_half_minute(ended: Path) -> None:
-    with RunReader(ended) as reader:
-        snapshot = model_of(reader).snapshot(RECENT)
-
-        selection = msgspec.structs.replace(MAIN_THREADS, from_ns=reader.info.end_ns - 30 * SECOND_NS)
-        assert list(snapshot.functions) == hot_functions(reader, take_profile(reader, selection))
-        assert snapshot.samples == 3000
-        assert snapshot.from_ns == reader.info.end_ns - 30 * SECOND_NS
 
 
 @pytest.mark.parametrize("view", [View(), RECENT])

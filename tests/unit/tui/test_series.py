@@ -109,12 +109,17 @@ def test_readings_that_are_missing_leave_a_gap(tmp_path: Path) -> None:
     assert series.cells("gpu_power_watts", WHOLE) == (*[0.5] * 15, *[None] * 5)
 
 
-def test_the_newest_value_is_that_of_a_process_or_of_the_host(reader: RunReader) -> None:
+def test_the_newest_value_is_told_and_of_an_ended_run_the_mean_or_the_peak(reader: RunReader) -> None:
     series = series_of(reader)
     assert series.newest("cpu_cores", row_of(reader, worker(1))) == 0.97
     assert series.newest("rss_bytes", row_of(reader, MAIN)) == 900e6 + 1e6 * (SECONDS - 1)
     assert series.newest("host_cpu_share") == 0.64
     assert series.newest("gpu_process_memory_bytes", row_of(reader, MAIN)) is None
+    cpu, memory = strip(series, "cpu_cores"), strip(series, "rss_bytes")
+    assert (cpu.kind, memory.kind) == ("mean", "peak")
+    assert (cpu.value, memory.value) == pytest.approx((CORES, 1519e6))
+    chosen = Range(STARTED_NS + 2 * SECOND_NS, STARTED_NS + 5 * SECOND_NS)
+    assert strip(series, "rss_bytes", chosen).value == pytest.approx(1504e6)
 
 
 def test_means_are_of_the_run_or_of_a_process_in_a_range(reader: RunReader) -> None:
@@ -126,15 +131,6 @@ def test_means_are_of_the_run_or_of_a_process_in_a_range(reader: RunReader) -> N
     of_summary = mean_of_series(reader, "rss_bytes", main, Selection(to_ns=first_half.to_ns))
     assert series.mean("rss_bytes", main, first_half) == of_summary == pytest.approx(904.5e6)
     assert series.mean("rss_bytes", main, Range(STARTED_NS + 99 * SECOND_NS, STARTED_NS + 100 * SECOND_NS)) is None
-
-
-def test_of_an_ended_run_a_strip_has_its_mean_or_its_peak(reader: RunReader) -> None:
-    series = series_of(reader)
-    cpu, memory = strip(series, "cpu_cores"), strip(series, "rss_bytes")
-    assert (cpu.kind, memory.kind) == ("mean", "peak")
-    assert (cpu.value, memory.value) == pytest.approx((CORES, 1519e6))
-    chosen = Range(STARTED_NS + 2 * SECOND_NS, STARTED_NS + 5 * SECOND_NS)
-    assert strip(series, "rss_bytes", chosen).value == pytest.approx(1504e6)
 
 
 def test_of_a_range_a_strip_has_the_columns_in_it_alone(tmp_path: Path) -> None:

@@ -119,17 +119,12 @@ def test_keys_become_what_a_terminal_sends(key: str, character: str | None, sent
     assert key_bytes(key, character) == sent
 
 
-def test_the_script_reads_what_is_typed(pty: tuple[int, int]) -> None:
+def test_the_script_reads_what_is_typed_and_how_much_room_it_has(pty: tuple[int, int]) -> None:
     ours, scripts = pty
 
     assert Terminal(ours).write(b"yes\r")
 
     assert os.read(scripts, 100) == b"yes\n"
-
-
-def test_the_script_learns_how_much_room_it_has(pty: tuple[int, int]) -> None:
-    ours, scripts = pty
-
     Terminal(ours).resize(97, 13)
 
     assert struct.unpack("4H", fcntl.ioctl(scripts, termios.TIOCGWINSZ, bytes(8)))[:2] == (13, 97)

@@ -114,30 +114,18 @@ async def test_trace_is_given_and_gone_afterwards(identity: Identity) -> None:
     assert not places[0].exists()
 
 
-async def test_error_of_the_process_is_said(identity: Identity) -> None:
-    with pytest.raises(WindowFailed, match=r"took none .it has not imported torch"):
-        async with Played(StoppedClock(), report("it has not imported torch")).trace(identity, WindowRequest(), 1):
-            pass
+def linked(order: Order) -> None:
+    (Path(order.folder) / intarget.TRACE).symlink_to("/etc/passwd")
+    report("")(order)
 
 
-async def test_link_in_the_place_of_a_trace_is_not_followed(identity: Identity) -> None:
-    def play(order: Order) -> None:
-        (Path(order.folder) / intarget.TRACE).symlink_to("/etc/passwd")
-        report("")(order)
-
-    with pytest.raises(WindowFailed, match=r"left no trace\.json"):
-        async with Played(StoppedClock(), play).trace(identity, WindowRequest(), 1):
-            pass
+def damaged(order: Order) -> None:
+    report("")(order)
+    (Path(order.folder) / intarget.REPORT).write_text("{")
 
 
-async def test_report_that_is_none_is_said(identity: Identity) -> None:
-    def play(order: Order) -> None:
-        report("")(order)
-        (Path(order.folder) / intarget.REPORT).write_text("{")
-
-    with pytest.raises(WindowFailed, match="cannot be read"):
-        async with Played(StoppedClock(), play).trace(identity, WindowRequest(), 1):
-            pass
+def begun(order: Order) -> None:
+    intarget._write(order.folder, intarget.BEGUN, "")
 
 
 class PassingClock(StoppedClock):
@@ -148,18 +136,21 @@ class PassingClock(StoppedClock):
         return super().now_ns()
 
 
-async def test_main_thread_that_comes_to_no_safe_point_is_given_up(identity: Identity) -> None:
-    with pytest.raises(WindowFailed, match="no safe point within 30 s"):
-        async with Played(PassingClock(), lambda _: None).trace(identity, WindowRequest(), 1):
-            pass
-
-
-async def test_window_that_is_never_written_is_given_up(identity: Identity) -> None:
-    def play(order: Order) -> None:
-        intarget._write(order.folder, intarget.BEGUN, "")
-
-    with pytest.raises(WindowFailed, match="has not written its window within 180 s"):
-        async with Played(PassingClock(), play).trace(identity, WindowRequest(), 1):
+@pytest.mark.parametrize(
+    ("clock", "play", "meant"),
+    [
+        (StoppedClock, report("it has not imported torch"), r"took none .it has not imported torch"),
+        (StoppedClock, linked, r"left no trace\.json"),  # a link in the place of a trace is not followed
+        (StoppedClock, damaged, "cannot be read"),
+        (PassingClock, lambda _: None, "no safe point within 30 s"),
+        (PassingClock, begun, "has not written its window within 180 s"),
+    ],
+)
+async def test_a_window_that_is_not_taken_says_why(
+    identity: Identity, clock: type[StoppedClock], play: Callable[[Order], None], meant: str
+) -> None:
+    with pytest.raises(WindowFailed, match=meant):
+        async with Played(clock(), play).trace(identity, WindowRequest(), 1):
             pass
 
 

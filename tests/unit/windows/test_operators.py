@@ -53,21 +53,22 @@ def test_self_time_is_without_what_was_called_on_the_same_thread() -> None:
     assert (totals["a@cpu"].cpu_total_ns, totals["a@cpu"].self_cpu_ns) == (10_000, 4_000)
     assert (totals["b@cpu"].calls, totals["b@cpu"].cpu_total_ns, totals["b@cpu"].self_cpu_ns) == (2, 6_000, 5_000)
     assert totals["other@cpu"].self_cpu_ns == 5_000
-
-
-def test_spans_that_overlap_only_in_part_called_each_other_not() -> None:
     totals = TraceScript().op("a", 0, 10).op("b", 5, 10).totals()
     assert totals["a@cpu"].self_cpu_ns == totals["b@cpu"].self_cpu_ns == 10_000
+    totals = TraceScript().op("b", 0, 4).op("a", 0, 10).totals()
+    assert (totals["a@cpu"].self_cpu_ns, totals["b@cpu"].self_cpu_ns) == (6_000, 4_000)
+    totals = TraceScript().op("a", 0, 5).op("a", 5, 0).totals()
+    assert totals["a@cpu"].calls == 2
 
 
 def test_call_of_nothing_but_its_namesake_counts_once() -> None:
     totals = TraceScript().op("a", 0, 10).op("a", 1, 8).op("a", 2, 6).op("b", 3, 1).totals()
     assert (totals["a@cpu"].calls, totals["a@cpu"].cpu_total_ns, totals["a@cpu"].self_cpu_ns) == (1, 10_000, 9_000)
-
-
-def test_call_of_its_namesake_and_another_counts_both() -> None:
     totals = TraceScript().op("a", 0, 10).op("a", 1, 4).op("b", 6, 1).totals()
     assert (totals["a@cpu"].calls, totals["a@cpu"].cpu_total_ns, totals["a@cpu"].self_cpu_ns) == (2, 14_000, 9_000)
+    script = TraceScript().op("a", 0, 10, linked=1).op("a", 1, 8, linked=2)
+    totals = script.op("k", 20, 3, cat="kernel", tid=7, linked=2).totals()
+    assert (totals["a@cpu"].calls, totals["a@cpu"].self_cuda_ns, totals["a@cpu"].cuda_total_ns) == (1, 3_000, 3_000)
 
 
 def test_steps_of_the_profiler_are_one_row() -> None:
@@ -86,25 +87,13 @@ def test_kernels_count_for_the_operator_that_launched_them_and_those_above() -> 
     assert (totals["sgemm@cuda"].self_cuda_ns, totals["sgemm@cuda"].cpu_total_ns) == (30_000, 0)
     # The call of the driver is the operator's, whatever thread it was seen on.
     assert totals["inner@cpu"].self_cpu_ns == 4_000
-
-
-def test_call_of_the_driver_for_no_operator_is_taken_from_none() -> None:
+    script = TraceScript().op("a", 0, 10, linked=1)
+    script.op("k", 20, 3, cat="kernel", tid=7, linked=1).op("k", 30, 4, cat="kernel", tid=7, linked=1)
+    assert script.totals()["a@cpu"].self_cuda_ns == 7_000
     script = TraceScript().op("step", 0, 10, linked=1)
     totals = script.op("cudaDeviceSynchronize", 1, 5, cat="cuda_runtime", linked=0).totals()
     assert totals["step@cpu"].self_cpu_ns == 10_000
     assert totals["cudaDeviceSynchronize@cpu"].self_cpu_ns == 5_000
-
-
-def test_kernels_of_a_namesake_that_was_folded_count_for_its_caller() -> None:
-    script = TraceScript().op("a", 0, 10, linked=1).op("a", 1, 8, linked=2)
-    totals = script.op("k", 20, 3, cat="kernel", tid=7, linked=2).totals()
-    assert (totals["a@cpu"].calls, totals["a@cpu"].self_cuda_ns, totals["a@cpu"].cuda_total_ns) == (1, 3_000, 3_000)
-
-
-def test_memory_at_the_very_ends_of_a_call_is_the_calls() -> None:
-    totals = TraceScript().op("a", 1, 4).memory(1, 5).memory(5, 3).totals()
-    assert totals["a@cpu"].cpu_bytes == 8
-    assert "[memory]@cpu" not in totals
 
 
 def test_memory_counts_for_whatever_ran_meanwhile() -> None:
@@ -115,9 +104,12 @@ def test_memory_counts_for_whatever_ran_meanwhile() -> None:
     assert totals["elsewhere@cpu"].cpu_bytes == 100
     assert (totals["outer@cpu"].cuda_bytes, totals["inner@cpu"].self_cuda_bytes) == (7, 7)
     assert (totals["[memory]@cpu"].calls, totals["[memory]@cpu"].cpu_bytes) == (1, 9)
+    totals = TraceScript().op("a", 1, 4).memory(1, 5).memory(5, 3).totals()
+    assert totals["a@cpu"].cpu_bytes == 8
+    assert "[memory]@cpu" not in totals
 
 
-def test_shapes_are_told_apart_and_a_list_of_tensors_has_none() -> None:
+def test_shapes_are_told_apart_or_summed_and_a_list_of_tensors_has_none() -> None:
     script = TraceScript()
     for at, dims in enumerate([[[2, 3], []], [[2, 3], []], [[4, 3], []], [[[2, 3], [2, 3]], []]]):
         script.op("aten::cat", at * 10, 1, args={"Input Dims": dims})
@@ -128,6 +120,11 @@ def test_shapes_are_told_apart_and_a_list_of_tensors_has_none() -> None:
         "[[], []]": 1,
     }
     assert list(by_name(operators)) == [OperatorKey("aten::cat", "cpu", False, "")]
+    script = TraceScript()
+    for at, dims in enumerate([[[2, 3]], [[4, 3]], [[4, 3]]]):
+        script.op("aten::mm", at * 10, 1 + at, args={"Input Dims": dims})
+    (totals,) = by_name(sum_up(script.spans())).values()
+    assert (totals.calls, totals.cpu_total_ns) == (3, 6_000)
 
 
 def test_what_another_torch_writes_in_odd_places_costs_the_shapes_only() -> None:
@@ -140,27 +137,3 @@ def test_times_are_exact_to_the_nanosecond_for_a_quarter_of_a_year() -> None:
     assert time_ns(7_889_238_000_000.123) == 7_889_238_000_000_123
     assert time_ns(4_374_504_095_947.955) == 4_374_504_095_947_955
     assert time_ns(4_450_360_144_389.971) == 4_450_360_144_389_971
-
-
-def test_of_calls_that_begin_together_the_longer_one_made_the_other() -> None:
-    totals = TraceScript().op("b", 0, 4).op("a", 0, 10).totals()
-    assert (totals["a@cpu"].self_cpu_ns, totals["b@cpu"].self_cpu_ns) == (6_000, 4_000)
-
-
-def test_a_call_that_begins_where_another_ends_is_not_made_by_it() -> None:
-    totals = TraceScript().op("a", 0, 5).op("a", 5, 0).totals()
-    assert totals["a@cpu"].calls == 2
-
-
-def test_all_kernels_of_an_operator_count() -> None:
-    script = TraceScript().op("a", 0, 10, linked=1)
-    script.op("k", 20, 3, cat="kernel", tid=7, linked=1).op("k", 30, 4, cat="kernel", tid=7, linked=1)
-    assert script.totals()["a@cpu"].self_cuda_ns == 7_000
-
-
-def test_without_shapes_an_operator_has_the_sum_of_them() -> None:
-    script = TraceScript()
-    for at, dims in enumerate([[[2, 3]], [[4, 3]], [[4, 3]]]):
-        script.op("aten::mm", at * 10, 1 + at, args={"Input Dims": dims})
-    (totals,) = by_name(sum_up(script.spans())).values()
-    assert (totals.calls, totals.cpu_total_ns) == (3, 6_000)
