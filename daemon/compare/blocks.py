@@ -17,19 +17,11 @@ from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
+from profd.daemon.analyze import series
 from profd.daemon.analyze.coverage import COST_SERIES
 from profd.daemon.analyze.phases import COPY, DATA_LOAD, DATA_WAIT, STEP, PhaseIndex
 from profd.daemon.analyze.profile import selected_totals
 from profd.daemon.analyze.selection import Selection, cut
-from profd.daemon.analyze.series import (
-    CORE_WAIT,
-    PRESSURE,
-    machine_cores,
-    main_thread_cores,
-    mean_of_known,
-    mean_of_series,
-    take_course,
-)
 from profd.daemon.analyze.steps import take_steps
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
@@ -177,23 +169,23 @@ class CpuContention(msgspec.Struct, frozen=True):
 
 
 def take_cpu_contention(reader: RunReader, part: Selection) -> CpuContention | None:
-    busy, cores = mean_of_series(reader, "host_cpu_share", None, part), machine_cores(reader)
+    busy, cores = series.mean_of_series(reader, "host_cpu_share", None, part), series.machine_cores(reader)
     if busy is None or not cores:
         return None
     from_ns, to_ns = part.from_ns or 0, part.to_ns or 0
-    others = busy * cores - (mean_of_series(reader, COST_SERIES, None, part) or 0.0)
+    others = busy * cores - (series.mean_of_series(reader, COST_SERIES, None, part) or 0.0)
     for row in reader.series.values():
         if row.name == "cpu_cores" and row.process is not None and row.os_tid is None:
             process = reader.processes[row.process]  # which may have lived for less than the whole part
             start_ns, end_ns = max(process.seen_ns, from_ns), min(process.ended_ns or to_ns, to_ns)
-            mean = take_course(reader, row.id, start_ns, end_ns).total().mean or 0.0
+            mean = series.take_course(reader, row.id, start_ns, end_ns).total().mean or 0.0
             others -= mean * max(end_ns - start_ns, 0) / max(to_ns - from_ns, 1)
     mains = [row.id for row in reader.processes.values() if row.role == "main"]
-    lacking = mean_of_known(mean_of_series(reader, CORE_WAIT, process, part) for process in mains)
+    lacking = series.mean_of_known(series.mean_of_series(reader, series.CORE_WAIT, process, part) for process in mains)
     if lacking is None:  # the kernel does not count it for them: it is no longer than any task of the machine waited
-        lacking = mean_of_series(reader, PRESSURE, None, part) or 0.0
-        used = [main_thread_cores(reader, process, part.from_ns, part.to_ns) for process in mains]
-        off = mean_of_known(None if cores_used is None else 1 - min(cores_used, 1.0) for cores_used in used)
+        lacking = series.mean_of_series(reader, series.PRESSURE, None, part) or 0.0
+        used = [series.main_thread_cores(reader, process, part.from_ns, part.to_ns) for process in mains]
+        off = series.mean_of_known(None if cores_used is None else 1 - min(cores_used, 1.0) for cores_used in used)
         lacking = lacking if off is None else min(off, lacking)
     return CpuContention(min(max(others, 0.0) / max(cores - 1, 1), 1.0), lacking)
 

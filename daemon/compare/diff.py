@@ -20,16 +20,7 @@ from profd.daemon.analyze.confidence import t_quantile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.series import PRESSURE, mean_of_series
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.compare.blocks import (
-    Blocks,
-    CpuContention,
-    Item,
-    Mean,
-    mean_of,
-    slowing,
-    take_blocks,
-    take_cpu_contention,
-)
+from profd.daemon.compare.blocks import Blocks, CpuContention, Item, Mean, slowing, take_blocks, take_cpu_contention
 from profd.daemon.compare.readings import Reading, gpu_pairs, judged, memory_pairs, operator_pairs
 from profd.daemon.errors import UsageError
 from profd.daemon.store.reader import RunReader
@@ -179,7 +170,7 @@ def take_diff(
     items = sorted(
         item
         for item in blocks[0].shares.keys() | blocks[1].shares.keys()
-        if any(mean_of(side.shares[item]).value >= _COMPARED_SHARE for side in blocks if item in side.shares)
+        if any(side.mean(item, by_step=False).value >= _COMPARED_SHARE for side in blocks)
     )
     whole = blocks[0].step_s.value if by_step and blocks[0].step_s else 1.0
     first, second = (part.between(side.from_ns, side.to_ns) for part, side in zip(selections, blocks, strict=True))

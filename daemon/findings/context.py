@@ -133,7 +133,7 @@ class FindingContext:
         selection: Selection | None = None,
         since_ns: int | None = None,
         series: tuple[str, ...] = (),
-        **words: str,
+        **words: object,
     ) -> Finding | None:
         """Return the finding ``name`` of ``texts.toml``, where ``cases`` hold; None where too little is lost for it.
 
@@ -151,21 +151,16 @@ class FindingContext:
         if severity is None:
             return None
         found = line() if line else self.line(texts.phase) if texts.phase else None
-        bound = gain() if callable(gain) else gain
+        gain = gain() if callable(gain) else gain
         share = first if isinstance(first, float) else first.value
-        words = {
-            "share": percent(share),
-            "at": at(found),
-            "speeds_up": speeds_up(bound, is_crowded=self.is_crowded),
-            **words,
-        }
-        said = texts.said(words, cases)
+        speeds = speeds_up(gain, is_crowded=self.is_crowded)
+        said = texts.said({"share": percent(share), "at": at(found), "speeds_up": speeds, **words}, cases)
         if not isinstance(first, Measure):
             first = first.measure(said["measure"]) if isinstance(first, Share) else Measure(said["measure"], first)
         selection = selection or self.in_phase(texts.phase)
         from_ns, to_ns = since_ns or selection.from_ns or self.from_ns, selection.to_ns or self.to_ns
         evidence = Evidence((first, *others), from_ns, to_ns, selection, found, series or texts.series)
-        rule, title = texts.rule or name, f"{texts.label}: {said['title']}"
+        rule, title, bound = texts.rule or name, f"{texts.label}: {said['title']}", gain if texts.is_bound else None
         return Finding(rule, severity, texts.label, title, said["cause"], said["remedy"], bound, evidence, page=rule)
 
     def in_phase(self, phase: str | None) -> Selection:
@@ -356,9 +351,7 @@ def _shares(profile: Profile, state_of: Callable[[int], State]) -> dict[State, S
         spent_ns[state] += profile.time_ns[stack]
         samples[state] += profile.samples[stack]
     whole_ns = profile.total_ns
-    if not whole_ns:
-        return {}
-    shares = {state: time_ns / whole_ns for state, time_ns in spent_ns.items()}
+    shares = {state: time_ns / whole_ns for state, time_ns in spent_ns.items() if whole_ns}
     return {
         state: share_around(share, variance.standard_error(state, share, whole_ns), samples[state])
         for state, share in shares.items()

@@ -59,7 +59,7 @@ def idle_cores(context: FindingContext) -> Finding | None:
         gain=lambda: bound(context, lost, lost.gain),
         line=lambda: context.line(*STEP),
         idle=plural(idle, "idle core"),
-        threads=str(1 + idle),
+        threads=1 + idle,
     )
 
 
@@ -162,7 +162,7 @@ def oversubscription(context: FindingContext) -> Finding | None:
         pressure,
         Measure("threads", threads, "threads"),
         severity=WARNING,
-        threads=f"{threads:.0f}",
+        threads=threads,
         cores=plural(round(cores), "core"),
         most=plural(round(cores), "thread"),
     )

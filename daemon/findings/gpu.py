@@ -81,7 +81,7 @@ def pcie_bound(context: FindingContext) -> Finding | None:
             carried=size(context.mean(series, device=device) or 0.0),
             direction=_DIRECTIONS[series],
             device=device,
-            lanes=f"{max(context.values(_LANES, device=device)):.0f}",
+            lanes=max(context.values(_LANES, device=device)),
             busy=percent(busy),
         )
         if found is not None:

@@ -26,7 +26,7 @@ def load_in_process(context: FindingContext) -> Finding | None:
         gain=bound(context, share, ceiling(context)),
         cases={"without-loader": not _is_by_loader(context)},
         workers=plural(workers, "worker"),
-        number=str(workers),
+        number=workers,
     )
 
 
@@ -66,9 +66,9 @@ def saturated_workers(context: FindingContext) -> Finding | None:
         busy=percent(loaders.busy.value),
         workers=plural(count, "worker"),
         at_loading=at(loaders.line),
-        more=str(needed - count),
-        needed=str(needed),
-        cores=f"{loaders.cores or 0.0:.2f}",
+        more=needed - count,
+        needed=needed,
+        cores=loaders.cores or 0.0,
     )
 
 

@@ -120,9 +120,9 @@ def swapping(context: FindingContext) -> Finding | None:
                 Measure("pages from disk", faults, "/s"),
                 Measure("in swap", swapped, "bytes"),
                 severity=CRITICAL,
-                pid=str(row.pid),
+                pid=row.pid,
                 swapped=size(swapped),
-                pages=f"{faults:.0f}",
+                pages=faults,
             )
     return None
 

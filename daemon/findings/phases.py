@@ -7,19 +7,11 @@ from collections import defaultdict
 from collections.abc import Mapping
 from functools import partial
 
-from profd.daemon.analyze.phases import (
-    DATA_LOAD,
-    DATA_WAIT,
-    OPTIMIZER,
-    OTHER,
-    STARTUP,
-    STEP,
-    SYNCHRONIZE,
-)
+from profd.daemon.analyze.phases import DATA_LOAD, DATA_WAIT, OPTIMIZER, OTHER, STARTUP, STEP, SYNCHRONIZE
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import SEVERITIES, Finding, Measure
-from profd.daemon.findings.texts import speeds_up, table
+from profd.daemon.findings.texts import table
 from profd.daemon.units import percent
 
 
@@ -61,32 +53,27 @@ def small_batches(context: FindingContext) -> Finding | None:
     The remedy has the bound for batches as they are.
     """
     busy = context.utilization
-    if busy is not None:
-        return _dispatch_bound(context, busy)
-    return _optimizer_bound(context) if context.uses_gpu is False else None
+    if busy is None:
+        return _of_heavy_optimizer(context) if context.uses_gpu is False else None
+    share = context.share(*STEP)
+    return context.finding(
+        "small-batches",
+        share,
+        Measure("GPU busy", busy),
+        gain=lambda: bound(context, share, share.gain),
+        line=lambda: context.line(*STEP),
+        busy=percent(busy),
+    )
 
 
-def _optimizer_bound(context: FindingContext) -> Finding | None:
+def _of_heavy_optimizer(context: FindingContext) -> Finding | None:
     share = context.share(OPTIMIZER)
     severity, slow = context.severity("small-batches-on-cpu", share.low), unfused_optimizer(context)
     if severity is None:
         return None
     if slow is not None:  # the optimizer is slow by itself, which is to be mended first
         severity = min(severity, slow.severity, key=SEVERITIES.index)
-    gain = speeds_up(bound(context, share), is_crowded=context.is_crowded)
-    return context.finding("small-batches-on-cpu", share, severity=severity, speeds_up=gain)
-
-
-def _dispatch_bound(context: FindingContext, busy: float) -> Finding | None:
-    share = context.share(*STEP)
-    return context.finding(
-        "small-batches",
-        share,
-        Measure("GPU busy", busy),
-        line=lambda: context.line(*STEP),
-        busy=percent(busy),
-        speeds_up=speeds_up(bound(context, share, share.gain), is_crowded=context.is_crowded),
-    )
+    return context.finding("small-batches-on-cpu", share, severity=severity, gain=bound(context, share))
 
 
 _LOOP = re.compile(r"^\s*(for|while)\b|\bfor\b.+\bin\b")

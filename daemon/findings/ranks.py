@@ -35,7 +35,7 @@ def collectives(context: FindingContext) -> Finding | None:
         gain=share.gain,
         line=lambda: context.line(phase),
         selection=context.in_phase(phase),
-        ranks=str(len(job.ranks)),
+        ranks=len(job.ranks),
     )
 
 
@@ -76,10 +76,9 @@ def straggler(context: FindingContext) -> Finding | None:
     work = job.work(late.rank)
     share = Share(late.surplus, max(late.low, 0.0), late.high, work.samples)
     line, phase = _line(context, job, late), late.place.phase if late.place else BACKWARD
-    is_off_cpu = False
-    if job.sleeps_in_waits and not late.is_of_cores:
-        by_cores = lateness(job.ranks, late.rank, of_cores=True)
-        is_off_cpu = by_cores is not None and by_cores.surplus < _OFF_CPU * late.surplus
+    has_both = job.sleeps_in_waits and not late.is_of_cores
+    by_cores = lateness(job.ranks, late.rank, of_cores=True) if has_both else None
+    is_off_cpu = by_cores is not None and by_cores.surplus < _OFF_CPU * late.surplus
     gain = share.gain
     if not is_off_cpu:
         # It may compute more than the others in backward too, beyond what is seen of it: then a step is no shorter than
@@ -101,11 +100,12 @@ def straggler(context: FindingContext) -> Finding | None:
         cases={
             "of-cores": late.is_of_cores,
             "off-cpu": is_off_cpu,
-            "several": len(job.late) > 1,
+            "another": len(job.late) == 2,
+            "several": len(job.late) > 2,
             "in-step": late.place is None or phase in STEP,
             "several-hosts": bool(nodes_of(context.reader)),
         },
-        rank=str(late.rank),
+        rank=late.rank,
         host=host,
         own=percent(own),
         others=percent(others),

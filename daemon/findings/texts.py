@@ -40,10 +40,11 @@ class Texts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     phase: str | None = None
     series: tuple[str, ...] = ()
     scale: str = "loss"
+    is_bound: bool = True
     words: dict[str, str] = {}
     case: dict[str, dict[str, str]] = {}
 
-    def said(self, given: Mapping[str, str], cases: Mapping[str, bool]) -> dict[str, str]:
+    def said(self, given: Mapping[str, object], cases: Mapping[str, bool]) -> dict[str, str]:
         """Return title, cause, remedy and measure, with the words that a rule gives, where ``cases`` hold."""
         texts = {"title": self.title, "cause": self.cause, "remedy": self.remedy, "measure": self.measure or self.phase}
         texts |= self.words
