@@ -110,12 +110,12 @@ class FindingContext:
         self.from_ns, self.to_ns = found or whole.bounds(reader.info)
         self.selection = Selection(self.from_ns, self.to_ns, whole.processes, whole.rank, main_threads=True)
 
-    def severity(self, name: str, low: float, *, beside_gpu: bool = True) -> str | None:
+    def severity(self, name: str, low: float) -> str | None:
         """Return how grave the finding ``name`` is at a loss of at least the share ``low``, None where it is no loss.
 
-        Hardly any samples prove nothing. What a main thread loses ``beside_gpu`` costs no more than GPUs idle.
+        Hardly any samples prove nothing. What a main thread loses beside GPUs costs no more than they idle.
         """
-        low = min(low, 1 - (self.least_busy or 0.0)) if beside_gpu else low
+        low = min(low, 1 - (self.least_busy or 0.0)) if table().finding[name].beside_gpu else low
         return table().severity(name, low) if self.profile.total_samples >= _LEAST_SAMPLES else None
 
     def finding(
@@ -126,7 +126,6 @@ class FindingContext:
         *others: Measure,
         severity: str | None = None,
         surely: float | None = None,
-        beside_gpu: bool = True,
         gain: float | Callable[[], float | None] | None = None,
         line: Callable[[], Line | None] | None = None,
         cases: Mapping[str, bool] = {},
@@ -147,7 +146,7 @@ class FindingContext:
         if severity is None and isinstance(first, float):
             severity = table().severity(name, first)
         elif severity is None and isinstance(first, Share):
-            severity = self.severity(name, first.low if surely is None else surely, beside_gpu=beside_gpu)
+            severity = self.severity(name, first.low if surely is None else surely)
         if severity is None:
             return None
         found = line() if line else self.line(texts.phase) if texts.phase else None

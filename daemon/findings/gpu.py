@@ -14,6 +14,7 @@ from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext, Share, share_of_series
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING, Finding, Measure
 from profd.daemon.findings.phases import of_phase
+from profd.daemon.findings.texts import table
 from profd.daemon.units import percent, plural, size
 
 
@@ -101,18 +102,15 @@ def _share_of_link(context: FindingContext, series: str, device: str) -> Share |
     return share_of_series([min(value / capacity, 1.0) for value in values]) if capacity else None
 
 
-def copies(context: FindingContext) -> Finding | None:
-    return of_phase("host-to-device-copies", context)
+copies = partial(of_phase, "host-to-device-copies")
 
 
-def _share_of_kernels(
-    context: FindingContext, kind: re.Pattern[str], but: re.Pattern[str] | None = None
-) -> Share | None:
-    """Return the share of a kind of kernel by the last window in the time looked at, over its processes.
+def of_kernels(name: str, context: FindingContext) -> Finding | None:
+    """Return the finding ``name`` by its kind of kernel in the last window in the time looked at, over its processes.
 
-    None without a window with kernels. The kernels of a few steps stand for those of the training, but not how long the
-    GPU pauses between them: the window itself slows the main thread down. So what a kind of kernel has of the time is
-    its part of all kernels' time, as far as the GPUs are busy in the training.
+    The kernels of a few steps stand for those of the training, but not how long the GPU pauses between them: the window
+    itself slows the main thread down. So what a kind of kernel has of the time is its part of all kernels' time, as far
+    as the GPUs are busy in the training.
     """
     taken = list(selected_windows(context.reader, context.selection))
     rows = [
@@ -126,36 +124,24 @@ def _share_of_kernels(
         return None
     whole_ns, busy = sum(row.self_cuda_ns for row in rows), context.utilization
     busy = 1.0 if busy is None else busy
-    found = [row for row in rows if kind.search(row.name) and not (but and but.search(row.name))]
+    kind = re.compile(table().finding[name].kernels)
+    found = [row for row in rows if kind.search(row.name)]
     value = busy * sum(row.self_cuda_ns for row in found) / whole_ns if whole_ns else 0.0
-    return Share(value, value, value)
+    share = Share(value, value, value)
+    return context.finding(name, share, gain=lambda: bound(context, share, share.gain, beside_gpu=False))
 
 
-def _gain_of(context: FindingContext, share: Share) -> float | None:
-    return bound(context, share, share.gain, beside_gpu=False)
-
-
-# cuDNN's own, which it puts before and after a convolution on tensor cores.
-_TURNING = re.compile(r"nchwToNhwc|nhwcToNchw|nchw2nhwc|nhwc2nchw", re.I)
-
-
-def memory_format(context: FindingContext) -> Finding | None:
-    share = _share_of_kernels(context, _TURNING)
-    return context.finding("memory-format", share, beside_gpu=False, gain=_gain_of(context, share)) if share else None
+memory_format = partial(of_kernels, "memory-format")
 
 
 # Volta, Turing, Ampere, Ada, Hopper, Blackwell.
 _TENSOR_CORES = re.compile(
     r"\b(TITAN (V|RTX)|RTX|V100\w*|T4|A\d{1,3}[A-Z]?|L\d{1,2}[A-Z]?|[HB]\d{2,3}|G[HB]\d{3})\b", re.I
 )
-# What cuBLAS, cuDNN and CUTLASS call kernels that multiply in float32 without tensor cores.
-_FLOAT32 = re.compile(r"sgemm|scudnn|simt|ffma|f32f32_f32f32_f32", re.I)
-_NOT_FLOAT32 = re.compile(r"tensorop|tf32|bf16|fp16|f16|half|hmma|dgemm|f64", re.I)
 
 
 def precision(context: FindingContext) -> Finding | None:
     used = context.devices
     models = [row.model for row in context.reader.devices() if not used or row.name in used]
     has_tensor_cores = bool(models) and all(_TENSOR_CORES.search(model) for model in models)
-    share = _share_of_kernels(context, _FLOAT32, but=_NOT_FLOAT32) if has_tensor_cores else None
-    return context.finding("precision", share, beside_gpu=False, gain=_gain_of(context, share)) if share else None
+    return of_kernels("precision", context) if has_tensor_cores else None

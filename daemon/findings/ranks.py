@@ -31,7 +31,6 @@ def collectives(context: FindingContext) -> Finding | None:
     return context.finding(
         "collectives",
         share,
-        beside_gpu=False,  # which NCCL keeps busy while ranks wait
         gain=share.gain,
         line=lambda: context.line(phase),
         selection=context.in_phase(phase),
@@ -71,7 +70,7 @@ def straggler(context: FindingContext) -> Finding | None:
     if job is None or not job.late:
         return None
     late = job.late[0]
-    if (severity := context.severity("straggler", late.low, beside_gpu=False)) is None:
+    if (severity := context.severity("straggler", late.low)) is None:
         return None
     work = job.work(late.rank)
     share = Share(late.surplus, max(late.low, 0.0), late.high, work.samples)

@@ -41,6 +41,8 @@ class Texts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     series: tuple[str, ...] = ()
     scale: str = "loss"
     is_bound: bool = True
+    beside_gpu: bool = True
+    kernels: str = ""
     words: dict[str, str] = {}
     case: dict[str, dict[str, str]] = {}
 
