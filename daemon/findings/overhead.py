@@ -144,7 +144,7 @@ def overhead(context: FindingContext) -> Finding | None:
 def _is_hook(frames: Sequence[FrameRow]) -> bool:
     """Say whether a stack is in a function of the user's that autograd or a module calls beside its own work."""
     for caller, frame in itertools.pairwise(frames):
-        if frame.is_library:
+        if frame.is_library or not caller.is_library:
             continue
         # What autograd calls from C stands right below its engine; functions of its own are called by way of a class.
         if caller.function.endswith("_engine_run_backward") or caller.module_path == "torch/utils/hooks.py":
