@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from profd.daemon.analyze.framepatterns import FramePattern, frame_test, own_table, read_patterns
@@ -133,12 +133,17 @@ def overhead(context: FindingContext) -> Finding | None:
         share,
         gain=lambda: bound(context, share),
         line=line,
-        cases={"unknown": not is_known},
+        cases={"unknown": not is_known, "line": not is_known and _is_one_line(paths, anchor, stacks)},
         function=function,
         what=kind.what if kind else "",
         instead=kind.instead if kind else "",
         what_helps=kind.remedy if kind else "",
     )
+
+
+def _is_one_line(paths: Mapping[int, LinePath], line: LinePath, stacks: set[int]) -> bool:
+    """Say whether no function of the user's is below a line."""
+    return all(paths[stack] == line for stack in stacks)
 
 
 def _is_hook(frames: Sequence[FrameRow]) -> bool:
@@ -188,4 +193,4 @@ def _function(context: FindingContext, stacks: set[int]) -> str:
     for stack in stacks:
         frame = own_frame(context.reader.frames_of(stack))
         spent[frame.function if frame else ""] += int(context.profile.time_ns[stack])
-    return spent.most_common(1)[0][0]
+    return spent.most_common(1)[0][0].replace("<module>", "the script")

@@ -37,7 +37,7 @@ def _fresh_table() -> None:
     [
         ([(ENCODE, 150)], "overhead: serialization takes 30 % of the time (augment.py:12): doing it seldom"),
         ([(RUN, 150)], "overhead: a child process takes 30 % of the time (augment.py:12): starting it seldom"),
-        ([(OWN, 150)], "overhead: relabel takes 30 % of the time (augment.py:40): less of it"),
+        ([(OWN, 150)], "overhead: a line of relabel takes 30 % of the time (augment.py:40): computing it less often"),
         # Two lines of a function share the time: their caller is named, with all of it.
         ([(ENCODE, 90), (OPEN, 60)], "overhead: serialization takes 30 % of the time (train.py:66): doing it seldom"),
         # Most of it goes into one line, and the rest does not count where that line is named.
@@ -46,7 +46,10 @@ def _fresh_table() -> None:
             "overhead: serialization takes 36 % of the time (augment.py:12): doing it seldom",
         ),
         # Of two kinds of calls none has half of the time.
-        ([(ENCODE, 60), (OPEN, 60), (RUN, 60)], "overhead: snapshot takes 36 % of the time (train.py:66): less of it"),
+        (
+            [(ENCODE, 60), (OPEN, 60), (RUN, 60)],
+            "overhead: snapshot takes 36 % of the time (train.py:66): calling it less often",
+        ),
     ],
 )
 def test_the_line_below_which_time_is_lost_is_named_with_its_kind(
