@@ -25,10 +25,13 @@ async def test_one_that_runs_still_is_ended_with_its_block(program: str, end_by:
     assert process.returncode == code
 
 
-async def test_one_that_has_ended_keeps_its_code() -> None:
+async def test_one_that_has_ended_keeps_its_code_and_one_that_does_not_start_is_an_error() -> None:
     async with child((sys.executable, "-c", "raise SystemExit(4)")) as process:
         await process.wait()
     assert process.returncode == 4
+    with pytest.raises(FileNotFoundError):
+        async with child(("/no/such/program",)):
+            pass
 
 
 async def test_it_finds_no_module_in_the_current_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -37,9 +40,3 @@ async def test_it_finds_no_module_in_the_current_folder(tmp_path: Path, monkeypa
     async with child((sys.executable, "-c", "import json, os; print(os.getcwd())"), stdout=PIPE) as process:
         assert (await process.communicate())[0] == b"/\n"
     assert process.returncode == 0
-
-
-async def test_one_that_does_not_start_is_an_error() -> None:
-    with pytest.raises(FileNotFoundError):
-        async with child(("/no/such/program",)):
-            pass

@@ -41,11 +41,8 @@ def test_the_folder_of_the_script(command: tuple[str, ...], folder: str | None) 
     assert script_folder(command, "/work") == (Path(folder) if folder else None)
 
 
-def test_a_process_is_called_by_its_role() -> None:
+def test_a_process_is_called_by_its_role_and_a_signal_by_its_name_or_number() -> None:
     assert process_title("worker", 2) == process_title("worker", 2, rank=1) == "worker 2"
     assert (process_title("main", None), process_title("main", None, rank=0)) == ("main", "rank 0")
     assert process_title("helper", None, rank=1) == "helper"
-
-
-def test_a_signal_without_a_name_has_its_number() -> None:
     assert (signal_name(9), signal_name(40)) == ("SIGKILL", "signal 40")

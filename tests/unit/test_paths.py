@@ -49,13 +49,12 @@ def test_runs_lie_in_profd_home(profd_home: Path) -> None:
     assert run_file.parent.stat().st_mode & 0o777 == 0o700
 
 
-def test_a_relative_home_is_the_same_from_everywhere(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_a_home_is_the_same_from_everywhere_and_without_one_runs_lie_in_the_users_state(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PROFD_HOME", "mine")
     assert paths.new_run_file("id") == tmp_path / "mine" / "runs" / "id.profd"
-
-
-def test_without_a_home_runs_lie_in_the_users_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.delenv("PROFD_HOME")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     assert paths.runs_folder() == tmp_path / "state" / "profd" / "runs"

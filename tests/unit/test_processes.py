@@ -228,20 +228,17 @@ def test_a_list_that_the_kernel_hands_out_in_parts_is_read_whole() -> None:
     assert found.count(b"VmFlags:") == pytest.approx(whole.count(b"VmFlags:"), abs=3)
 
 
-def test_what_is_not_there_or_not_ours_is_none(tmp_path: Path) -> None:
+def test_what_is_not_there_is_none_and_names_stand_at_the_beginning_of_lines(tmp_path: Path) -> None:
     assert read(str(tmp_path / "none")) is None
     assert read(str(tmp_path)) is None, "a folder opens, and fails only when it is read"
     assert read_number(str(tmp_path / "none")) is None
     assert read_pairs(str(tmp_path / "none")) == {}
     assert read_pressure_us(str(tmp_path / "none")) == {}
+    (tmp_path / "status").write_text("Name:\tRssFile: 9\nRssFile:\t  12 kB\nnr_throttled 3\nState:\tS (sleeping)\n")
+    assert read_pairs(str(tmp_path / "status")) == {b"RssFile": 12, b"nr_throttled": 3}
 
 
 @pytest.mark.parametrize(("text", "number"), [("12\n", 12), ("max\n", None), ("-1\n", None), ("", None)])
 def test_a_limit_may_be_a_word(tmp_path: Path, text: str, number: int | None) -> None:
     (tmp_path / "limit").write_text(text)
     assert read_number(str(tmp_path / "limit")) == number
-
-
-def test_names_stand_at_the_beginning_of_lines(tmp_path: Path) -> None:
-    (tmp_path / "status").write_text("Name:\tRssFile: 9\nRssFile:\t  12 kB\nnr_throttled 3\nState:\tS (sleeping)\n")
-    assert read_pairs(str(tmp_path / "status")) == {b"RssFile": 12, b"nr_throttled": 3}

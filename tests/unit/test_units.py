@@ -25,40 +25,25 @@ def test_numbers_are_written_as_in_the_report(name: str, given: Any, text: str) 
     assert getattr(units, name)(*words) == text
 
 
-def test_shares_never_round_to_all_or_nothing() -> None:
+def test_shares_gains_and_differences_keep_what_matters() -> None:
     assert (percent(1.0), percent(0.999), percent(0.9999, 1)) == ("100 %", "99 %", "99.9 %")
     assert (percent(0.0), percent(0.001), percent(0.0001, 1)) == ("0 %", "<1 %", "<0.1 %")
     assert (percent(2.125), percent(None)) == ("212 %", "-")
-
-
-def test_gains_have_two_figures_that_matter() -> None:
     assert [times(gain) for gain in (1.042, 1.094, 1.096, 2.44, 12.0)] == ["1.04×", "1.09×", "1.1×", "2.4×", "12.0×"]  # noqa: RUF001
-
-
-def test_what_is_no_share_and_no_size_keeps_its_unit() -> None:
     assert [quantity(*given) for given in ((1.5, "cores"), (12000, "times"), (4, ""))] == [
         "1.50 cores",
         "12,000 times",
         "4",
     ]
-
-
-def test_a_difference_has_its_sign() -> None:
     assert (difference(0.0, "share"), difference(-2e9, "bytes/s")) == ("+0.0 pts", "-2.0 GB/s")
 
 
-def test_a_clock_that_runs_counts_days() -> None:
+def test_times_are_in_the_zone_of_the_reader_with_days_and_tenths_where_needed() -> None:
     assert elapsed(761 * SECOND_NS) == "00:12:41"
     assert elapsed(2 * 86_400 * SECOND_NS + 3_600 * SECOND_NS) == "2 d 01:00:00"
     assert elapsed(-1) == "00:00:00"
-
-
-def test_a_moment_is_in_the_time_zone_of_the_reader() -> None:
     assert moment(AT_NS).startswith("2026-11-20 12:00:05 ")
     assert clock(AT_NS) == "12:00:05"
     assert clock(10**30) == "-"
-
-
-def test_moments_that_lie_close_together_have_tenths_of_a_second() -> None:
     assert time_range(AT_NS, AT_NS + 5 * SECOND_NS) == ("12:00:05", "12:00:10")
     assert time_range(AT_NS, AT_NS + SECOND_NS // 2) == ("12:00:05.0", "12:00:05.5")

@@ -106,15 +106,9 @@ def test_an_interval_gets_narrower_with_more_values() -> None:
 FIRST = list(starmap(PointRow, [(1_000, 10), (2_000, 20)]))
 
 
-def test_counts_of_the_same_steps_are_as_far_apart_as_the_clocks() -> None:
+def test_counts_of_the_same_steps_are_as_far_apart_as_the_clocks_and_others_say_nothing() -> None:
     guess = guess_by_counts(FIRST, list(starmap(PointRow, [(1_700, 10), (2_700, 20)])))
     assert guess is not None
     assert guess.offset_ns == 700
-
-
-def test_counts_of_other_steps_say_nothing() -> None:
     assert guess_by_counts(FIRST, [PointRow(1_700, 30)]) is None
-
-
-def test_a_node_of_one_count_says_nothing() -> None:
     assert guess_by_counts(FIRST[:1], FIRST) is None

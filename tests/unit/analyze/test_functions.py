@@ -45,19 +45,22 @@ def snapshot_of(reader: RunReader, view: View) -> Snapshot:
     return survey.snapshot(view)
 
 
-def test_the_summary_has_shares_of_time(reader: RunReader) -> None:
+def test_shares_are_of_the_time_and_samples_stay_counts(reader: RunReader) -> None:
     summary = summarize(reader)
 
     assert selves(summary.functions) == pytest.approx(MAIN_SHARES)
     assert summary.phases == pytest.approx({"backward": 0.5, "optimizer": 0.5})
     assert selves(summarize(reader, Selection()).functions) == pytest.approx(SHARES)
-
-
-def test_samples_stay_counts(reader: RunReader) -> None:
     rows = hot_functions(reader, take_profile(reader, Selection()))
 
     assert {row.function: row.self_samples for row in rows if row.self_samples} == SAMPLES
     assert sum(int(line.rpartition(" ")[2]) for line in collapsed_lines(reader, Selection())) == sum(SAMPLES.values())
+    tree = call_tree(reader, take_profile(reader, Selection()))
+    own = {reader.frames[node.frame].function: node.own_ns for _, node in tree.walk() if node.own_ns}
+
+    assert tree.total_ns == pytest.approx(3 * unevensamples.SECONDS * SECOND_NS)
+    assert own == pytest.approx({name: share * tree.total_ns for name, share in SHARES.items()})
+    assert tree.samples == sum(SAMPLES.values())
 
 
 def test_a_range_weighs_by_what_was_recorded_in_it(reader: RunReader) -> None:
@@ -68,15 +71,6 @@ def test_a_range_weighs_by_what_was_recorded_in_it(reader: RunReader) -> None:
         {name: 1 / 3 for name in SHARES if name != BACKWARD[-1].function}
     )
     assert profile.total_ns == pytest.approx(15 * SECOND_NS)
-
-
-def test_a_call_tree_is_made_of_time(reader: RunReader) -> None:
-    tree = call_tree(reader, take_profile(reader, Selection()))
-    own = {reader.frames[node.frame].function: node.own_ns for _, node in tree.walk() if node.own_ns}
-
-    assert tree.total_ns == pytest.approx(3 * unevensamples.SECONDS * SECOND_NS)
-    assert own == pytest.approx({name: share * tree.total_ns for name, share in SHARES.items()})
-    assert tree.samples == sum(SAMPLES.values())
 
 
 @pytest.mark.parametrize("selection", [MAIN_THREADS, Selection()], ids=["main", "all"])

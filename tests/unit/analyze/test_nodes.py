@@ -29,18 +29,14 @@ def ranks_of(*files: NodeFile) -> list[list[list[int]]]:
     return [[sorted(file.ranks) for file in job.files] for job in join(files)]
 
 
-def test_files_of_one_job_are_joined_in_the_order_of_their_ranks() -> None:
+def test_files_of_one_job_are_joined_and_others_stay_alone() -> None:
     assert ranks_of(node(2, 3), node(0, 1)) == [[[0, 1], [2, 3]]]
     assert [job.name for job in join([node(2, 3), node(0, 1)])] == [JOB]
-
-
-def test_other_jobs_and_those_whose_ranks_are_all_in_one_file_stay_alone() -> None:
     assert ranks_of(node(0, 1), node(2, 3, job="other:1", at=1)) == [[[0, 1]], [[2, 3]]]
     assert ranks_of(node(0, 1, of=2), node(0, 1, of=2, at=1)) == [[[0, 1]], [[0, 1]]]
     assert ranks_of(node(of=None, job=None), node(of=None, job=None, at=1)) == [[[]], [[]]]
-
-
-def test_a_name_can_be_printed() -> None:
+    assert len(join([node(0, 1, job=None), node(2, 3, job=None)])) == 1
+    assert len(join([node(0, 1, job=None), node(2, 3, job=None, script="other.py")])) == 2
     assert [job.name for job in join([node(0, job="a\x1b[2J\n")])] == ["a?[2J?"]
 
 
@@ -56,11 +52,6 @@ def test_who_meets_on_the_loopback_address_is_on_one_host() -> None:
 
     assert len(join([node(0, job=local), node(1, job=local, host="b", at=1)])) == 2
     assert len(join([node(0, job=local), node(1, job=local, at=1)])) == 1
-
-
-def test_without_a_name_the_same_script_with_other_ranks_is_the_job() -> None:
-    assert len(join([node(0, 1, job=None), node(2, 3, job=None)])) == 1
-    assert len(join([node(0, 1, job=None), node(2, 3, job=None, script="other.py")])) == 2
 
 
 def test_a_folder_is_read_and_what_cannot_be_is_told(tmp_path: Path) -> None:

@@ -36,22 +36,16 @@ def functions_of(reader: RunReader, selection: Selection) -> dict[str, FunctionR
     return {row.function: row for row in hot_functions(reader, take_profile(reader, selection))}
 
 
-def test_selection_of_main_threads_leaves_out_workers_and_helpers(reader: RunReader) -> None:
+def test_a_selection_narrows_by_process_thread_rank_time_and_phase(reader: RunReader) -> None:
     assert take_profile(reader, MAIN_THREADS).total_samples == MAIN_SAMPLES
     # The main process's two threads, and one of each worker.
     assert take_profile(reader, Selection()).total_samples == 4 * MAIN_SAMPLES
-
-
-def test_selection_narrows_by_process_thread_and_rank(reader: RunReader) -> None:
     worker = frozenset({process_id(reader, synthetic.worker(1).pid)})
 
     assert set(functions_of(reader, Selection(processes=worker))) >= {"elastic_deform", "Photos.__getitem__"}
     assert take_profile(reader, Selection(processes=worker)).total_samples == MAIN_SAMPLES
     assert take_profile(reader, Selection(thread="MainThread")).total_samples == 3 * MAIN_SAMPLES
     assert take_profile(reader, Selection(rank=0)).total_samples == 0
-
-
-def test_selection_narrows_by_time_and_phase(reader: RunReader) -> None:
     second = synthetic.STARTED_NS + SECOND_NS
     one_second = Selection(from_ns=second, to_ns=second + SECOND_NS, main_threads=True)
 
@@ -60,7 +54,7 @@ def test_selection_narrows_by_time_and_phase(reader: RunReader) -> None:
     assert waits.total_samples == synthetic.PHASE_SHARES["data wait"] * MAIN_SAMPLES
 
 
-def test_function_has_self_and_total_shares_and_its_hottest_line(reader: RunReader) -> None:
+def test_functions_have_self_and_total_shares_in_the_order_of_their_own_time(reader: RunReader) -> None:
     functions = functions_of(reader, MAIN_THREADS)
     loop = functions["train_epoch"]
 
@@ -68,9 +62,6 @@ def test_function_has_self_and_total_shares_and_its_hottest_line(reader: RunRead
     assert (loop.self_share, loop.total_share) == pytest.approx((0.04, 1.0))
     assert (loop.line, loop.source) == (58, "for images, labels in loader:")
     assert (loop.module_path, loop.file, loop.is_library) == ("train.py", synthetic.TRAIN, False)
-
-
-def test_functions_are_in_order_of_their_own_time(reader: RunReader) -> None:
     rows = hot_functions(reader, take_profile(reader, MAIN_THREADS))
 
     assert rows[0].function == "Condition.wait"

@@ -29,22 +29,16 @@ def row_of(reader: RunReader, identity: Identity) -> int:
     return next(row.id for row in reader.processes.values() if row.pid == identity.pid)
 
 
-def test_each_core_that_was_read_counts_once(reader: RunReader) -> None:
+def test_each_core_and_the_main_thread_alone_count_once(reader: RunReader) -> None:
     assert machine_cores(reader) == 3
+    assert main_thread_cores(reader, row_of(reader, MAIN), None, None) == pytest.approx(0.6)
+    assert main_thread_cores(reader, row_of(reader, worker(1)), None, None) == pytest.approx(0.97)
+    assert main_thread_cores(reader, 999, None, None) is None
 
 
 def test_cores_that_were_not_read_are_none(tmp_path: Path) -> None:
     with RunReader(write_run(tmp_path / "b.profd", seconds=1)) as reader:
         assert machine_cores(reader) == 0
-
-
-def test_the_main_thread_alone_counts(reader: RunReader) -> None:
-    assert main_thread_cores(reader, row_of(reader, MAIN), None, None) == pytest.approx(0.6)
-    assert main_thread_cores(reader, row_of(reader, worker(1)), None, None) == pytest.approx(0.97)
-
-
-def test_a_process_without_readings_had_nobody_knows_how_much(reader: RunReader) -> None:
-    assert main_thread_cores(reader, 999, None, None) is None
 
 
 def test_the_mean_is_that_of_the_values_that_are_known() -> None:

@@ -48,31 +48,22 @@ def test_minutes_say_what_the_readings_say(reader: RunReader, from_s: float | No
     assert by_minutes.total().most == 1000.0 if to_s is None or to_s > 700 else 59.0
 
 
-def test_a_part_of_a_run_is_told_by_what_holds_in_it(reader: RunReader) -> None:
+def test_the_newest_minute_and_few_minutes_are_read_one_by_one(reader: RunReader) -> None:
     total = take_course(reader, next(iter(reader.series)), ns(10.5), ns(12.5)).total()
     assert total == (2 * SECOND_NS, (0.5 * 11 + 12 + 0.5 * 13) * SECOND_NS, 11.0, 13.0)
+    course = take_course(reader, next(iter(reader.series)), None, None)
+    assert [one.minute for one in course.minutes] == list(range(20))
+    assert len(list(course.tail.readings())) == SECONDS % 60
+    course = take_course(reader, next(iter(reader.series)), ns(0), ns(300))
+    assert (len(list(course.head.readings())), course.minutes) == (300, ())
 
 
-def test_of_a_minute_the_mean_holds_as_long_as_it_is_known(reader: RunReader) -> None:
+def test_of_each_minute_the_mean_and_the_extremes_are_told(reader: RunReader) -> None:
     steps = list(take_course(reader, next(iter(reader.series)), None, None).steps())
     assert (steps[0].start_ns, steps[0].end_ns) == (ns(0), ns(60))
     assert steps[0].value == pytest.approx(29.5)
     assert [step.end_ns for step in steps[-2:]] == [ns(SECONDS - 2), ns(SECONDS - 1)]
-
-
-def test_the_newest_minute_is_read_one_by_one(reader: RunReader) -> None:
-    course = take_course(reader, next(iter(reader.series)), None, None)
-    assert [one.minute for one in course.minutes] == list(range(20))
-    assert len(list(course.tail.readings())) == SECONDS % 60
-
-
-def test_of_each_minute_the_extremes_are_told_in_order_of_time(reader: RunReader) -> None:
     extremes = take_course(reader, next(iter(reader.series)), ns(600), ns(1200)).extremes(STARTED_NS)
     times = [point.at_ns for point in extremes]
     assert times == sorted(times)
     assert [point.value for point in extremes] == [0.0, 59.0, 0.0, 1000.0, *[0.0, 59.0] * 8]
-
-
-def test_few_minutes_are_read_one_by_one(reader: RunReader) -> None:
-    course = take_course(reader, next(iter(reader.series)), ns(0), ns(300))
-    assert (len(list(course.head.readings())), course.minutes) == (300, ())

@@ -215,14 +215,11 @@ def test_each_rank_has_its_own_steps_and_the_first_one_speaks_for_all(tmp_path: 
     assert steps_of(run, Selection(rank=1, main_threads=True)).per_s == pytest.approx(20)
 
 
-def test_long_visits_are_counted_exactly() -> None:
+def test_visits_are_counted_exactly_whatever_their_length() -> None:
     counted = count_cycles(sampled(60, 0.4, 0.1, 0.0, 1))
     assert counted is not None
     assert counted.count == pytest.approx(60, abs=0.5)
     assert counted.error < 2
-
-
-def test_intervals_of_one_visit_are_one_visit() -> None:
     kinds = [False, True, True, False, False] * 30
     counted = count_cycles(Seen(100 * number, is_inside) for number, is_inside in enumerate(kinds))
     assert counted is not None

@@ -29,11 +29,15 @@ def test_the_variance_is_the_changes_of_a_state_and_one_more() -> None:
     assert doubt.standard_error("x", 0.5, 10) == pytest.approx(math.sqrt(3 + 4 + 1) / 10)
 
 
-def test_threads_that_go_the_same_way_at_once_err_together() -> None:
+def test_threads_that_change_the_selection_at_once_err_together() -> None:
     same, opposite = ((A, B), (A, B)), ((A, B), (B, A))
 
     assert doubt_of({same: 1.0}).standard_error("a", 0.5, 10) == pytest.approx(math.sqrt(4 + 1) / 10)
     assert doubt_of({opposite: 1.0}).standard_error("a", 0.5, 10) == pytest.approx(math.sqrt(1) / 10)
+    doubt = doubt_of({((A, UNSELECTED), (B, UNSELECTED)): 1.0})
+
+    assert doubt.standard_error("a", 0.5, 10) == pytest.approx(math.sqrt((1 - 0.5 * 2) ** 2 + 1) / 10)
+    assert doubt.standard_error("x", 1.0, 10) == pytest.approx(math.sqrt(1) / 10)
 
 
 def test_where_the_whole_is_uncertain_too_its_error_is_taken_off() -> None:
@@ -68,13 +72,6 @@ def test_failed_reads_of_processes_count_by_their_time() -> None:
     assert together(changes, {1: 3.0, 2: 1.0}).reads.failed_share == pytest.approx(30 / 400)
     assert Reads().failed_share == 0
     assert Reads(9, 3).failed_share == 1
-
-
-def test_threads_that_leave_the_selection_at_once_err_together() -> None:
-    doubt = doubt_of({((A, UNSELECTED), (B, UNSELECTED)): 1.0})
-
-    assert doubt.standard_error("a", 0.5, 10) == pytest.approx(math.sqrt((1 - 0.5 * 2) ** 2 + 1) / 10)
-    assert doubt.standard_error("x", 1.0, 10) == pytest.approx(math.sqrt(1) / 10)
 
 
 def test_processes_add_up_by_their_weights() -> None:

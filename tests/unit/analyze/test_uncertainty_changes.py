@@ -49,15 +49,12 @@ def test_threads_that_change_at_one_sample_change_together() -> None:
     assert set(seen.squares) == {moment("xy"), moment("ab", "pq")}
 
 
-def test_what_was_not_recorded_is_no_change() -> None:
+def test_what_was_not_recorded_or_dropped_is_no_change() -> None:
     late = [
         IntervalRow(row.start_ns + SECOND_NS, row.duration_ns, row.thread, row.stack, row.samples) for row in rows("bb")
     ]
 
     assert changes_in(rows("aa"), late).squares == {}
-
-
-def test_a_gap_of_dropped_stacks_hides_no_change() -> None:
     assert changes_in([row for row in rows("a?b") if row.stack != ord("?")]).squares == {moment("ab"): TEN_MS**2}
 
 

@@ -42,27 +42,15 @@ os.wait()
 def test_cores_are_those_between_the_first_and_last_mark_within() -> None:
     marks = [Mark(0.0, 0.0), Mark(9.9, 5.0), Mark(10.1, 5.5), Mark(15.0, 5.7), Mark(20.1, 6.5), Mark(31.0, 99.0)]
     assert cores_between(marks, 10.0, 30.0) == pytest.approx(0.1)
-
-
-def test_start_counts_from_nothing() -> None:
     assert cores_between([Mark(0.0, 0.0), Mark(10.0, 2.0), Mark(20.0, 2.5)], 0.0, 10.5) == pytest.approx(0.2)
-
-
-def test_cores_of_no_time_are_an_error() -> None:
     with pytest.raises(ValueError, match="no two marks between 5 and 9 s"):
         cores_between([Mark(0.0, 0.0), Mark(6.0, 1.0)], 5, 9)
 
 
-def test_rollup_is_read_in_bytes() -> None:
+def test_memory_of_processes_is_added_up_in_bytes_and_of_who_is_gone_none() -> None:
     assert parse_rollup(ROLLUP) == Memory(20480 * 1024, 12000 * 1024, 7168 * 1024)
-
-
-def test_memory_of_who_is_gone_is_none() -> None:
     assert parse_rollup("") == Memory(0, 0, 0)
     assert memory_of([]) == Memory(0, 0, 0)
-
-
-def test_memory_of_processes_is_added_up() -> None:
     one = memory_of([os.getpid()])
     two = memory_of([os.getpid(), os.getpid()])
     assert one.uss_bytes <= one.pss_bytes <= one.rss_bytes

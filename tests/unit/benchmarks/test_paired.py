@@ -33,11 +33,8 @@ def test_interval_holds_the_truth_in_95_percent_of_experiments() -> None:
     assert 0.935 <= held / 2000 <= 0.965
 
 
-def test_ratio_is_told_with_its_interval() -> None:
+def test_ratio_is_told_with_its_interval_and_same_pairs_are_not_distinguishable() -> None:
     assert effect([(1.5, 1.0), (1.5, 1.0)]).as_ratio() == "1.50 [1.50, 1.50]"
-
-
-def test_same_pairs_are_not_distinguishable() -> None:
     pairs = [(1.0, 1.1), (1.2, 1.0), (1.0, 1.0)]
     found = distinguish(pairs, pairs)
     assert found.p == 1.0

@@ -41,12 +41,9 @@ def test_other_numbers_are_not_compared(tmp_path: Path, numbers: tuple[str, str,
     assert read.number_error(PointRow(at_ns=150, value=0.0)) is None
 
 
-def test_a_line_that_was_not_written_to_its_end_is_left_out(tmp_path: Path) -> None:
+def test_a_diary_that_is_cut_off_or_empty_tells_what_it_has(tmp_path: Path) -> None:
     path = tmp_path / "diary"
     path.write_text("100 1 1 0\n200 2")
     assert list(Diary(path).steps.ended_ns) == [100]
-
-
-def test_a_program_that_trains_nothing_has_an_empty_diary(tmp_path: Path) -> None:
     assert diary(tmp_path).is_empty
     assert Diary(tmp_path / "none").is_empty

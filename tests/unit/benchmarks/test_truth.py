@@ -18,17 +18,11 @@ def shares(from_ms: float, to_ms: float, *, tracks: int = 1) -> dict[str, float]
     return Diary([TIMES] * tracks, TURNS).shares(int(from_ms * MILLISECOND_NS), int(to_ms * MILLISECOND_NS))
 
 
-def test_shares_are_those_of_the_time_in_phases() -> None:
+def test_shares_are_those_of_the_time_in_phases_within_a_range() -> None:
     assert shares(0, 70) == pytest.approx({"a": 1 / 3, "b": 2 / 3})
     assert shares(0, 70, tracks=4) == shares(0, 70)
-
-
-def test_a_range_cuts_the_turns_at_its_ends() -> None:
     assert shares(5, 15) == pytest.approx({"a": 0.5, "b": 0.5})
     assert shares(12, 38) == pytest.approx({"a": 3 / 21, "b": 18 / 21})
-
-
-def test_the_last_turn_lasts_to_the_end() -> None:
     assert shares(65, 80) == {"a": 1.0, "b": 0.0}
 
 

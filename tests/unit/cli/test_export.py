@@ -64,18 +64,14 @@ def test_format_that_is_not_offered_is_wrong_use(run: str) -> None:
     assert run_command_line(["export", run, "--format", "gprof"]) == ExitCode.USAGE
 
 
-def test_summary_as_json_has_the_known_shares(run: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_summary_has_the_known_shares_as_json_and_text_and_of_a_phase_all(
+    run: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_command_line(["summary", run, "--json"]) == 0
     summary = json.loads(capsys.readouterr().out)
     assert summary["run"] == RUN_ID
     assert summary["phases"] == pytest.approx(PHASE_SHARES)
-
-
-def test_summary_of_a_phase_is_all_of_that_phase(run: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["summary", run, "--phase", "backward", "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["phases"] == {"backward": 1.0}
-
-
-def test_summary_as_text_names_the_script(run: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["summary", run]) == 0
     assert "train.py" in capsys.readouterr().out

@@ -76,24 +76,15 @@ def test_selection_options_arrive_together() -> None:
     assert got == {"words": SelectionWords("1", "12:00:00", None, 7, None, "data wait")}
 
 
-def test_main_threads_are_selected_unless_more_is_asked_for(reader: RunReader) -> None:
+def test_main_threads_are_selected_unless_a_process_a_worker_or_a_thread_is_asked_for(reader: RunReader) -> None:
     assert NO_WORDS.build(reader).main_threads
     assert not NO_WORDS.build(reader, main_threads=False).main_threads
-
-
-def test_process_takes_all_of_its_threads(reader: RunReader) -> None:
     selection = NO_WORDS._replace(pid=MAIN.pid).build(reader)
     threads = {reader.threads[thread].os_tid for thread in selection.threads(reader)}
     assert threads == {MAIN.pid, PIN_TID}
-
-
-def test_worker_can_be_selected(reader: RunReader) -> None:
     selection = NO_WORDS._replace(pid=worker(2).pid).build(reader)
-    threads = [reader.threads[thread] for thread in selection.threads(reader)]
-    assert [reader.processes[thread.process].ordinal for thread in threads] == [2]
-
-
-def test_thread_is_selected_by_name(reader: RunReader) -> None:
+    processes = [reader.threads[thread].process for thread in selection.threads(reader)]
+    assert [reader.processes[process].ordinal for process in processes] == [2]
     selection = NO_WORDS._replace(thread="Thread-1 (_pin_memory_loop)").build(reader)
     assert [reader.threads[thread].os_tid for thread in selection.threads(reader)] == [PIN_TID]
 
@@ -116,12 +107,9 @@ def test_what_the_run_does_not_have_is_refused_and_what_it_has_is_told(
     assert told in raised.value.remedy
 
 
-def test_seconds_count_from_the_start(reader: RunReader) -> None:
+def test_times_count_from_the_start_or_are_local_times_within_the_run(reader: RunReader) -> None:
     selection = NO_WORDS._replace(from_time="1.5", to_time="3").build(reader)
     assert (selection.from_ns, selection.to_ns) == (STARTED_NS + 3 * SECOND_NS // 2, STARTED_NS + 3 * SECOND_NS)
-
-
-def test_time_of_day_is_local_time_within_the_run(reader: RunReader) -> None:
     word = (STARTED + timedelta(seconds=2)).strftime("%H:%M:%S")
     assert parse_time(word, reader.info) == STARTED_NS + 2 * SECOND_NS
 

@@ -37,20 +37,14 @@ def rows_of(text: str) -> list[list[str]]:
     return [line.split() for line in text.splitlines() if line.split()[:1] and line.split()[0] in names]
 
 
-def test_the_last_window_is_shown_with_its_process(run: Path, capsys: Captured) -> None:
+def test_the_last_window_is_shown_sorted_split_and_cut_as_asked(run: Path, capsys: Captured) -> None:
     assert run_command_line(["window", str(run), "--show"]) == ExitCode.OK
     out = capsys.readouterr().out
     assert out.splitlines()[0] == f"rank 0, pid {RANKS[0].pid}: 250 ms, 1 whole step, by kineto"
     # Operators of one name together, by the time of the CPU.
     assert [row[0] for row in rows_of(out)] == ["aten::conv2d", "aten::addmm", "implicit_gemm"]
-
-
-def test_the_table_is_sorted_split_and_cut_as_asked(run: Path, capsys: Captured) -> None:
     assert run_command_line(["window", str(run), "--show", "--by-shape", "--sort", "self_cuda", "--limit", "3"]) == 0
     assert [row[0] for row in rows_of(capsys.readouterr().out)] == ["implicit_gemm", "aten::conv2d", "aten::conv2d"]
-
-
-def test_json_is_the_window_in_one_line(run: Path, capsys: Captured) -> None:
     assert run_command_line(["window", str(run), "--show", "--json", "--sort", "calls"]) == ExitCode.OK
     told = json.loads(capsys.readouterr().out)
     assert (told["pid"], told["rank"], told["steps"]) == (RANKS[0].pid, 0, 1)

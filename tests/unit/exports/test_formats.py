@@ -26,16 +26,13 @@ def test_each_format_has_an_ending_of_its_own() -> None:
     assert len({each.ending for each in FORMATS.values()}) == len(FORMATS)
 
 
-def test_the_formats_of_one_file_are_what_they_say(reader: RunReader) -> None:
+def test_formats_of_one_file_and_of_several_are_what_they_say(reader: RunReader) -> None:
     assert json.loads(FORMATS["speedscope"].made(reader, MAIN_THREADS))["$schema"].endswith("file-format-schema.json")
     assert FORMATS["svg"].made(reader, MAIN_THREADS).lstrip().startswith((b"<svg", b"<?xml"))
     assert FORMATS["pprof"].made(reader, MAIN_THREADS).startswith(b"\x1f\x8b")
     collapsed = FORMATS["collapsed"].made(reader, MAIN_THREADS).decode()
     assert collapsed.endswith("\n")
     assert sum(int(line.rpartition(" ")[2]) for line in collapsed.splitlines()) == 200
-
-
-def test_the_formats_of_several_files_are_those_files(reader: RunReader) -> None:
     assert list(FORMATS["csv"].made(reader, MAIN_THREADS)) == [f"{name}.csv" for name in TABLES]
 
 

@@ -29,10 +29,17 @@ def samples_by_stack(lines: Iterator[str]) -> dict[str, int]:
     return found
 
 
-def test_line_is_written_as_py_spy_writes_it(reader: RunReader) -> None:
+def test_line_is_written_as_py_spy_writes_it_once_for_all_processes(reader: RunReader) -> None:
     loop = "<module> (train.py:96);main (train.py:90);train_epoch (train.py:65)"
 
     assert samples_by_stack(collapsed_lines(reader, MAIN_THREADS))[loop] == 0.04 * 100 * SECONDS
+    merged = samples_by_stack(collapsed_lines(reader, Selection()))
+    apart = samples_by_stack(collapsed_lines(reader, Selection(), processes=True))
+    deform = [stack for stack in merged if stack.endswith("elastic_deform (augment.py:12)")]
+
+    assert [merged[stack] for stack in deform] == [2 * 0.8 * 100 * SECONDS]
+    assert len(apart) == len(merged) + 2  # a second worker, with its two stacks
+    assert list(collapsed_lines(reader, Selection(thread="none"))) == []
 
 
 @pytest.mark.parametrize("roots", [{}, {"processes": True}, {"threads": True}, {"processes": True, "threads": True}])
@@ -41,15 +48,6 @@ def test_samples_add_up_to_those_of_the_selection(reader: RunReader, roots: dict
 
     assert sum(samples_by_stack(collapsed_lines(reader, Selection(), **roots)).values()) == everything
     assert sum(samples_by_stack(collapsed_lines(reader, MAIN_THREADS, **roots)).values()) == 100 * SECONDS
-
-
-def test_stacks_of_several_processes_are_one_line(reader: RunReader) -> None:
-    merged = samples_by_stack(collapsed_lines(reader, Selection()))
-    apart = samples_by_stack(collapsed_lines(reader, Selection(), processes=True))
-    deform = [stack for stack in merged if stack.endswith("elastic_deform (augment.py:12)")]
-
-    assert [merged[stack] for stack in deform] == [2 * 0.8 * 100 * SECONDS]
-    assert len(apart) == len(merged) + 2  # a second worker, with its two stacks
 
 
 def test_processes_and_threads_stand_in_front(reader: RunReader) -> None:
@@ -69,10 +67,6 @@ def test_selection_by_phase_is_kept_to(reader: RunReader) -> None:
 
     assert len(waits) == 1
     assert sum(waits.values()) == 0.4 * 100 * SECONDS
-
-
-def test_nothing_selected_is_no_line(reader: RunReader) -> None:
-    assert list(collapsed_lines(reader, Selection(thread="none"))) == []
 
 
 def test_name_breaks_neither_frame_nor_line_nor_terminal(tmp_path: Path) -> None:

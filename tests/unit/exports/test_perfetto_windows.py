@@ -95,8 +95,15 @@ def tracks(events: list[dict[str, Any]]) -> dict[str, list[str]]:
     return shown
 
 
-def test_timeline_is_valid(events: list[dict[str, Any]]) -> None:
+def test_timeline_is_valid_and_has_times_and_memory_of_the_run(events: list[dict[str, Any]]) -> None:
     traceevents.check(events)
+    inner = next(event for event in events if event["name"] == "aten::addmm")
+    assert (inner["ts"], inner["dur"]) == (1_000_020.125, 30.25)
+    assert inner["pid"] == PID
+    outer = next(event for event in events if event["name"] == "aten::linear")
+    assert outer["args"] == {"Input Dims": [[2, 3]]}
+    counters = {event["name"]: event["args"]["value"] for event in events if event["ph"] == "C"}
+    assert counters == {"torch_allocated_bytes cpu": 4096, "torch_allocated_bytes cuda:0": 8192}
 
 
 def test_every_track_of_a_window_is_there(events: list[dict[str, Any]]) -> None:
@@ -112,14 +119,6 @@ def test_every_track_of_a_window_is_there(events: list[dict[str, Any]]) -> None:
     assert processes == {"host", "main", "GPU 0, main"}
 
 
-def test_times_are_those_of_the_run(events: list[dict[str, Any]]) -> None:
-    inner = next(event for event in events if event["name"] == "aten::addmm")
-    assert (inner["ts"], inner["dur"]) == (1_000_020.125, 30.25)
-    assert inner["pid"] == PID
-    outer = next(event for event in events if event["name"] == "aten::linear")
-    assert outer["args"] == {"Input Dims": [[2, 3]]}
-
-
 def test_arrows_lead_from_forward_to_backward_and_from_a_launch_to_its_kernel(events: list[dict[str, Any]]) -> None:
     shown = names(events)
     ends = {(end["name"], end["ph"]): shown[end["pid"], end["tid"]] for end in events if end["ph"] in "sf"}
@@ -129,11 +128,6 @@ def test_arrows_lead_from_forward_to_backward_and_from_a_launch_to_its_kernel(ev
         ("ac2g", "s"): f"operators of thread {PID}",
         ("ac2g", "f"): "stream 7",
     }
-
-
-def test_memory_is_a_counter_by_device(events: list[dict[str, Any]]) -> None:
-    counters = {event["name"]: event["args"]["value"] for event in events if event["ph"] == "C"}
-    assert counters == {"torch_allocated_bytes cpu": 4096, "torch_allocated_bytes cuda:0": 8192}
 
 
 @pytest.mark.parametrize("selection", [Selection(to_ns=STARTED_NS + 1), Selection(from_ns=STARTED_NS + 2_000_000_000)])

@@ -206,12 +206,9 @@ def test_cpu_time_bounds_the_waiting_from_above() -> None:
     assert told(take_waiting([effort((0.1, 0.1), (2.0, 2.0))], 0.0)) == (0.0, 0.0, 0.0)
 
 
-def test_parts_that_differ_widen_the_interval() -> None:
+def test_parts_that_differ_widen_the_interval_and_fewer_than_two_tell_nothing() -> None:
     # Means 0.2 of 0.1 and 0.3: their standard error is 0.1.
     value, low, high = told(take_waiting([effort((0.5, 0.5), (0.4, 0.2))], 0.0))
     assert (value, low, high) == pytest.approx((0.2, 0.2 - 0.196, 0.5 + 0.196), abs=1e-3)
-
-
-def test_fewer_than_two_parts_that_were_seen_and_read_tell_nothing() -> None:
     assert take_waiting([], 0.0) is None
     assert take_waiting([effort((0.5, None, 0.5), (0.3, 0.3, None))], 0.0) is None

@@ -30,25 +30,16 @@ def fleet(folder: Path, truth: Truth) -> Fleet:
     return asked(folder)
 
 
-def test_all_rows_and_runs_are_read(fleet: Fleet, truth: Truth) -> None:
+def test_the_planted_cause_node_and_regression_are_named(fleet: Fleet, truth: Truth) -> None:
     assert (fleet.samples, fleet.runs, fleet.jobs, fleet.nodes) == (truth.rows, truth.runs, PLAN.jobs, PLAN.nodes)
     assert truth.rows == pytest.approx(PLAN.rows, rel=0.05)
-
-
-def test_idle_hours_of_each_phase_are_those_made(fleet: Fleet, truth: Truth) -> None:
     told = {one.phase: round(one.hours.gpus_idle * HOUR_NS) for one in fleet.phases}
     assert told == {phase: truth.gpu_idle_ns[phase] for phase in told}
     assert sum(told.values()) == sum(idle for phase, idle in truth.gpu_idle_ns.items() if phase in told)
-
-
-def test_the_planted_cause_is_named_first(fleet: Fleet, truth: Truth) -> None:
     assert fleet.phases[0].phase == truth.cause
     assert fleet.functions[0].phase == truth.cause
     assert fleet.functions[0].jobs == PLAN.jobs
     assert fleet.leaves[0].function == "Condition.wait"
-
-
-def test_the_planted_node_is_named_alone(fleet: Fleet, truth: Truth) -> None:
     assert [one.node for one in fleet.slow_nodes] == [truth.slow_node]
     assert fleet.slow_nodes[0].low < PLAN.slow < fleet.slow_nodes[0].high
     assert fleet.nodes_compared == PLAN.nodes

@@ -29,17 +29,12 @@ def test_names_that_are_too_long_for_a_file_stay_apart() -> None:
     assert "\ufffd" not in unquote(one)
 
 
-def test_what_is_not_known_is_what_hive_writes_for_it() -> None:
+def test_a_day_a_rank_and_what_is_not_known_have_their_place() -> None:
     assert Partition("2026-11-20", "", "a", None).path == f"date=2026-11-20/job={NONE}/node=a/rank={NONE}"
-
-
-def test_a_rank_of_zero_is_known() -> None:
     assert Partition("2026-11-20", "a", "b", 0).path.endswith("/rank=0")
-
-
-def test_a_day_begins_at_midnight_in_utc() -> None:
     midnight_ns = 1_795_132_800 * 10**9
     assert [date_of(midnight_ns - 1), date_of(midnight_ns)] == ["2026-11-19", "2026-11-20"]
+    assert is_inside(f"samples/{Partition('2026-11-20', 'a/..', '*', 3).path}/run-0a.parquet")
 
 
 @pytest.mark.parametrize(
@@ -47,7 +42,3 @@ def test_a_day_begins_at_midnight_in_utc() -> None:
 )
 def test_a_path_that_leads_elsewhere_is_known(path: str) -> None:
     assert not is_inside(path)
-
-
-def test_a_path_of_the_data_set_is_known() -> None:
-    assert is_inside(f"samples/{Partition('2026-11-20', 'a/..', '*', 3).path}/run-0a.parquet")

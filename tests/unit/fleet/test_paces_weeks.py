@@ -42,23 +42,14 @@ def test_runs_that_are_surely_slower() -> None:
     assert [one.step_s for one in pace.weeks] == [pytest.approx(0.1, rel=1e-3), pytest.approx(0.12, rel=1e-3)]
 
 
-def test_what_runs_differ_by_anyway_is_not_said() -> None:
+def test_a_faster_or_hardly_slower_job_or_one_run_a_week_is_not_slower() -> None:
     slower, [pace] = find_slower([*week("a", 8, 100, 130, 85), *week("b", 1, 120, 140, 90)], 0.02)
     assert slower == []
     assert pace.why_untold is None
-
-
-def test_a_small_difference_is_none_however_sure() -> None:
     runs = [*week("a", 8, 100, 100, 100), *week("b", 1, 101, 101, 101)]
     assert find_slower(runs, 0.02)[0] == []
     assert len(find_slower(runs, 0.005)[0]) == 1
-
-
-def test_a_faster_job_is_not_slower() -> None:
     assert find_slower([*week("a", 8, 120, 121), *week("b", 1, 100, 101)], 0.02)[0] == []
-
-
-def test_one_run_a_week_tells_nothing() -> None:
     slower, [pace] = find_slower([*week("a", 8, 100), *week("b", 1, 150)], 0.02)
     assert slower == []
     assert pace.why_untold == "one run a week tells nothing of how much runs differ by chance"

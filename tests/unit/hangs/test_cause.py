@@ -38,9 +38,6 @@ def test_who_waits_for_a_queue_misses_a_worker_that_died(code: int | None, numbe
 def test_a_hang_ends_by_itself_only_where_all_who_train_sleep() -> None:
     assert ends_by_itself(look(standing(0, "sleep"), standing(1, "flush")))
     assert not ends_by_itself(look(standing(0, "sleep"), standing(1, "lock")))
-
-
-def test_most_who_wait_alike_are_counted() -> None:
     cause = find_cause(look(standing(0, "lock"), standing(1, "lock"), standing(2, "read")), [])
     assert cause.group == "lock"
     assert cause.text.startswith("2 of 3 processes wait so: ")

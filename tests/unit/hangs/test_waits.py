@@ -125,12 +125,9 @@ def test_stopped() -> None:
             child.kill()
 
 
-def test_who_is_gone_waits_for_nothing() -> None:
+def test_strangers_are_named_as_the_kernel_calls_them_and_who_is_gone_waits_for_nothing() -> None:
     assert read_wait(2**22 + 1, 2**22 + 1, name_of) == Wait("unknown", "it is gone")
     assert holders((-1, -1), os.O_RDONLY) == []
-
-
-def test_strangers_are_named_as_the_kernel_calls_them() -> None:
     me = processes.read_stat(os.getpid())
     assert me is not None
     assert name_of_stranger(os.getpid()) == f"pid {os.getpid()} ({me.comm})"

@@ -85,19 +85,13 @@ class LinkedToAnAddress(Memory):
         return b"".join(struct.pack("<2I6Q", *one[:3], one[3] + 0x400000, *one[4:]) for one in segments)
 
 
-def test_program_that_is_linked_to_one_address_is_counted_from_its_start(own: Memory) -> None:
+def test_functions_are_those_of_a_file_itself_from_its_start_and_of_an_elf_alone(own: Memory) -> None:
     linked = LinkedToAnAddress(os.getpid())
     linked.start = next(start for path, start in starts().items() if path.rpartition("/")[2].startswith("libc."))
     assert exported(linked, linked.start, ["mmap"])["mmap"] == exported(own, linked.start, ["mmap"])["mmap"] - 0x400000
-
-
-def test_what_a_file_only_uses_is_none_of_its_functions(own: Memory) -> None:
     start = starts()[msgspec._core.__file__]
     assert exported(own, start, ("PyErr_SetString",)) == {}
     assert exported(own, start, ("PyInit__core",))["PyInit__core"] > start
-
-
-def test_what_is_no_elf_is_unreadable(own: Memory) -> None:
     text = ctypes.create_string_buffer(b"#!/bin/sh" + bytes(100))
     with pytest.raises(Unreadable, match="no program"):
         exported(own, ctypes.addressof(text), NAMES)

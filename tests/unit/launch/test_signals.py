@@ -32,25 +32,16 @@ def test_terminal_tells_the_whole_group(number: int) -> None:
     assert not BESIDE.owes(came(number, SI_KERNEL))
 
 
-def test_terminal_that_hangs_up_tells_the_leader_alone() -> None:
+def test_what_the_script_is_told_and_what_is_the_launchers() -> None:
     assert LEADER.owes(came(signal.SIGHUP, SI_KERNEL))
     assert not LEADER.owes(came(signal.SIGINT, SI_KERNEL))
-
-
-def test_timer_from_before_the_launch_is_the_scripts() -> None:
     assert BESIDE.owes(came(signal.SIGALRM, SI_KERNEL))
+    assert not BESIDE.owes(came(signal.SIGCHLD, 1, SCRIPT))
+    assert not TAKEN & {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGSEGV, signal.SIGKILL, signal.SIGSTOP}
+    assert {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD, signal.SIGCONT} <= TAKEN
 
 
 def test_script_on_its_own_terminal_is_told_what_the_real_one_says() -> None:
     assert APART.owes(came(signal.SIGINT, SI_KERNEL))
     assert APART.owes(came(signal.SIGHUP, SI_KERNEL))
     assert not APART.owes(came(signal.SIGWINCH, SI_KERNEL))
-
-
-def test_news_of_children_is_the_launchers() -> None:
-    assert not BESIDE.owes(came(signal.SIGCHLD, 1, SCRIPT))
-
-
-def test_job_control_and_faults_are_left_alone() -> None:
-    assert not TAKEN & {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGSEGV, signal.SIGKILL, signal.SIGSTOP}
-    assert {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD, signal.SIGCONT} <= TAKEN

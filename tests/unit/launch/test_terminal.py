@@ -26,14 +26,8 @@ def answer(*, leads_session: bool, leads_job: bool, below_a_script: bool = False
     ).stdout.strip()
 
 
-def test_a_job_of_its_own_has_a_shell() -> None:
+def test_a_job_of_its_own_has_a_shell_and_who_leads_the_session_none() -> None:
     assert answer(leads_session=False, leads_job=True) == "True"
-
-
-def test_a_script_in_the_same_job_is_no_shell_and_has_one() -> None:
     assert answer(leads_session=False, leads_job=True, below_a_script=True) == "True"
-
-
-def test_who_leads_the_session_has_none() -> None:
     assert answer(leads_session=True, leads_job=False) == "False"
     assert answer(leads_session=True, leads_job=False, below_a_script=True) == "False"

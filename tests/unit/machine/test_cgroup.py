@@ -41,12 +41,6 @@ def folders(files: ProcFiles, text: str, controller: str, *mounted: Hierarchy) -
     return [group.folder for group in cgroup.groups_of(5, controller, mounted)]
 
 
-def test_a_process_is_in_its_group_and_in_all_above(files: ProcFiles) -> None:
-    found = folders(files, "0::/user.slice/job 1:2/step\n", "memory", VERSION_2)
-    base = "/sys/fs/cgroup"
-    assert found == [f"{base}/user.slice/job 1:2/step", f"{base}/user.slice/job 1:2", f"{base}/user.slice", base]
-
-
 def test_where_both_versions_are_there_a_controller_has_one(files: ProcFiles) -> None:
     text = "5:cpu,cpuacct:/b\n4:memory:/a\n1:name=systemd:/x\n0::/z\n"
     mounted = (UNIFIED, MEMORY_1, CPU_1)
@@ -61,8 +55,11 @@ def test_a_container_sees_its_own_group_at_the_mount_point(files: ProcFiles, roo
     assert folders(files, f"0::{path}\n", "memory", inside) == ["/sys/fs/cgroup"]
 
 
-def test_a_process_that_is_gone_has_no_groups(files: ProcFiles) -> None:
+def test_a_process_is_in_its_group_and_in_all_above_once_it_is_there(files: ProcFiles) -> None:
     assert cgroup.groups_of(5, "memory", [VERSION_2]) == []
+    found = folders(files, "0::/user.slice/job 1:2/step\n", "memory", VERSION_2)
+    base = "/sys/fs/cgroup"
+    assert found == [f"{base}/user.slice/job 1:2/step", f"{base}/user.slice/job 1:2", f"{base}/user.slice", base]
 
 
 def test_memory_and_cpu_of_version_2(files: ProcFiles) -> None:

@@ -38,38 +38,26 @@ def test_every_metric_is_documented_with_its_type_and_labels() -> None:
     }
 
 
-def test_counters_end_in_total_and_nothing_else_does() -> None:
+def test_names_have_units_counters_end_in_total_and_labels_bounds() -> None:
     assert {metric.name for metric in METRICS if metric.name.endswith("_total")} == {
         metric.name for metric in METRICS if metric.kind == "counter"
     }
-
-
-def test_names_have_the_unit() -> None:
     units = {"s": "seconds", "By": "bytes", "By/s": "bytes_per_second", "1/s": "per_second"}
     for metric in METRICS:
         assert metric.name.removesuffix("_total").endswith(units.get(metric.unit, "")), metric.name
-
-
-def test_no_label_has_no_bounds() -> None:
     allowed = {"run", "rank", "role", "gpu", "phase", "rule", "severity", "memory"}
     of_a_run = {"name", "mode", "host", "version", "python_version"}
     for metric in METRICS:
         assert set(metric.labels) <= allowed | (of_a_run if metric.name.endswith("_info") else set()), metric.name
 
 
-def test_the_dashboard_asks_for_metrics_that_there_are() -> None:
+def test_the_dashboard_and_the_alerts_ask_for_metrics_that_there_are() -> None:
     every = list(queries())
     assert all(named(query) for query in every)
     assert named(" ".join(every)) <= NAMES
-
-
-def test_panels_do_not_overlap() -> None:
     places = [tuple(panel["gridPos"][side] for side in "xywh") for panel in DASHBOARD["panels"]]
     cells = [(x + right, y + down) for x, y, w, h in places for right in range(w) for down in range(h)]
     assert len(cells) == len(set(cells))
     assert max(x + w for x, _, w, _ in places) == 24
-
-
-def test_alerts_are_on_metrics_that_there_are() -> None:
     assert named(RULES) <= NAMES
     assert len(re.findall(r"^ +- alert:", RULES, re.MULTILINE)) == 10

@@ -132,11 +132,14 @@ def test_what_is_no_address_says_what_is(text: str) -> None:
         parse_address(text)
 
 
-def test_a_port_in_use_is_told() -> None:
+def test_a_port_in_use_and_a_host_that_is_not_there_are_told() -> None:
     with contextlib.closing(listen(Address("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=f"port {port} .*in use.*choose another port"):
             open_exporter(str(port), None, print)
+    with pytest.raises(UsageError, match=r"192\.0\.2\.1 port 0"):
+        listen(Address("192.0.2.1", 0))
+    assert open_exporter(None, None, print) is None
 
 
 def test_a_port_is_free_again_at_once() -> None:
@@ -146,11 +149,6 @@ def test_a_port_is_free_again_at_once() -> None:
             listener.accept()[0].close()  # who closes first keeps the port for a while
             assert client.recv(1) == b""
     listen(address).close()
-
-
-def test_a_host_that_is_not_there_is_told() -> None:
-    with pytest.raises(UsageError, match=r"192\.0\.2\.1 port 0"):
-        listen(Address("192.0.2.1", 0))
 
 
 def test_the_url_of_an_address_of_six_has_brackets() -> None:
@@ -172,7 +170,3 @@ def test_an_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> N
 def test_what_is_no_endpoint_says_what_is(endpoint: str) -> None:
     with pytest.raises(UsageError, match="http://localhost:4318"):
         check_endpoint(endpoint)
-
-
-def test_without_an_option_there_is_no_exporter() -> None:
-    assert open_exporter(None, None, print) is None

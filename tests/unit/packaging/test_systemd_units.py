@@ -25,8 +25,10 @@ def service(unit: Path) -> configparser.SectionProxy:
     return parser["Service"]
 
 
-def test_there_is_one_for_users_and_one_for_the_system() -> None:
+def test_one_unit_is_for_users_and_one_for_the_system_which_may_become_whose_files_it_reads() -> None:
     assert [unit.parent.name for unit in UNITS] == ["system", "user"]
+    rights = service(FOLDER / "system" / "profd.service")["CapabilityBoundingSet"].split()
+    assert {"CAP_SETUID", "CAP_SETGID", "CAP_KILL"} <= set(rights)
 
 
 @pytest.mark.requires("systemd-analyze")
@@ -61,8 +63,3 @@ def test_memory_and_tasks_have_bounds(unit: Path) -> None:
     settings = service(unit)
     assert {"MemoryHigh", "MemoryMax", "TasksMax"} <= set(settings)
     assert settings["OOMPolicy"] == "continue"  # one session that is too large does not end the others
-
-
-def test_root_may_become_whose_files_it_reads() -> None:
-    rights = service(FOLDER / "system" / "profd.service")["CapabilityBoundingSet"].split()
-    assert {"CAP_SETUID", "CAP_SETGID", "CAP_KILL"} <= set(rights)

@@ -37,8 +37,11 @@ def counted(buckets: TimeBuckets, from_bucket: int, to_bucket: int) -> tuple[dic
     return samples, time_ns
 
 
-def test_buckets_are_as_narrow_as_times_are_true(reader: RunReader) -> None:
+def test_buckets_are_as_narrow_as_times_are_true_and_entries_span_them(reader: RunReader) -> None:
     assert take_buckets(reader).width_ms == 10
+    main = next(thread.id for thread in reader.main_threads())
+    buckets = take_buckets(reader).threads[main]
+    assert buckets["spans"][: len(synthetic.STEP)] == [length_ms // 10 for _, length_ms in synthetic.STEP]
 
 
 @pytest.mark.parametrize(("limit", "width_ms"), [(400_000, 10), (100, 1_000), (40, 10_000)])
@@ -53,12 +56,6 @@ def test_every_range_of_buckets_counts_what_the_run_file_counts(reader: RunReade
         )
         profile = take_profile(reader, selection)
         assert counted(buckets, from_bucket, to_bucket) == (profile.samples, profile.time_ns)
-
-
-def test_an_entry_spans_the_buckets_that_its_stack_lasted_for(reader: RunReader) -> None:
-    main = next(thread.id for thread in reader.main_threads())
-    buckets = take_buckets(reader).threads[main]
-    assert buckets["spans"][: len(synthetic.STEP)] == [length_ms // 10 for _, length_ms in synthetic.STEP]
 
 
 def test_times_of_a_stack_add_up_though_each_is_less_than_a_unit() -> None:

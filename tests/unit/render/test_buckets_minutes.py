@@ -47,9 +47,6 @@ def test_buckets_laid_from_sums_hold_what_those_laid_one_by_one_hold(reader: Run
     assert quick.width_ms == exact.width_ms == 60_000
     assert quick.parts == exact.parts == [("gpu-idle",), ("on-cpu",), ("gpu-idle", "on-cpu")]
     assert entries(quick) == entries(exact)
-
-
-def test_buckets_laid_from_sums_widen_where_there_are_too_many(reader: RunReader) -> None:
     buckets = take_buckets(reader, LIMIT // 2, one_by_one=0)
     assert buckets.width_ms == 300_000
     assert sum(len(thread["steps"]) for thread in buckets.threads.values()) <= LIMIT // 2

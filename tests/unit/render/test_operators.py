@@ -51,22 +51,16 @@ def test_lines_that_issued_operators_are_the_last_column_where_samples_name_any(
     assert "From" not in operator_table([MM], issuers={})
 
 
-def test_times_and_shares_are_written_as_torch_does() -> None:
+def test_times_memory_and_shares_are_written_as_torch_does() -> None:
     table = operator_table([MM, STEP])
     assert words(table, 2) == [
         "aten::mm", "75.00%", "3.000us", "100.00%", "4.000us", "2.000us", "2", "[[2, 3], [3, 5]]", "6.000",
     ]  # fmt: skip
     assert words(table, 3)[:6] == ["ProfilerStep*", "25.00%", "1.000us", "62500000.00%", "2.500s", "2.500s"]
     assert table.splitlines()[-1] == "Self CPU time total: 4.000us"
-
-
-def test_share_of_the_device_is_of_its_work_without_ranges() -> None:
     table = operator_table([KERNEL, GPU_STEP])
     assert words(table, 2)[6:9] == ["1.500ms", "100.00%", "1.500ms"]
     assert table.splitlines()[-1] == "Self CUDA time total: 1.500ms"
-
-
-def test_memory_is_written_as_torch_does() -> None:
     sizes = [msgspec.structs.replace(STEP, cpu_bytes=size) for size in (-2048, 1536, 3 << 20, 5 << 30, 7)]
     table = operator_table(sizes)
     assert [words(table, line)[6] for line in range(2, 7)] == ["-2.00 KB", "1.50 KB", "3.00 MB", "5.00 GB", "7 B"]
@@ -94,13 +88,10 @@ def test_rows_are_sorted_by_any_field(field: str, names: list[str]) -> None:
     assert [row.name for row in sort_rows([MM, STEP, KERNEL], field)] == names
 
 
-def test_long_table_is_cut_and_its_sums_are_of_all() -> None:
+def test_long_table_and_long_names_are_cut() -> None:
     lines = operator_table([MM, STEP], limit=1).splitlines()
     assert len(lines) == 4
     assert lines[-1] == "Self CPU time total: 4.000us"
-
-
-def test_name_shows_no_control_characters_and_is_cut() -> None:
     row = msgspec.structs.replace(STEP, name="a\x1b[2J" + "b" * 100)
     line = operator_table([row]).splitlines()[2]
     assert "\x1b" not in line

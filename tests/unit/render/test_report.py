@@ -40,13 +40,18 @@ def embedded(page: str) -> Any:  # noqa: ANN401
     return unpack(found[1])
 
 
-def test_page_carries_every_sample_of_its_run(reader: RunReader) -> None:
+def test_page_carries_every_sample_of_its_run_with_the_phase_of_its_stack(reader: RunReader) -> None:
     payload = embedded(render_report(reader))
     main = [thread for thread in payload.threads if thread.main and payload.processes[thread.process].role == "main"]
     everything = take_profile(reader, Selection())
     assert sum(sum(thread.samples) for thread in main) == take_profile(reader, MAIN_THREADS).total_samples == 2_000
     assert sum(sum(thread.samples) for thread in payload.threads) == everything.total_samples
     assert sum(sum(thread.times_100us) for thread in payload.threads) == everything.total_ns / TIME_UNIT_NS
+    main = payload.threads[0]
+    carried: Counter[str] = Counter()
+    for stack, samples in zip(main.stacks, main.samples, strict=True):
+        carried[payload.phases[payload.stackPhase[stack]].name] += samples
+    assert {name: samples / 2_000 for name, samples in carried.items()} == synthetic.PHASE_SHARES
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -83,15 +88,6 @@ def path_of(
     file = payload.files[payload.functionFile[function]].path
     place = (payload.functionName[function], file, payload.frameLine[frame])
     return (*(path_of(payload, stack - up) if up else ()), place)
-
-
-def test_stacks_have_their_phases(reader: RunReader) -> None:
-    payload = embedded(render_report(reader))
-    main = payload.threads[0]
-    carried: Counter[str] = Counter()
-    for stack, samples in zip(main.stacks, main.samples, strict=True):
-        carried[payload.phases[payload.stackPhase[stack]].name] += samples
-    assert {name: samples / 2_000 for name, samples in carried.items()} == synthetic.PHASE_SHARES
 
 
 def test_page_loads_nothing_and_runs_only_its_own_script(reader: RunReader) -> None:

@@ -42,13 +42,10 @@ LEAK = Growth(
 NAMES = {4242: "main"}
 
 
-def test_a_leak_is_one_line_with_pace_step_and_end() -> None:
+def test_a_leak_is_one_line_with_pace_step_and_end_as_far_as_they_are_known() -> None:
     assert list(growth_lines([LEAK], NAMES)) == [
         "  ▲ main 4242 grows by 1.2 MB/s ± 50 kB, 500 kB a step: the machine is full in 2 h 13 min"
     ]
-
-
-def test_what_is_not_known_is_not_said() -> None:
     bare = msgspec.structs.replace(LEAK, bytes_per_step=None, limit=None, time_to_limit_s=None, pid=7)
     assert list(growth_lines([bare], NAMES)) == ["  ▲ process 7 grows by 1.2 MB/s ± 50 kB"]
 

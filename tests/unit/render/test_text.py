@@ -40,7 +40,7 @@ def test_closing_lines_say_where_the_time_went(summary: Summary) -> None:
     ]
 
 
-def test_closing_lines_take_in_steps_and_the_first_finding(summary: Summary) -> None:
+def test_closing_lines_take_in_steps_what_counts_them_and_the_first_finding(summary: Summary) -> None:
     finding = msgspec.structs.replace(summary.findings[0], title="input-bound: both workers are 97 % busy")
     lines = closing_lines(
         msgspec.structs.replace(summary, steps=Steps(20.1, 2480, "loop"), findings=(finding, finding)), run="out.profd"
@@ -49,6 +49,10 @@ def test_closing_lines_take_in_steps_and_the_first_finding(summary: Summary) -> 
     assert lines[0].endswith("after 20.0 s, 2,480 steps at 20.1/s")
     assert lines.count("▲ input-bound: both workers are 97 % busy") == 1
     assert lines[-1] == "report: profd report out.profd"
+    counted = Steps(20.13, 2480, "loop counter `i` in train (train.py:58)", 0.3)
+    lines = summary_text(msgspec.structs.replace(summary, steps=counted)).splitlines()
+    assert lines[2] == "steps by loop counter `i` in train (train.py:58), ± 0.300/s"
+    assert not any(line.startswith("steps") for line in summary_text(_stepless(summary)).splitlines())
 
 
 @pytest.mark.parametrize(
@@ -63,13 +67,6 @@ def test_closing_lines_take_in_steps_and_the_first_finding(summary: Summary) -> 
 )
 def test_steps_are_told_as_exactly_as_they_are_known(summary: Summary, steps: Steps, said: str) -> None:
     assert closing_lines(msgspec.structs.replace(summary, steps=steps)).splitlines()[0].endswith(said)
-
-
-def test_summary_says_what_steps_are_counted_by(summary: Summary) -> None:
-    counted = Steps(20.13, 2480, "loop counter `i` in train (train.py:58)", 0.3)
-    lines = summary_text(msgspec.structs.replace(summary, steps=counted)).splitlines()
-    assert lines[2] == "steps by loop counter `i` in train (train.py:58), ± 0.300/s"
-    assert not any(line.startswith("steps") for line in summary_text(_stepless(summary)).splitlines())
 
 
 def _stepless(summary: Summary) -> Summary:

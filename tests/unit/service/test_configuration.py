@@ -25,13 +25,12 @@ def complaint(text: str) -> str:
     return str(caught.value)
 
 
-def test_an_empty_file_says_every_default() -> None:
+def test_an_empty_file_and_the_documented_one_are_the_defaults() -> None:
     assert understood("") == Configuration()
-
-
-def test_the_documented_file_is_the_defaults() -> None:
     (documented,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
     assert understood(documented) == Configuration()
+    with pytest.raises(UsageError, match="cannot be read"):
+        read_configuration(Path("/nowhere/daemon.toml"))
 
 
 def test_rules_and_exclusions_are_read_in_order() -> None:
@@ -76,11 +75,6 @@ def test_rules_and_exclusions_are_read_in_order() -> None:
 )
 def test_what_is_wrong_is_named(text: str, told: str) -> None:
     assert told in complaint(text)
-
-
-def test_a_file_that_is_not_there_is_told() -> None:
-    with pytest.raises(UsageError, match="cannot be read"):
-        read_configuration(Path("/nowhere/daemon.toml"))
 
 
 def test_the_usual_place_is_the_home_of_profd(profd_home: Path) -> None:

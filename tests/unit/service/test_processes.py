@@ -78,20 +78,14 @@ def test_all_that_a_rule_says_has_to_hold(rule: Rule, meets: bool) -> None:
     assert matched(subject("python", "train.py", "--lr", "1", gpu=True), rule) == ("r" if meets else None)
 
 
-def test_users_are_names_or_numbers() -> None:
+def test_users_are_names_or_numbers_and_exclusions_come_before_the_rule_of_the_least_age() -> None:
     mine = subject(torch=True, uid=os.getuid())
     for user in (user_name(os.getuid()), str(os.getuid())):
         assert matched(mine, Rule("r", torch=True, users=(user,))) == "r"
-
-
-def test_exclusions_come_first() -> None:
     notebook = subject("python", "-m", "ipykernel", torch=True)
     rule = Rule("r", torch=True)
     assert matched(notebook, rule, exclude=(Exclusion(command="ipykernel"),)) is None
     assert matched(notebook, rule, exclude=(Exclusion(command="ipykernel", users=("4711",)),)) == "r"
-
-
-def test_of_several_rules_the_one_with_the_least_age_counts() -> None:
     one = subject(torch=True)
     assert matched(one, Rule("late", torch=True, min_age_s=60), Rule("soon", torch=True, min_age_s=1)) == "soon"
 

@@ -19,30 +19,18 @@ def gone(*runs: Kept, live_bytes: int = 0) -> list[Removal]:
     return removals(runs, RETENTION, NOW_NS, live_bytes)
 
 
-def test_what_is_young_and_small_stays() -> None:
+def test_detail_goes_before_its_report_and_of_an_incident_it_stays_longer() -> None:
     assert gone(kept("a", hours=1), kept("b", hours=9.9)) == []
-
-
-def test_detail_goes_before_its_report() -> None:
     assert gone(kept("a", hours=11)) == [Removal("a", RUN_FILES)]
     assert gone(kept("a", hours=101)) == [Removal("a", RUN_FILES), Removal("a", REPORT_FILES)]
     assert gone(kept("a", hours=101, detail=0)) == [Removal("a", REPORT_FILES)]
-
-
-def test_the_report_of_an_incident_stays_longer() -> None:
     assert gone(kept("a", hours=101, incident=True)) == [Removal("a", RUN_FILES)]
     assert gone(kept("a", hours=1001, incident=True, detail=0)) == [Removal("a", REPORT_FILES)]
 
 
-def test_beyond_the_bytes_the_oldest_detail_goes_first_and_no_more_than_needed() -> None:
+def test_beyond_the_bytes_the_oldest_goes_first_and_live_runs_and_incidents_last() -> None:
     runs = [kept(name, hours=hours, detail=400) for name, hours in (("c", 1), ("a", 3), ("b", 2))]
     assert gone(*runs) == [Removal("a", RUN_FILES)]
-
-
-def test_live_runs_count_and_are_not_given_up() -> None:
     assert gone(kept("a", hours=1), live_bytes=5000) == [Removal("a", RUN_FILES), Removal("a", REPORT_FILES)]
-
-
-def test_reports_of_incidents_go_last() -> None:
     runs = [kept("a", hours=3, incident=True, report=600), kept("b", hours=2, report=600)]
     assert gone(*runs) == [Removal("a", RUN_FILES), Removal("b", RUN_FILES), Removal("b", REPORT_FILES)]

@@ -138,11 +138,15 @@ def test_workers_of_epochs_move_the_rate_seldom() -> None:
     assert live(Governor(100, BUDGET), RUNS["workers of epochs"](1), 600).changes() <= 30
 
 
-def test_a_small_budget_begins_with_a_low_rate() -> None:
+def test_a_small_budget_begins_with_a_low_rate_and_turns_get_less_as_it_falls() -> None:
     assert Governor(100, 0.02).rate_hz == 33
     assert Governor(100, 0.10).rate_hz == 100
     assert Governor(100, 0.001).rate_hz == LOWEST_RATE_HZ
     assert Governor(3, 0.001).rate_hz == 3
+    governor = Governor(100, BUDGET)
+    assert governor.turn_share == 0.5
+    governor.rate_hz = 20
+    assert governor.turn_share == pytest.approx(0.1)
 
 
 @pytest.mark.parametrize(
@@ -241,13 +245,6 @@ def test_a_budget_that_cannot_be_kept_is_known() -> None:
     assert governor.is_beyond_budget
     simulate(governor, linear(0.001, fixed=0.01), 120)
     assert not governor.is_beyond_budget
-
-
-def test_turns_are_half_of_the_time_and_less_as_the_rate_falls() -> None:
-    governor = Governor(100, BUDGET)
-    assert governor.turn_share == 0.5
-    governor.rate_hz = 20
-    assert governor.turn_share == pytest.approx(0.1)
 
 
 def test_a_ledger_holds_a_minute() -> None:

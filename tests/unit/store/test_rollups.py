@@ -69,10 +69,11 @@ def by_minute(rows: list[StackMinuteRow]) -> dict[int, tuple[int, int]]:
     return found
 
 
-def test_each_whole_minute_has_its_samples_and_its_time(reader: RunReader) -> None:
+def test_each_whole_minute_has_its_samples_and_there_is_no_whole_hour(reader: RunReader) -> None:
     assert by_minute(stack_minutes(reader, [main_thread(reader)], range(3))) == dict.fromkeys(range(3), A_MINUTE)
     assert by_minute(stack_minutes(reader, [main_thread(reader)], range(1, 2))) == {1: A_MINUTE}
     assert stack_minutes(reader, [], range(3)) == []
+    assert stack_hours(reader, [main_thread(reader)], range(3)) == []
 
 
 def test_minutes_are_added_together_from_the_runs_start_on(reader: RunReader) -> None:
@@ -86,10 +87,6 @@ def test_minutes_are_added_together_from_the_runs_start_on(reader: RunReader) ->
     from_ns = STARTED_NS + MINUTE_NS
     intervals = reader.stack_totals(from_ns, from_ns + MINUTE_NS, frozenset({thread}))
     assert told == {row.stack: (row.samples, row.duration_ns) for row in intervals}
-
-
-def test_a_run_of_minutes_has_no_whole_hour(reader: RunReader) -> None:
-    assert stack_hours(reader, [main_thread(reader)], range(3)) == []
 
 
 def test_who_is_summed_and_until_when(reader: RunReader) -> None:

@@ -126,12 +126,9 @@ def test_readings_that_come_one_by_one_say_the_same() -> None:
     assert [step.end_ns for step in other.close()] == [10]
 
 
-def test_where_holds_covers_known_time_alone() -> None:
+def test_where_holds_and_means_are_of_known_time_alone() -> None:
     cover = function((0, 1.0), (10, 0.0), (20, 1.0), (30, 0.0), (1000, 0.0)).where(lambda value: value == 0)
     assert list(cover.ranges()) == [(0, 10), (20, 30), (970, 1000)]
-
-
-def test_the_mean_of_functions_is_of_those_that_are_known() -> None:
     mean = mean_function([function((0, 0.0), (10, 1.0), (20, 1.0)), function((15, 0.0), (20, 0.5))])
     assert spans(mean) == [(-10, 0, 0.0), (0, 10, 1.0), (10, 15, 0.5), (15, 20, 0.75)]
     assert mean.period_ns == 10
@@ -198,7 +195,7 @@ def span_ns() -> tuple[int, int]:
     return STARTED_NS, STARTED_NS + SECONDS * SECOND_NS
 
 
-def test_a_range_has_one_mean_of_a_process(reader: RunReader) -> None:
+def test_a_range_of_a_process_and_of_the_run_has_one_mean(reader: RunReader) -> None:
     process = next(row.id for row in reader.processes.values() if row.pid == MAIN_TID)
     series = RunSeries(reader)
     series.catch_up()
@@ -207,9 +204,6 @@ def test_a_range_has_one_mean_of_a_process(reader: RunReader) -> None:
         summary = summarize(reader, Selection(within.from_ns, within.to_ns))
         cores = next(one.cpu_cores for one in summary.processes if one.pid == MAIN_TID)
         assert series.mean("cpu_cores", process, within) == pytest.approx(cores)
-
-
-def test_the_run_cost_the_same(reader: RunReader) -> None:
     expected = read_one_by_one(reader, series_of(reader, COST_SERIES)).mean
     assert summarize(reader).cost_core_share == pytest.approx(expected)
     run = Range(reader.info.started_ns, reader.info.end_ns)

@@ -74,14 +74,11 @@ def test_helpers_of_the_library_never_train(code: str, parent: str | None) -> No
     assert roles.role_of((PYTHON, "-c", code), True, parent) == roles.HELPER
 
 
-def test_the_loop_of_a_data_loader_makes_a_worker() -> None:
+def test_the_loop_of_a_data_loader_alone_makes_a_worker() -> None:
     assert roles.is_worker([CONV, DEFORM])
     assert not roles.is_worker([CONV, PIN_MEMORY])
     assert not roles.is_worker([])
     assert not roles.is_worker([()])
-
-
-def test_a_function_of_the_same_name_elsewhere_makes_no_worker() -> None:
     assert not roles.is_worker([[Frame("worker", "/home/ada/train.py", 3)]])
     assert roles.is_worker([[Frame("worker", "/usr/lib/python3.11/multiprocessing/pool.py", 125)]])
 

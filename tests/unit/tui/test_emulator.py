@@ -31,8 +31,13 @@ def shown(data: str, columns: int = 20, lines: int = 4) -> list[str]:
     return text(emulator.picture())
 
 
-def test_a_progress_bar_writes_over_itself() -> None:
+def test_what_a_terminal_would_draw_is_read_and_what_would_reorder_it_left_out() -> None:
     assert shown("epoch 1\r\n 10%|#\r 20%|##\r 30%|###") == ["epoch 1", " 30%|###"]
+    assert shown("a\u202eb\x85c\u2066d") == ["abcd"]
+    emulator = Emulator(10, 2)
+    emulator.feed(b"\x1b[>4;2mkeys")
+
+    assert emulator.picture().lines == ((Run("keys", Style()),),)
 
 
 def test_what_scrolls_out_is_kept_up_to_a_limit() -> None:
@@ -61,17 +66,6 @@ def test_colors_come_out_by_name_or_by_number() -> None:
             Run("z", Style()),
         ),
     )
-
-
-def test_what_would_reorder_or_drop_its_surroundings_is_left_out() -> None:
-    assert shown("a\u202eb\x85c\u2066d") == ["abcd"]
-
-
-def test_a_sequence_of_xterms_own_underlines_nothing() -> None:
-    emulator = Emulator(10, 2)
-    emulator.feed(b"\x1b[>4;2mkeys")
-
-    assert emulator.picture().lines == ((Run("keys", Style()),),)
 
 
 def test_a_heap_of_marks_on_one_letter_stays_small() -> None:

@@ -73,13 +73,10 @@ def test_wide_columns_are_drawn_from_minutes_that_are_read_by_and_by(
         assert {one.phase: one.share for one in cell} == pytest.approx(PHASE_SHARES, abs=1e-9)
 
 
-def test_a_mixture_has_the_order_of_the_phases(reader: RunReader) -> None:
+def test_a_mixture_has_the_order_of_the_phases_and_nothing_where_nothing_was_seen(reader: RunReader) -> None:
     (cells,) = rows_of(reader).cells(Ruler.filling(STARTED_NS, STARTED_NS + SECOND_NS, 1)).values()
     names = [one.phase for one in cells[0]]
     assert names == [phase.name for phase in PHASES if phase.name in names]
-
-
-def test_where_nothing_was_seen_a_column_is_empty(reader: RunReader) -> None:
     (cells,) = rows_of(reader).cells(Ruler(STARTED_NS - 2 * SECOND_NS, SECOND_NS, 4)).values()
     assert [bool(cell) for cell in cells] == [False, False, True, True]
 

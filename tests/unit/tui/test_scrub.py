@@ -25,39 +25,27 @@ def at(number: int) -> Scrub:
     return Scrub().at(minute(number).from_ns + SECOND_NS, RULER, RUN)
 
 
-def test_the_first_move_takes_the_cursor_to_the_newest_column() -> None:
+def test_the_cursor_begins_at_the_newest_column_goes_by_columns_and_ends_with_the_run() -> None:
     assert Scrub().is_live
     assert Scrub().moved(-1, RULER, RUN).cursor == minute(59)
     assert not Scrub().moved(-1, RULER, RUN).is_live
-
-
-def test_moves_go_by_columns_and_end_with_the_run() -> None:
     assert at(30).moved(-10, RULER, RUN).cursor == minute(20)
     assert at(30).moved(1, RULER, RUN).cursor == minute(31)
     assert at(3).moved(-10, RULER, RUN).cursor == minute(0)
     assert at(58).moved(10, RULER, RUN).cursor == minute(59)
-
-
-def test_without_a_range_the_column_of_the_cursor_is_chosen() -> None:
     assert Scrub().chosen is None
     assert at(7).chosen == minute(7)
 
 
-def test_brackets_choose_from_cursor_to_cursor_with_both_columns() -> None:
+def test_brackets_choose_from_cursor_to_cursor_and_an_end_alone_all_before() -> None:
     begun = at(10).begun(RULER, RUN)
     assert begun.chosen == Range(minute(10).from_ns, EVER_NS)
     moved = begun.moved(5, RULER, RUN)
     assert moved.chosen == begun.chosen
     assert moved.finished(RULER, RUN).chosen == Range(minute(10).from_ns, minute(15).to_ns)
-
-
-def test_an_end_alone_chooses_all_that_came_before() -> None:
     chosen = at(10).finished(RULER, RUN).chosen
     assert chosen is not None
     assert chosen.within(RUN) == Range(RUN.from_ns, minute(10).to_ns)
-
-
-def test_an_end_on_the_wrong_side_of_the_other_replaces_it() -> None:
     ends = at(10).begun(RULER, RUN).moved(5, RULER, RUN).finished(RULER, RUN)
 
     later = ends.at(minute(40).from_ns, RULER, RUN).begun(RULER, RUN)
@@ -158,9 +146,6 @@ def test_each_kind_that_is_marked_has_its_sign() -> None:
     marks = marks_of([event(at_ns, kind) for at_ns, kind in enumerate(kinds)], ())
     assert [mark.kind for mark in marks] == [NOTE] * 2 + [TROUBLE] * 5 + [CHANGE] * 4
     assert marks[0] == Mark(NOTE, 0, 1, "note at 0")
-
-
-def test_what_goes_without_saying_is_not_marked() -> None:
     assert marks_of([event(1, "started"), event(2, "counter"), event(3, "window"), event(4, "ended")], ()) == ()
 
 

@@ -49,19 +49,13 @@ def strip(series: RunSeries, name: str, chosen: Range | None = None) -> Series:
     return next(one for one in series.strips(WHOLE, chosen) if one.name == name)
 
 
-def test_each_column_has_the_sum_of_all_processes(reader: RunReader) -> None:
+def test_each_column_has_the_sum_of_all_processes_and_repeats_its_readings(reader: RunReader) -> None:
     assert series_of(reader).cells("cpu_cores", WHOLE) == pytest.approx((CORES,) * SECONDS)
     # 900 MB, and one more each second, beside two workers of 300 MB.
     memory = series_of(reader).cells("rss_bytes", WHOLE)
     assert memory == pytest.approx([1500e6 + 1e6 * second for second in range(SECONDS)])
-
-
-def test_columns_outside_of_the_run_are_empty(reader: RunReader) -> None:
     ruler = Ruler(STARTED_NS - 2 * SECOND_NS, SECOND_NS, 4)
     assert series_of(reader).cells("host_cpu_share", ruler) == (None, None, 0.64, 0.64)
-
-
-def test_finer_columns_than_readings_repeat_them(reader: RunReader) -> None:
     ruler = Ruler(STARTED_NS + SECOND_NS, SECOND_NS // 10, 20)
     assert series_of(reader).cells("rss_bytes", ruler) == pytest.approx([1501e6] * 10 + [1502e6] * 10)
 

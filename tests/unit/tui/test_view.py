@@ -45,9 +45,6 @@ def test_a_view_is_named_by_what_it_shows() -> None:
     assert View().name == "whole run"
     assert View(span_ns=minute).name == "last 1 min"
     assert View(span_ns=minute, end_ns=5).name == "1 min"
-
-
-def test_everything_is_a_view_without_a_span_and_a_choice() -> None:
     assert View().is_everything
     assert not View(span_ns=1).is_everything
     assert not View(chosen=Range(0, 1)).is_everything

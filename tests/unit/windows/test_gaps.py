@@ -17,22 +17,13 @@ def times(script: CudaScript) -> tuple[list[WindowGpu], list[HostGap]]:
     return list(gpus), list(found)
 
 
-def test_gap_is_the_hosts_until_the_call_is_over_that_launched_what_comes_next() -> None:
+def test_a_gap_is_the_hosts_until_the_call_is_over_that_launched_what_comes_next() -> None:
     script = CudaScript().launch("a", 0, 5, (10, 10)).launch("b", 30, 6, (40, 10))
     assert times(script) == ([WindowGpu(0, 20_000, 20_000, 0, 16_000)], [HostGap(0, 20_000, 36_000, PID)])
-
-
-def test_gap_before_work_that_was_launched_in_time_is_nobodys() -> None:
     script = CudaScript().launch("a", 0, 5, (10, 10)).launch("b", 6, 5, (40, 10))
     assert times(script) == ([WindowGpu(0, 20_000, 20_000, 0, 0)], [])
-
-
-def test_work_that_begins_before_its_launch_is_over_ends_the_gap() -> None:
     script = CudaScript().launch("a", 0, 5, (10, 10)).launch("b", 30, 20, (35, 10))
     assert times(script)[1] == [HostGap(0, 20_000, 35_000, PID)]
-
-
-def test_host_alone_before_the_first_and_after_the_last_work_is_no_idle_time() -> None:
     script = CudaScript().host("aten::mm", 0, 1000, 1).launch("a", 500, 5, (510, 10), op=1)
     assert times(script) == ([WindowGpu(0, 10_000, 0, 0, 0)], [])
 
@@ -50,13 +41,10 @@ def test_ranges_synchronizations_and_overhead_are_no_work() -> None:
     assert times(script) == ([WindowGpu(0, 20_000, 0, 0, 0)], [])
 
 
-def test_work_whose_launch_is_not_in_the_trace_was_launched_in_time() -> None:
+def test_work_of_graphs_and_without_its_launch_was_launched_in_time() -> None:
     script = CudaScript().launch("a", 0, 1, (10, 20)).launch("b", 40, 1, (50, 20))
     script.events = [event for event in script.events if event["ts"] != 40]
     assert times(script) == ([WindowGpu(0, 40_000, 20_000, 0, 0)], [])
-
-
-def test_kernels_of_a_graph_wait_for_each_other_and_not_for_the_host() -> None:
     script = CudaScript().launch("a", 0, 1, (10, 10))
     script.launch("b", 25, 5, (32, 8), (45, 10), call="cudaGraphLaunch")
     assert times(script) == ([WindowGpu(0, 28_000, 17_000, 0, 10_000)], [HostGap(0, 20_000, 30_000, PID)])

@@ -15,12 +15,14 @@ from profd.daemon.windows.ondemand import Sockets, armed, sockets_of
 CLIENT_SOCKET = "dynoconfigclient00000000-0000-0000-0000-000000000000"
 
 
-def test_folder_is_private_short_and_gone_in_the_end() -> None:
+def test_folder_is_private_short_its_own_and_gone_in_the_end() -> None:
     with armed({}) as arms:
         assert stat.S_IMODE(arms.folder.stat().st_mode) == stat.S_IMODE(arms.folder.parent.stat().st_mode) == 0o700
         assert len(str(arms.folder / CLIENT_SOCKET)) <= 107
         (arms.folder / "trace_1.json").touch()
     assert not arms.folder.exists()
+    with armed({}) as one, armed({}) as other:
+        assert one.folder != other.folder
 
 
 def test_nothing_but_kinetos_variables_is_set() -> None:
@@ -47,11 +49,6 @@ def test_what_the_user_says_of_kineto_stays(tmp_path: Path) -> None:
 def test_settings_that_cannot_be_read_are_no_failure() -> None:
     with armed({"KINETO_CONFIG": "/nowhere/mine.conf"}) as arms:
         assert Path(arms.environment["KINETO_CONFIG"]).exists()
-
-
-def test_two_runs_have_two_folders() -> None:
-    with armed({}) as one, armed({}) as other:
-        assert one.folder != other.folder
 
 
 @pytest.mark.parametrize(

@@ -17,20 +17,14 @@ def address(function: object) -> int | None:
     return ctypes.cast(function, ctypes.c_void_p).value  # type: ignore[arg-type]
 
 
-def test_functions_are_found_where_the_loader_has_put_them() -> None:
+def test_functions_are_found_where_the_loader_has_put_them_or_left_out() -> None:
     found = symbols.find(os.getpid(), NAMES)
     assert found == {
         "mmap": address(ctypes.CDLL(None).mmap),
         "Py_AddPendingCall": address(ctypes.pythonapi.Py_AddPendingCall),
         "PyRun_SimpleString": address(ctypes.pythonapi.PyRun_SimpleString),
     }
-
-
-def test_what_a_process_does_not_have_is_left_out() -> None:
     assert symbols.find(os.getpid(), ("Py_NoSuchFunction",)) == {}
-
-
-def test_process_that_is_gone_is_an_error() -> None:
     with pytest.raises(OSError):
         symbols.find(1 << 22, NAMES)
 

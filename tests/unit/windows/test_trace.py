@@ -106,24 +106,15 @@ def steps_of(script: TraceScript, begun_ns: int | None = None) -> list[tuple[int
     return [(step.start_ns, step.end_ns) for step in find_steps(script.spans(), begun_ns)]
 
 
-def test_marks_of_the_profiler_are_steps() -> None:
+def test_steps_are_marked_or_last_from_update_to_update_of_the_busier_optimizer() -> None:
     script = TraceScript().op("ProfilerStep#4", 10, 5, cat="user_annotation").op("ProfilerStep#3", 0, 10)
     script.op(ADAM, 8, 1).op(ADAM, 12, 1)
     assert steps_of(script) == [(0, 10_000), (10_000, 15_000)]
-
-
-def test_step_lasts_from_update_to_update() -> None:
     script = TraceScript().op(ADAM, 8, 1).op(ADAM, 20, 2).op(ADAM, 30, 3)
     assert steps_of(script) == [(9_000, 22_000), (22_000, 33_000)]
     assert steps_of(script, begun_ns=1_000)[0] == (1_000, 9_000)
-
-
-def test_of_two_optimizers_the_busier_one_counts() -> None:
     script = TraceScript().op(SGD, 8, 1).op(ADAM, 10, 2).op(SGD, 20, 1).op(SGD, 30, 1)
     assert steps_of(script) == [(9_000, 21_000), (21_000, 31_000)]
-
-
-def test_what_is_not_marked_has_no_steps() -> None:
     assert steps_of(TraceScript().op("aten::add", 0, 1), begun_ns=0) == []
 
 
