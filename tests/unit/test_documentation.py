@@ -89,8 +89,11 @@ def test_the_site_has_no_broken_link_and_loads_nothing_from_a_network(tmp_path: 
     assert (tmp_path / "search" / "search_index.json").stat().st_size > 0
 
 
-def test_readme_is_short() -> None:
+def test_readme_and_the_glossary_are_short() -> None:
     assert len((ROOT / "README.md").read_text().splitlines()) <= MOST_LINES_OF_README
+    words = re.findall(r"^\| \*\*(.+?)\*\* \| .+ \|$", (DOCS / "glossary.md").read_text(), re.MULTILINE)
+    assert 20 < len(words) <= MOST_WORDS_OF_THE_GLOSSARY
+    assert words == sorted(words)
 
 
 def test_a_decision_is_short() -> None:
@@ -100,12 +103,6 @@ def test_a_decision_is_short() -> None:
         title, *lines = [line for line in entry.splitlines() if line]
         assert len(lines) <= MOST_LINES_OF_A_DECISION, title
         assert max(map(len, lines)) <= MOST_LETTERS_OF_A_LINE, title
-
-
-def test_the_glossary_is_short_and_in_order() -> None:
-    words = re.findall(r"^\| \*\*(.+?)\*\* \| .+ \|$", (DOCS / "glossary.md").read_text(), re.MULTILINE)
-    assert 20 < len(words) <= MOST_WORDS_OF_THE_GLOSSARY
-    assert words == sorted(words)
 
 
 @pytest.mark.parametrize("tree", plainwords.TREES, ids=lambda tree: tree.name)

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 from support.cudatraces import PID, CudaScript
 from support.synthetic import MAIN, STARTED_NS, main_process, run_started
-from support.training_stacks import LIBRARY, describe
+from support.training_stacks import describe
 
 from profd.daemon.analyze.operators import WindowSummary, last_window
 from profd.daemon.analyze.selection import Selection
@@ -25,7 +25,6 @@ from profd.daemon.store.writer import RunWriter
 from profd.daemon.windows.reduction import reduce
 
 LINES = tuple(Frame("train", "/home/ada/cifar/train.py", line) for line in (30, 31, 32))
-LOADER = Frame("__next__", f"{LIBRARY}/torch/utils/data/dataloader.py", 700)
 SAMPLE_US = 40
 Samples = list[tuple[int, int, int]]
 """Stays of a thread: the line that it stood in, from when, in how many samples; microseconds."""

@@ -12,12 +12,9 @@ ONE = Measured(1_000_000, 20_000_000, 5.0, 2.0, 150_000_000, 3.0, True, True)
 TEN = ONE._replace(rows=10_000_000, took_s=20.0, is_identical=False)
 
 
-def test_growth_is_the_power_of_the_rows() -> None:
+def test_growth_is_the_power_of_the_rows_and_what_does_not_hold_stands_out() -> None:
     assert growth([ONE, TEN]) == "1.00"
     assert growth([ONE, TEN._replace(took_s=2.0)]) == "0.00"
-
-
-def test_what_does_not_hold_stands_out() -> None:
     rows = table([ONE, TEN])
     assert rows[2] == "| 1,000,000 | 20 MB | 5 s | 2.0 s | 150 MB | 3.0 s | yes | yes |"
     assert rows[3].endswith("| **no** | yes |")

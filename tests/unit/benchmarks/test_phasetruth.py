@@ -89,6 +89,7 @@ def test_distance_is_the_share_that_is_elsewhere() -> None:
 
     assert one.distance(other) == pytest.approx(0.5)
     assert one.distance(one) == 0
+    assert steps_made("epoch 3: loss 0.1\nsteps 120 seconds 9.25\n") == 120
 
 
 @pytest.mark.parametrize(
@@ -143,7 +144,3 @@ def test_a_pace_is_that_between_the_first_and_the_last_time_in_a_range() -> None
     assert paced([*passes, 60 * SECOND_NS], (8 * SECOND_NS, 12 * SECOND_NS)) == pytest.approx((3 + 2.5 / 50.5) / 4)
     assert paced(passes, None) == pytest.approx(2.0)
     assert math.isnan(paced(passes[:1], None))
-
-
-def test_last_words_of_a_program_are_its_steps_and_seconds() -> None:
-    assert steps_made("epoch 3: loss 0.1\nsteps 120 seconds 9.25\n") == 120

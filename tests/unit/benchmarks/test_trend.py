@@ -9,19 +9,13 @@ from trend import Bound, Trend, take_trend
 RISING = [(float(second), 100.0 + second / 360) for second in range(0, 3600, 5)]
 
 
-def test_slope_is_told_by_the_hour() -> None:
+def test_slope_is_told_by_the_hour_once_it_settled() -> None:
     trend = take_trend(RISING, settled_s=600)
     assert trend.per_hour == pytest.approx(10.0)
     # A quarter of 3,000 s is 750 s: the means of first and last lie 2,250 s apart.
     assert trend.growth == pytest.approx(2250 / 360, rel=0.01)
-
-
-def test_what_comes_before_it_settled_counts_for_the_highest_alone() -> None:
     readings = [(0.0, 900.0), (5.0, 500.0), *((float(second), 100.0) for second in range(600, 1200, 5))]
     assert take_trend(readings, settled_s=600) == Trend(per_hour=0.0, growth=0.0, highest=900.0)
-
-
-def test_too_few_readings_are_an_error() -> None:
     with pytest.raises(ValueError, match="no two readings after 600 s"):
         take_trend([(0.0, 1.0), (599.0, 1.0), (600.0, 1.0)], settled_s=600)
 

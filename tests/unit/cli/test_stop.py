@@ -19,10 +19,12 @@ def runs(profd_home: Path) -> Path:
     return folder
 
 
-def test_ended_run_is_said_to_have_ended(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_run_that_has_ended_or_is_unknown_is_said(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     write_run(runs / f"{RUN_ID}.profd", seconds=1)
     assert run_command_line(["stop", "latest"]) == ExitCode.OK
     assert capsys.readouterr().err == f"profd: {RUN_ID} has ended already\n"
+    assert run_command_line(["stop", "nothing"]) == ExitCode.NO_RUN
+    assert "profd ls" in capsys.readouterr().err
 
 
 def test_a_process_that_is_no_session_is_left_alone(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -32,8 +34,3 @@ def test_a_process_that_is_no_session_is_left_alone(runs: Path, capsys: pytest.C
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert f"process {os.getpid()} is no session of profd's" in said
-
-
-def test_unknown_run_is_an_error(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command_line(["stop", "nothing"]) == ExitCode.NO_RUN
-    assert "profd ls" in capsys.readouterr().err

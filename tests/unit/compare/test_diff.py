@@ -152,14 +152,11 @@ def test_names_do_nothing_to_a_terminal(tmp_path: Path) -> None:
     assert not set(text) & set("\u202e\u2066\u2028\x1b\x00")
 
 
-def test_limit_words() -> None:
+def test_limit_words_and_neighbors_that_are_alike_widen_the_error() -> None:
     limit = parse_limit("phase:data wait > +10 %")
     assert (limit.kind, limit.name, limit.relation, limit.bound) == ("phase", "data wait", ">", 0.1)
     with pytest.raises(UsageError):
         parse_limit("step_time+5%")
-
-
-def test_neighbors_that_are_alike_widen_the_error() -> None:
     uneven, drifting = [1.0, 2.0] * 6, [1.0] * 6 + [2.0] * 6
     assert mean_of(drifting).error > 2 * mean_of(uneven).error
     assert mean_of(uneven).value == 1.5

@@ -109,16 +109,13 @@ def test_the_verdict_is_the_strongest_finding_that_is_more_than_worth_knowing(tm
     assert [line[0] for line in finding_lines(found, phases, 200)] == ["✓", "·", " "]
 
 
-def test_a_run_that_startup_takes_much_of_is_not_called_healthy() -> None:
+def test_a_run_of_long_startup_is_not_called_healthy_and_of_one_that_trains_nothing_nothing_is_said() -> None:
     phases = {"startup, import": 0.4, "forward": 0.3, "backward": 0.27, "other": 0.03}
     assert (
         verdict((), phases)
         == "· 40 % of the time is startup and import; of the rest 95 % is forward, backward and optimizer"
     )
     assert verdict((), {"startup, import": 0.15, "forward": 0.8, "other": 0.05}).startswith("✓ healthy: 94 %")
-
-
-def test_nothing_is_said_of_a_run_that_neither_trains_nor_suffers() -> None:
     assert verdict((), {"waiting": 0.9, "other": 0.1}) == ""
 
 

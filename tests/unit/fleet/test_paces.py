@@ -20,20 +20,14 @@ def test_welch_by_hand() -> None:
     assert found.freedom == int(2**2 / (1**2 / 1 + 1**2 / 2))
 
 
-def test_a_single_value_is_judged_by_how_others_vary() -> None:
+def test_few_values_tell_by_how_others_vary_or_nothing() -> None:
     found = pooled_gap([4.0], [1.0, 2.0, 3.0])
     assert found is not None
     assert (found.value, found.freedom) == (2.0, 2)
     assert found.error == pytest.approx((4 / 3) ** 0.5)
-
-
-def test_too_few_values_tell_nothing() -> None:
     assert gap([1.0], [1.0, 2.0]) is None
     assert pooled_gap([1.0], [1.0, 2.0]) is None
     assert pooled_gap([], [1.0, 2.0, 3.0]) is None
-
-
-def test_bounds_of_many_comparisons_are_wider() -> None:
     one = Gap(0.0, 1.0, 10)
     assert one.bounds(1) == pytest.approx((-2.228, 2.228), abs=1e-3)
     assert one.bounds(10)[1] == pytest.approx(3.581, abs=0.01)

@@ -49,10 +49,14 @@ def test_cpu_share_is_that_since_the_last_reading(clock: StoppedClock, files: Pr
 MEMORY = "MemTotal: 1000 kB\nMemFree: 100 kB\nMemAvailable: 400 kB\nBuffers: 1 kB\nCached: 1 kB\nShmem: 1 kB\n"
 
 
-def test_memory_in_use_is_what_is_not_available(clock: StoppedClock, files: ProcFiles) -> None:
+def test_memory_and_swap_are_told_where_there_is_some(clock: StoppedClock, files: ProcFiles) -> None:
     files.contents["/proc/meminfo"] = MEMORY
     assert values(read(Machine(clock))) == {"host_memory_used_bytes": 600 * 1024}
     assert values(read(MachineAtLength(clock))) == {"host_memory_total_bytes": 1000 * 1024}
+    files.contents["/proc/meminfo"] = "SwapTotal: 50 kB\nSwapFree: 20 kB\n"
+    assert values(read(MachineAtLength(clock))) == {"host_swap_used_bytes": 30720, "host_swap_total_bytes": 51200}
+    files.contents["/proc/meminfo"] = "SwapTotal: 0 kB\nSwapFree: 0 kB\n"
+    assert read(MachineAtLength(clock)) == []
 
 
 @pytest.mark.filterwarnings("ignore::RuntimeWarning")  # what psutil misses is nothing that is asked for
@@ -60,13 +64,6 @@ def test_where_the_kernel_does_not_say_it_psutil_does(clock: StoppedClock, files
     (tmp_path / "meminfo").write_text(MEMORY)
     assert values(read(Machine(clock))) == {"host_memory_used_bytes": 600 * 1024}
     assert values(read(MachineAtLength(clock))) == {"host_memory_total_bytes": 1000 * 1024}
-
-
-def test_swap_is_told_where_there_is_some(clock: StoppedClock, files: ProcFiles) -> None:
-    files.contents["/proc/meminfo"] = "SwapTotal: 50 kB\nSwapFree: 20 kB\n"
-    assert values(read(MachineAtLength(clock))) == {"host_swap_used_bytes": 30720, "host_swap_total_bytes": 51200}
-    files.contents["/proc/meminfo"] = "SwapTotal: 0 kB\nSwapFree: 0 kB\n"
-    assert read(MachineAtLength(clock)) == []
 
 
 def test_io_wait_steal_and_cores(clock: StoppedClock, files: ProcFiles) -> None:

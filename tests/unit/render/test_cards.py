@@ -85,11 +85,8 @@ def test_an_address_says_what_a_selection_says(
     assert parse_qs(proof_address(reader, evidence(selection))) == address
 
 
-def test_an_address_has_the_range_where_it_is_not_the_whole_run(reader: RunReader) -> None:
+def test_an_address_has_a_range_and_processes_their_place_on_the_page(reader: RunReader) -> None:
     assert proof_address(reader, evidence(Selection(main_threads=True), 2.5, 11)) == "t=2.50-11.00"
-
-
-def test_processes_are_named_by_their_place_on_the_page(reader: RunReader) -> None:
     places = {row.pid: place for place, row in enumerate(reader.processes.values())}
     workers = [row.id for row in reader.processes.values() if row.role == "worker"]
     found = parse_qs(proof_address(reader, evidence(Selection(processes=frozenset(workers)))))
@@ -99,7 +96,7 @@ def test_processes_are_named_by_their_place_on_the_page(reader: RunReader) -> No
     assert found == {"process": [",".join(str(places[identity.pid]) for identity in rankrun.RANKS)]}
 
 
-def test_a_card_says_the_numbers_with_what_they_rest_on() -> None:
+def test_a_card_says_the_numbers_with_what_they_rest_on_and_what_is_no_alarm() -> None:
     found = finding("input-bound")
     assert mark(found) == "▲"
     assert [(fact.value, fact.hint) for fact in measures(found)] == [
@@ -107,9 +104,6 @@ def test_a_card_says_the_numbers_with_what_they_rest_on() -> None:
         ("1.1 MB/s", ""),
         ("at most 2.4× as fast", ""),  # noqa: RUF001
     ]
-
-
-def test_what_is_merely_worth_knowing_is_no_alarm() -> None:
     found = msgspec.structs.replace(finding(), severity="info", gain_bound=None)
     assert mark(found) == "·"
     assert "steps get" not in [fact.name for fact in measures(found)]

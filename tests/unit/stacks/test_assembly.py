@@ -154,9 +154,6 @@ def test_a_thread_that_is_gone_has_neither_time_nor_samples_of_those_that_live()
     alive, dead = record.threads
     assert [(i.duration_ns, i.samples) for i in dead.intervals] == [(10 * MILLISECOND_NS, 1)]
     assert [(i.duration_ns, i.samples) for i in alive.intervals] == [(4000 * MILLISECOND_NS, 400)]
-
-
-def test_the_last_stay_of_a_thread_that_is_gone_grows_no_longer() -> None:
     gone = Told([(0, WAITING), (90_000, WAITING[:1])], 93_000, "thread (4250): T", 0x7F11)
     record = assemble(raw_recording(gone), TARGET, 100, Span(), Threads({}, is_current=True))
     assert record.end_ns == ZERO_NS + 93_000 * MICROSECOND_NS

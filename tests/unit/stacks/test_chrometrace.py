@@ -38,13 +38,20 @@ def test_every_change_comes_back(told: list[tuple[object, ...]]) -> None:
     assert (trace.os_tid, trace.name) == (MAIN_TID, "MainThread")
 
 
-def test_threads_are_told_apart_by_what_the_interpreter_calls_them() -> None:
+def test_threads_are_told_apart_by_what_the_interpreter_calls_them_and_named_as_they_are_later() -> None:
     main = Told([(0, A_TO_C[0]), (20, A_TO_C[1])], 30)
     other = Told([(5, A_TO_C[2])], 25, "thread (4250): Thread-1: (pin)", 0x7F11)
     first, second = decode(write_trace(main, other))
     assert [change.at_us for change in first.changes] == [0, 20, 30]
     assert (second.ident, second.os_tid, second.name) == (0x7F11, 4250, "Thread-1: (pin)")
     assert [change.at_us for change in second.changes] == [5, 25]
+    before = Told([(0, A_TO_C[0])], 20, "thread (12)")
+    after = Told([(20, A_TO_C[1])], 30, "thread (12): feeder")
+    (trace,) = decode(write_trace(before, after))
+    assert (trace.os_tid, trace.name) == (12, "feeder")
+    assert [change.at_us for change in trace.changes] == [0, 20, 30]
+    (trace,) = decode(write_trace(Told([(0, A_TO_C[0])], 5, "thread (0x1)", (1 << 64) - 1)))
+    assert 0 <= trace.ident < 1 << 63
 
 
 @pytest.mark.parametrize(
@@ -60,26 +67,12 @@ def test_thread_is_named_as_far_as_the_interpreter_tells(label: str, os_tid: int
     assert (trace.os_tid, trace.name) == (os_tid, name)
 
 
-def test_a_thread_has_the_name_that_it_gets_later() -> None:
-    before = Told([(0, A_TO_C[0])], 20, "thread (12)")
-    after = Told([(20, A_TO_C[1])], 30, "thread (12): feeder")
-    (trace,) = decode(write_trace(before, after))
-    assert (trace.os_tid, trace.name) == (12, "feeder")
-    assert [change.at_us for change in trace.changes] == [0, 20, 30]
-
-
-def test_equal_frames_are_one_object() -> None:
+def test_equal_frames_are_one_object_and_an_unknown_line_is_zero() -> None:
     (trace,) = decode(write_trace(Told([(0, stack("a", "b")), (5, stack()), (9, stack("a", "b"))], 20)))
     assert trace.changes[0].frames[2] is trace.changes[2].frames[2]
-
-
-def test_a_line_that_is_not_known_is_zero() -> None:
     data = write_trace(Told([(0, stack("a"))], 5)).replace(b'"line":10', b'"line":null')
     (trace,) = decode(data)
     assert [frame.line for frame in trace.changes[0].frames] == [96, 0]
-
-
-def test_events_that_are_no_stacks_are_passed_over() -> None:
     data = write_trace(Told([(0, stack("a"))], 5))
     assert decode(b'[{"ph": "M", "tid": 1, "ts": 0},' + data[1:]) == decode(data)
 
@@ -87,11 +80,6 @@ def test_events_that_are_no_stacks_are_passed_over() -> None:
 @pytest.mark.parametrize("data", [b"[]", f"[{begin('thread (1)')}]".encode()])
 def test_a_trace_without_any_time_has_no_threads(data: bytes) -> None:
     assert decode(data) == []
-
-
-def test_whatever_a_thread_is_called_fits_into_a_run_file() -> None:
-    (trace,) = decode(write_trace(Told([(0, A_TO_C[0])], 5, "thread (0x1)", (1 << 64) - 1)))
-    assert 0 <= trace.ident < 1 << 63
 
 
 @pytest.mark.parametrize(
@@ -162,11 +150,18 @@ def simulated(seconds: int, seed: int) -> tuple[ThreadTrace, int, int]:
     return trace(*changes, (round(free_us) + 10_000, ())), samples, cpu_us * 1000
 
 
-def test_deep_stacks_get_their_time_back() -> None:
+def test_deep_stacks_get_their_time_back_from_other_threads_too() -> None:
     noted, samples, cpu_ns = simulated(300, 1)
     assert share_of_deep(noted) == pytest.approx(0.5 - 0.05, abs=0.02)
     (read,) = as_read([noted], samples, cpu_ns)
     assert share_of_deep(read) == pytest.approx(0.5, abs=0.01)
+    main, beside = trace((0, FLAT), (1_000_000, ())), trace((0, DEEP), (1_000_000, ()))
+    cpu_us = START_US + 100 * PER_FRAME_US * (FRAMES_AROUND + len(FLAT) + len(DEEP))
+    found = as_read([main, beside], 200, round(cpu_us * 1000))
+    whole_us = PER_FRAME_US * (FRAMES_AROUND + len(FLAT) + len(DEEP))
+    assert [one.changes[0].at_us for one in found] == [-whole_us, -whole_us]
+    (read,) = as_read([trace((0, FLAT), (400_000, ()))], 8, 900_000_000)
+    assert read.changes[0].at_us == -round(USUAL_US_PER_FRAME * (FRAMES_AROUND + len(FLAT)))
 
 
 def test_a_change_moves_by_the_time_of_its_read() -> None:
@@ -179,19 +174,6 @@ def test_a_change_moves_by_the_time_of_its_read() -> None:
         600_000 - read_us(DEEP),
         1_100_000,
     ]
-
-
-def test_other_threads_take_their_part_of_a_read() -> None:
-    main, beside = trace((0, FLAT), (1_000_000, ())), trace((0, DEEP), (1_000_000, ()))
-    cpu_us = START_US + 100 * PER_FRAME_US * (FRAMES_AROUND + len(FLAT) + len(DEEP))
-    found = as_read([main, beside], 200, round(cpu_us * 1000))
-    whole_us = PER_FRAME_US * (FRAMES_AROUND + len(FLAT) + len(DEEP))
-    assert [one.changes[0].at_us for one in found] == [-whole_us, -whole_us]
-
-
-def test_of_a_short_recording_the_usual_is_taken() -> None:
-    (read,) = as_read([trace((0, FLAT), (400_000, ()))], 8, 900_000_000)
-    assert read.changes[0].at_us == -round(USUAL_US_PER_FRAME * (FRAMES_AROUND + len(FLAT)))
 
 
 @pytest.mark.parametrize(("samples", "cpu_ns"), [(0, 10**9), (100, 0)])

@@ -34,33 +34,24 @@ Error: Something else
 """.encode()
 
 
-def test_the_log_of_py_spy_is_read() -> None:
+def test_the_log_of_py_spy_is_read_with_its_threads_and_fewer_digits() -> None:
     one, other = read_log(LOG, 500)
     assert one == FailedRead(ZERO_NS + 405_763_342 - 500, IDENT)
     assert other == FailedRead(ZERO_NS + 430_673_338 - 500, None)
     assert b"Failed" not in without_log(LOG)
     assert b"Error: Something else" in without_log(LOG)
+    (one,) = read_log(f"[2026-11-21T13:22:21.4Z {FAILED} call get_stack_trace for thread {'7' * 5000}\n".encode(), 0)
+    assert one.ident is None
+    (one,) = read_log(f"[2026-11-21T13:22:21.4Z {FAILED} call get_stack_trace for thread 7\n".encode(), 0)
+    assert one == FailedRead(ZERO_NS + 400_000_000, 7)
+    trace = ThreadTrace(IDENT, None, "", ())
+    failed = [FailedRead(ZERO_NS + 3_000, IDENT), FailedRead(ZERO_NS + 5_000, 7), FailedRead(ZERO_NS + 8_000, None)]
+    assert times_at(trace, failed, ZERO_NS) == [3]
 
 
 @pytest.mark.parametrize("at", ["2026-99-21T13:22:21.4", "0000-11-21T13:22:21.4", "2026-11-21T99:22:21.4", "yesterday"])
 def test_a_log_without_a_time_that_can_be_tells_nothing(at: str) -> None:
     assert read_log(f"[{at}Z {FAILED} call get_stack_trace for thread 7\n".encode(), 0) == ()
-
-
-def test_a_thread_of_no_possible_number_is_not_known() -> None:
-    (one,) = read_log(f"[2026-11-21T13:22:21.4Z {FAILED} call get_stack_trace for thread {'7' * 5000}\n".encode(), 0)
-    assert one.ident is None
-
-
-def test_a_log_with_fewer_digits_tells_the_same_time() -> None:
-    (one,) = read_log(f"[2026-11-21T13:22:21.4Z {FAILED} call get_stack_trace for thread 7\n".encode(), 0)
-    assert one == FailedRead(ZERO_NS + 400_000_000, 7)
-
-
-def test_a_thread_has_its_own_failed_reads_alone() -> None:
-    trace = ThreadTrace(IDENT, None, "", ())
-    failed = [FailedRead(ZERO_NS + 3_000, IDENT), FailedRead(ZERO_NS + 5_000, 7), FailedRead(ZERO_NS + 8_000, None)]
-    assert times_at(trace, failed, ZERO_NS) == [3]
 
 
 BUSY, CALM = stack("report", "dumps"), stack("multiply")
@@ -143,11 +134,8 @@ def test_lengths_are_cut_to_what_they_may_add_up_to(lengths: list[int], share: f
     assert sum(min(length, most) for length in lengths) == pytest.approx(share * sum(lengths), abs=0.01)
 
 
-def test_lengths_that_are_too_short_are_not_cut() -> None:
+def test_lengths_that_are_too_short_or_as_restless_as_their_neighbors_stay() -> None:
     assert cap([3, 5], 9) == 5
-
-
-def test_between_stacks_that_are_as_restless_nothing_moves() -> None:
     calm, restless = stack("multiply"), stack("report")
     known = TornShares()
     known.learn({calm: 200, restless: 200}, {restless: 50, calm: 40})

@@ -134,17 +134,11 @@ async def test_reads_that_fail_are_known_by_their_time(py_spy: StandIn) -> None:
     assert all(before_ns <= one.at_ns <= clock.now_ns() for one in raw.failed)
 
 
-def test_time_zero_lies_between_the_start_and_the_first_word() -> None:
+def test_time_zero_lies_between_the_start_and_the_first_word_and_the_last_event_before_the_end() -> None:
     raw = read_output(output(10.0, 10.5, 20.0))
     assert (raw.zero_ns - raw.clock_error_ns, raw.zero_ns + raw.clock_error_ns) == (10 * SECOND_NS, 10_500_000_000)
-
-
-def test_the_last_event_lies_before_the_end() -> None:
     raw = read_output(output(10.0, 10.5, 10.4))  # the trace is of a quarter of a second
     assert (raw.zero_ns - raw.clock_error_ns, raw.zero_ns + raw.clock_error_ns) == (10 * SECOND_NS, 10_150_000_000)
-
-
-def test_a_bracket_is_never_inside_out() -> None:
     late = write_trace(Told([(100, stack("a"))], 3600 * 1_000_000))
     raw = read_output(output(10.0, 10.5, 20.0, late))
     assert (raw.zero_ns, raw.clock_error_ns) == (10 * SECOND_NS, 0)
@@ -327,14 +321,11 @@ async def test_recordings_of_every_fate_leak_nothing(py_spy: StandIn) -> None:
     assert ended == 1
 
 
-def test_last_timestamp_is_found_without_decoding() -> None:
+def test_last_timestamp_is_found_without_decoding_and_a_hostile_name_is_none() -> None:
     assert last_timestamp_us(TRACE) == 250_000
     assert last_timestamp_us(b"[]") == 0
     assert last_timestamp_us(b"") == 0
     assert last_timestamp_us(TRACE[:-1]) == 0
-
-
-def test_a_hostile_name_is_no_timestamp() -> None:
     hostile = write_trace(Told([(100, stack('","ts":7}]'))], 250_000))
     assert last_timestamp_us(hostile) == 250_000
 

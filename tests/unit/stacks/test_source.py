@@ -219,13 +219,10 @@ def test_outside_of_functions_it_is_the_file(text: str) -> None:
     assert block(text) == Block(SOURCE.rstrip("\n"), 1)
 
 
-def test_a_head_that_may_have_a_decorator_of_many_lines_tells_nothing() -> None:
+def test_what_is_long_or_not_there_or_may_have_a_decorator_of_many_lines_tells_nothing() -> None:
     source = ["@decorated(", "    1,", ")", "def f():", "    return g()"]
     assert block_around(source, 4) is None
     assert block_around(source, 5) == Block("def f():\n    return g()", 4)
-
-
-def test_what_is_long_or_not_there_tells_nothing() -> None:
     assert block_around(["def f():", *["    g()"] * MOST_LINES], 2) is None
     assert block_around(["g()"] * (MOST_LINES + 1), 2) is None
     assert block_around(["g()"], 0) is None

@@ -35,32 +35,20 @@ def is_torn(stack: tuple[Frame, ...], roots: frozenset[str]) -> bool:
     return mend([stack], roots, Evidence()) == [None]
 
 
-def test_a_script_begins_at_its_module() -> None:
+def test_a_beginning_is_valid_where_most_samples_of_its_kind_of_thread_have_it() -> None:
     roots = valid_roots([(SCRIPT, 1), (GLUED, 99)])
     assert not is_torn(SCRIPT, roots)
     assert is_torn(GLUED, roots)
-
-
-def test_every_known_beginning_that_occurs_is_valid() -> None:
     run = frames("_run_module_as_main", "_run_code", "main")
     roots = valid_roots([(run, 5), (SCRIPT, 5), (GLUED, 1)])
     assert roots == {"_run_module_as_main", "<module>"}
-
-
-def test_a_known_beginning_that_does_not_occur_is_torn_too() -> None:
     roots = valid_roots([(THREAD, 50)])
     assert not is_torn(THREAD, roots)
     assert is_torn(SCRIPT, roots)
-
-
-def test_a_thread_of_a_library_begins_where_most_of_its_samples_do() -> None:
     callback = frames("hook", "log")
     roots = valid_roots([(callback, 3), (frames("hook"), 3), (GLUED, 5)])
     assert roots == {"hook"}
     assert is_torn(GLUED, roots)
-
-
-def test_no_frames_are_no_stack() -> None:
     assert valid_roots([]) == frozenset()
     assert valid_roots([((), 7)]) == frozenset()
     assert is_torn((), valid_roots([(SCRIPT, 1), ((), 50)]))
@@ -120,21 +108,12 @@ def call(program: str, line: int, callee: str) -> tuple[Frame, ...]:
 
 def test_a_line_that_calls_nothing_is_torn_from_what_stands_below_it(program: str) -> None:
     assert torn([call(program, 5, "Adam.step"), call(program, 6, "anything")]) == [True, True]
-
-
-def test_a_line_may_be_collected_at_any_time(program: str) -> None:
     assert torn([call(program, 5, "Tensor.__del__")]) == [False]
-
-
-def test_a_caller_that_went_on_is_put_back_to_the_line_that_calls(program: str) -> None:
-    stacks = [*loop(program, 40), call(program, 3, "Adam.step"), call(program, 6, "Tensor.backward")]
-    assert mended(stacks) == [*loop(program, 40), call(program, 4, "Adam.step"), call(program, 3, "Tensor.backward")]
-
-
-def test_a_function_that_only_others_call_by_name_is_torn_from_this_one(program: str) -> None:
     elsewhere = (Frame("<module>", program, 99), Frame("main", program, 4), Frame("Adam.step", "/lib/torch.py", 7))
     others = [stack for stack in loop(program, 40) if stack[-1] != elsewhere[-1]]
     assert mended([*others, *[elsewhere, others[0]] * 40, call(program, 3, "Adam.step")])[-1] == elsewhere
+    stacks = [*loop(program, 40), call(program, 3, "Adam.step"), call(program, 6, "Tensor.backward")]
+    assert mended(stacks) == [*loop(program, 40), call(program, 4, "Adam.step"), call(program, 3, "Tensor.backward")]
 
 
 def test_what_lost_its_root_is_the_stack_that_ends_so_most_often(program: str) -> None:
@@ -186,11 +165,8 @@ def test_a_torn_stack_of_no_known_file_tells_of_no_place(program: str) -> None:
     assert len({evidence.torn_shares.of(one) for one in loop(program, 1)}) == 1
 
 
-def test_little_is_known_in_the_beginning_and_so_kept(program: str) -> None:
+def test_little_is_known_in_the_beginning_and_a_call_that_is_seen_again_is_no_tear(program: str) -> None:
     assert not any(torn([*loop(program, 5), call(program, 3, "Adam.step")]))
-
-
-def test_a_call_that_is_seen_again_and_again_is_no_tear(program: str) -> None:
     stacks = [*loop(program, 40), *[call(program, 3, "Adam.step"), call(program, 2, "Model.__call__")] * 5]
     assert not any(torn(stacks))
 

@@ -75,10 +75,18 @@ class Followed:
         self.made = now.made - (first or 0)
 
 
-def test_a_counter_that_only_grows_is_the_count() -> None:
+def test_a_counter_that_only_grows_is_the_count_and_a_range_says_how_long_an_epoch_is() -> None:
     followed = Followed(epochs(1000))
     assert (followed.count.rounds, followed.count.error, followed.off) == (998, 0, 0)
     assert followed.count.per_s() == pytest.approx(20, rel=0.01)
+    followed = Followed(epochs(100, 100, pause_s=1.0), ends=100)
+    assert (followed.count.rounds, followed.count.error) == (199, 0)
+    followed = Followed(epochs(*[7] * 200, step_s=0.01), knows_epoch=True, ends=7)
+    assert (followed.count.error, followed.off) == (0, 0)
+    count = Count(is_added=True)
+    for tenth in range(40):
+        count.take(tenth * SECOND_NS // 10, 30 * tenth, partial(int, tenth // 2))
+    assert (count.rounds, count.error) == (30 * 39, 0)
 
 
 @pytest.mark.parametrize("stands", [True, False])
@@ -91,31 +99,11 @@ def test_epochs_are_counted_exactly_once_their_length_is_seen(stands: bool, paus
     assert abs(followed.count.rounds - followed.made) <= 1
 
 
-def test_a_range_says_how_long_an_epoch_is_before_its_end() -> None:
-    followed = Followed(epochs(100, 100, pause_s=1.0), ends=100)
-    assert (followed.count.rounds, followed.count.error) == (199, 0)
-
-
-def test_epochs_shorter_than_the_distance_of_readings_are_told_by_the_loop_around() -> None:
-    followed = Followed(epochs(*[7] * 200, step_s=0.01), knows_epoch=True, ends=7)
-    assert (followed.count.error, followed.off) == (0, 0)
-
-
-def test_a_counter_that_goes_on_over_epochs_is_counted_as_it_is() -> None:
-    count = Count(is_added=True)
-    for tenth in range(40):
-        count.take(tenth * SECOND_NS // 10, 30 * tenth, partial(int, tenth // 2))
-    assert (count.rounds, count.error) == (30 * 39, 0)
-
-
-def test_epochs_of_unlike_lengths_are_within_their_error() -> None:
+def test_epochs_of_unlike_lengths_are_within_their_error_until_they_are_alike_again() -> None:
     chance = random.Random(2)
     followed = Followed(epochs(*[chance.randrange(60, 140) for _ in range(8)], pause_s=0.5, jitter=0.2))
     assert abs(followed.count.rounds - followed.made) <= followed.count.error
     assert followed.count.length is None
-
-
-def test_epochs_that_are_alike_again_are_counted_exactly_again() -> None:
     for other in (130, 60):
         few, many = (Followed(epochs(100, 100, other, *[100] * more, pause_s=0.5)).count for more in (6, 30))
         assert few.length == many.length == 100

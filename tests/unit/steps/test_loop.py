@@ -77,10 +77,13 @@ def test_the_loop_is_the_innermost_one_around_backward(tmp_path: Path) -> None:
     assert loop_in(script.stack(("train", "loss.backward"), inside=BACKWARD, samples=1)) is None
 
 
-def test_a_loop_may_be_a_function_further_out(tmp_path: Path) -> None:
+def test_a_loop_may_be_a_function_further_out_and_imports_say_nothing(tmp_path: Path) -> None:
     script = Script(tmp_path, "def main():\n    for i in range(9):\n        step()\ndef step():\n    loss.backward()\n")
     stack = script.stack(("main", "        step()"), ("step", "loss.backward"), inside=BACKWARD)
     assert head(loop_in(stack)) == (2, None)
+    script = Script(tmp_path, "for step in range(9):\n    import torch\n")
+    importing = script.stack(("<module>", "import"), inside=[Frame("x", "<frozen importlib._bootstrap>", 1)])
+    assert loop_in(importing) is None
 
 
 def test_steps_are_those_of_the_optimizer_where_gradients_are_accumulated(tmp_path: Path) -> None:
@@ -93,13 +96,10 @@ def test_steps_are_those_of_the_optimizer_where_gradients_are_accumulated(tmp_pa
     assert head(loop_in(backward)) == (1, 2)
 
 
-def test_an_optimizer_that_calls_a_closure_is_not_inside_of_itself(tmp_path: Path) -> None:
+def test_loops_of_and_inside_of_the_optimizer_are_none(tmp_path: Path) -> None:
     script = Script(tmp_path, "def fit():\n    while True:\n        optimizer.step(closure)\n")
     stack = script.stack(("fit", "optimizer.step"), inside=[*OPTIMIZER, Frame("closure", "/x/y.py", 3), *BACKWARD])
     assert head(loop_in(stack)) == (2, None)
-
-
-def test_a_loop_inside_of_the_optimizer_is_none(tmp_path: Path) -> None:
     script = Script(tmp_path, "for batch in loader:\n    optimizer.step()\n")
     library = tmp_path / "site-packages" / "torch" / "optim" / "sgd.py"
     library.parent.mkdir(parents=True)
@@ -120,9 +120,6 @@ def test_without_backward_a_loop_that_is_named_so_is_that_of_steps(tmp_path: Pat
 def test_a_program_of_torch_is_not_counted_by_names(tmp_path: Path) -> None:
     script = Script(tmp_path, "def main():\n    for step, batch in enumerate(loader):\n        model(batch)\n")
     assert loop_in(script.stack(("main", "model(batch)"))) is None
-
-
-def test_other_loops_are_none(tmp_path: Path) -> None:
     script = Script(
         tmp_path, "def wait():\n    for attempt in range(9):\n        for layer_idx in l:\n            work()\n"
     )
@@ -130,12 +127,6 @@ def test_other_loops_are_none(tmp_path: Path) -> None:
     evaluating = Script(tmp_path, "def evaluate():\n    for step in range(9):\n        work()\n")
     assert loop_in(evaluating.stack(("evaluate", "work()"), inside=[])) is None
     assert loop_in() is None
-
-
-def test_imports_say_nothing(tmp_path: Path) -> None:
-    script = Script(tmp_path, "for step in range(9):\n    import torch\n")
-    importing = script.stack(("<module>", "import"), inside=[Frame("x", "<frozen importlib._bootstrap>", 1)])
-    assert loop_in(importing) is None
 
 
 def test_a_comprehension_is_in_no_more_loops_than_its_function(tmp_path: Path) -> None:

@@ -51,18 +51,12 @@ def test_a_run_that_cannot_be_read_is_neither_reported_nor_exported(here: Path) 
     assert list(here.iterdir()) == [broken]
 
 
-def test_a_format_without_threads_has_those_that_are_looked_at(run_file: Path, here: Path) -> None:
+def test_a_format_has_the_threads_that_it_tells_apart_or_those_looked_at(run_file: Path, here: Path) -> None:
     done = export(run_file, "collapsed", MAIN_THREADS)
     assert (done.title, done.text) == ("Exported", str(here / "a.collapsed.txt"))
     lines = (here / "a.collapsed.txt").read_text().splitlines()
     assert sum(int(line.rpartition(" ")[2]) for line in lines) == 2 * 100
-
-
-def test_a_format_that_tells_threads_apart_has_all_of_them(run_file: Path, here: Path) -> None:
     export(run_file, "speedscope", MAIN_THREADS)
     assert len(json.loads((here / "a.speedscope.json").read_text())["profiles"]) == 4
-
-
-def test_tables_are_a_folder(run_file: Path, here: Path) -> None:
     export(run_file, "csv", MAIN_THREADS)
     assert (here / "a-csv" / "samples.csv").is_file()

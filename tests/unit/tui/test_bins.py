@@ -84,11 +84,16 @@ def test_a_growing_ruler_keeps_its_columns_until_they_run_out() -> None:
     assert (too_long.column_ns, too_long.count) == (2 * FINEST_NS, 28)
 
 
-def test_columns_double_so_that_each_is_two_of_the_old_ones() -> None:
+def test_columns_double_or_move_as_a_whole() -> None:
     widths = [Ruler.growing(ORIGIN_NS, ORIGIN_NS + n * 10 * SECOND_NS, 50).column_ns / FINEST_NS for n in range(1, 40)]
 
     assert set(widths) == {2, 4, 8, 16, 32, 64}
     assert widths == sorted(widths)
+    first = Ruler.moving(30 * SECOND_NS, ORIGIN_NS, 61)
+    later = [Ruler.moving(30 * SECOND_NS, ORIGIN_NS + step * SECOND_NS // 10, 61).from_ns for step in range(10)]
+
+    assert first.column_ns == SECOND_NS / 2
+    assert {at_ns - first.from_ns for at_ns in later} == {0, SECOND_NS // 2}
 
 
 @given(some.integers(1, 300), some.integers(0, 10**15))
@@ -99,14 +104,6 @@ def test_no_ruler_has_more_columns_than_there_is_room_for(columns: int, length_n
         Ruler.moving(30 * SECOND_NS, ORIGIN_NS + length_ns, columns),
     ):
         assert 1 <= ruler.count <= columns
-
-
-def test_a_moving_ruler_moves_by_whole_columns() -> None:
-    first = Ruler.moving(30 * SECOND_NS, ORIGIN_NS, 61)
-    later = [Ruler.moving(30 * SECOND_NS, ORIGIN_NS + step * SECOND_NS // 10, 61).from_ns for step in range(10)]
-
-    assert first.column_ns == SECOND_NS / 2
-    assert {at_ns - first.from_ns for at_ns in later} == {0, SECOND_NS // 2}
 
 
 @pytest.mark.parametrize("count", [1, 7, 40, 200])

@@ -41,9 +41,14 @@ def check(read: Trace) -> None:
     assert bytes(operator.args.concrete_inputs) == b""
 
 
-def test_name_that_is_no_text_does_not_cost_the_trace() -> None:
+def test_names_and_sums_that_no_run_file_holds_are_no_trace() -> None:
     read = decode(TRACE.replace(b"aten::add", b"aten::\xff"))
     assert read.events[1].name == "aten::�"
+    script = TraceScript()
+    for thread in range(12):
+        script.op("aten::add", 1, 9e14, tid=thread)
+    with pytest.raises(TraceUnreadable, match="its sums are larger"):
+        reduce(BytesIO(script.text()), begins_with_step=False)
 
 
 @pytest.mark.parametrize(
@@ -72,14 +77,6 @@ def far(field: str, value: float) -> Trace:
     whole: dict[str, object] = {"traceEvents": [operator], "baseTimeNanoseconds": 3}
     (operator if field in operator else whole)[field] = value
     return decode(msgspec.json.encode(whole))
-
-
-def test_sums_that_no_run_file_holds_are_damage() -> None:
-    script = TraceScript()
-    for thread in range(12):
-        script.op("aten::add", 1, 9e14, tid=thread)
-    with pytest.raises(TraceUnreadable, match="its sums are larger"):
-        reduce(BytesIO(script.text()), begins_with_step=False)
 
 
 @pytest.mark.parametrize(
