@@ -97,5 +97,6 @@ def _window(operators: tuple[OperatorTotals, ...]) -> records.Record:
     from_ns, to_ns = (STARTED_NS + at_ms * MILLISECOND_NS for at_ms in WINDOW_MS)
     return records.WindowTaken(
         RANKS[0], to_ns, "kineto", from_ns, "", from_ns, to_ns, (records.WindowStep(from_ns, to_ns),),
-        (records.WindowGpu(0, 150 * MILLISECOND_NS, 50 * MILLISECOND_NS, 0, 0),), operators=operators,
+        (records.WindowGpu(0, 150 * MILLISECOND_NS, 50 * MILLISECOND_NS, 0, 30 * MILLISECOND_NS),),
+        (records.HostGap(0, from_ns, from_ns + 30 * MILLISECOND_NS, RANKS[0].pid),), operators,
     )  # fmt: skip

@@ -25,7 +25,8 @@ def test_processes_series_windows_and_devices_of_nodes_are_told_apart(tmp_path: 
         alone = {(row.name, row.device) for row in one.series.values()}
         alone_rows, windows = len(one.processes), one.windows()
         points = {row.name: len(one.points(row.id)) for row in one.series.values() if row.process is not None}
-        operators = one.operators(windows[0].id)
+        operators, gaps = one.operators(windows[0].id), one.host_gaps(windows[0].id)
+        gpus = one.window_gpus(windows[0].id)
         intervals = sorted((row.start_ns, row.duration_ns) for row in one.intervals())
     with RunReader(tmp_path / "both.profd") as both:
         assert len(both.processes) == 2 * alone_rows
@@ -38,7 +39,9 @@ def test_processes_series_windows_and_devices_of_nodes_are_told_apart(tmp_path: 
                 assert len(both.points(row.id)) == points[row.name]
         assert sorted((row.start_ns, row.duration_ns) for row in both.intervals()) == sorted(2 * intervals)
         assert [row.start_ns for row in both.windows()] == [windows[0].start_ns] * 2
-        assert both.operators(both.windows()[1].id) == operators
+        last = both.windows()[1].id
+        assert (both.operators(last), both.window_gpus(last), both.host_gaps(last)) == (operators, gpus, gaps)
+        assert len(gaps) == len(gpus) == 1
 
 
 def test_a_job_of_which_one_node_failed_has_failed(tmp_path: Path) -> None:
