@@ -96,9 +96,7 @@ def take_blocks(reader: RunReader, selection: Selection) -> Blocks:
         for item, time_ns in spent_ns.items():
             shares[item][number] = time_ns / whole_ns if whole_ns else 0.0
     rates = [take_steps(reader, part, phases).per_s for part in parts]
-    paces = [1 / rate for rate in rates if rate]
-    if len(paces) < count:
-        paces = []
+    paces = [1 / rate for rate in rates if rate] if all(rates) else []
     steps = take_steps(reader, selection.between(from_ns, to_ns), phases)
     step_s = None
     if steps.per_s:  # the error of a rate is the most that it can be off by: about two standard errors

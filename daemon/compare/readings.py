@@ -11,12 +11,11 @@ has most, or that grows fastest.
 
 from __future__ import annotations
 
-import heapq
 import itertools
 import math
 import statistics
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 import msgspec
 
@@ -30,7 +29,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.compare.blocks import BLOCKS, Mean, mean_of
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, WindowRow
-from profd.daemon.store.stepfunction import UTILIZATION, Step, StepFunction
+from profd.daemon.store.stepfunction import UTILIZATION, StepFunction
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -88,18 +87,14 @@ def judged(pairs: Sequence[Pair], error_rate: float) -> tuple[Reading, ...]:
 LEAST_POINTS = 0.02
 """A utilization that differs by less than two points is alike."""
 
-_GPU_MEASURES: Mapping[str, Callable[[float], float]] = {
-    "utilization": float,
-    "idle share": lambda value: 1 - value,
-}
-
 
 def gpu_pairs(readers: tuple[RunReader, RunReader], parts: tuple[Selection, Selection]) -> Iterator[Pair]:
     for number, tracks in enumerate(zip(*map(_tracks, readers), strict=False)):
-        for name, measure in _GPU_MEASURES.items():
-            sides = [_by_block(track, measure, part) for track, part in zip(tracks, parts, strict=True)]
-            if all(sides):
-                base, new = map(mean_of, sides)
+        sides = [_by_block(track, part) for track, part in zip(tracks, parts, strict=True)]
+        if all(sides):
+            busy = [mean_of(side) for side in sides]
+            idle = [Mean(1 - one.value, one.error) for one in busy]
+            for name, (base, new) in (("utilization", busy), ("idle share", idle)):
                 yield Pair("gpu", f"GPU {number}", name, "share", base, new, BLOCKS - 1, LEAST_POINTS)
 
 
@@ -110,11 +105,8 @@ def _tracks(reader: RunReader) -> Iterator[StepFunction]:
             yield reader.steps(series.id)
 
 
-def _by_block(track: StepFunction, measure: Callable[[float], float], part: Selection) -> list[float]:
-    measured = StepFunction(
-        [Step(step.start_ns, step.end_ns, measure(step.value)) for step in track.steps], track.period_ns
-    )
-    found = [measured.mean(*block) for block in cut(part.from_ns or 0, part.to_ns or 0, BLOCKS)]
+def _by_block(track: StepFunction, part: Selection) -> list[float]:
+    found = [track.mean(*block) for block in cut(part.from_ns or 0, part.to_ns or 0, BLOCKS)]
     return [mean for mean, _ in found] if all(known_ns for _, known_ns in found) else []
 
 
@@ -205,12 +197,10 @@ def operator_pairs(readers: tuple[RunReader, RunReader], selections: tuple[Selec
         sides = [_means(side, measure) for side in (base, new)]
         whole = sum(mean.value for mean in sides[0].values())
         least = LEAST_OPERATOR_SHARE * whole if is_bounded else math.inf
-        most: defaultdict[str, float] = defaultdict(float)
-        for name, mean in (pair for side in sides for pair in side.items()):
-            most[name] = max(most[name], mean.value)
-        for name in heapq.nlargest(MOST, most, key=most.__getitem__):
-            first, second = (side.get(name, Mean(0.0, 0.0)) for side in sides)
-            yield Pair("operator", name, measure, "s/step", first, second, windows - 1 if is_bounded else 0, least)
+        both = {name: [side.get(name, Mean(0.0, 0.0)) for side in sides] for name in sorted({*sides[0], *sides[1]})}
+        most = sorted(both, key=lambda name: max(mean.value for mean in both[name]), reverse=True)
+        for name in most[:MOST]:
+            yield Pair("operator", name, measure, "s/step", *both[name], windows - 1 if is_bounded else 0, least)
 
 
 def _means(windows: Sequence[Mapping[OperatorKey, float]], measure: str) -> dict[str, Mean]:

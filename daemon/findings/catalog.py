@@ -52,11 +52,8 @@ def find(
 def ranked(found: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return findings in the order in which they are shown; those that are alike in that of the table."""
     places = {rule: number for number, rule in enumerate(one.rule or name for name, one in table().finding.items())}
-
-    def key(one: Finding) -> tuple[float, float, int]:
-        return (-SEVERITIES.index(one.severity), -(one.gain_bound or 1.0), places.get(one.rule, len(places)))
-
-    return tuple(sorted(found, key=key))
+    found = sorted(found, key=lambda one: places.get(one.rule, len(places)))
+    return tuple(sorted(found, key=lambda one: (-SEVERITIES.index(one.severity), -(one.gain_bound or 1.0))))
 
 
 def findings_in(reader: RunReader, selection: Selection, phases: PhaseIndex) -> tuple[Finding, ...]:

@@ -64,9 +64,9 @@ class Share(msgspec.Struct, frozen=True):
             return Measure(name, self.value)
         return Measure(name, self.value, "share", self.low, self.high, self.samples)
 
-    def at_most(self, value: float, low: float, high: float) -> Share:
-        """Return the same samples' share, each of its numbers limited."""
-        return Share(min(self.value, value), min(self.low, low), min(self.high, high), self.samples)
+    def at_most(self, other: Share) -> Share:
+        """Return the same samples' share, no number of it above that of another."""
+        return Share(min(self.value, other.value), min(self.low, other.low), min(self.high, other.high), self.samples)
 
     def times(self, part: float) -> Share:
         return Share(self.value * part, self.low * part, self.high * part, self.samples)

@@ -108,7 +108,7 @@ def interpreter_lock(context: FindingContext) -> Finding | None:
     if not rivals:
         return None
     used, rival = max(rivals, key=lambda one: one[0].value)
-    lost = _held_up(context).at_most(used.value, used.low, used.high)
+    lost = _held_up(context).at_most(used)
     selection = Selection(context.from_ns, context.to_ns, frozenset({rival.process}), thread=rival.name)
     is_known = lost.high <= _KNOWN_UNTIL
     return context.finding(

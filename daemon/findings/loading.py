@@ -32,14 +32,13 @@ def load_in_process(context: FindingContext) -> Finding | None:
 
 def _is_by_loader(context: FindingContext) -> bool:
     """Say whether most of the loading in the main thread is that of a DataLoader."""
-    loads = [stack for stack in context.profile.time_ns if context.phases.of_stack(stack) == DATA_LOAD]
-    by_loader = [
-        stack
-        for stack in loads
-        if any(frame.module_path.startswith("torch/utils/data/") for frame in context.reader.frames_of(stack))
-    ]
-    spent = context.profile.time_ns
-    return 2 * sum(spent[stack] for stack in by_loader) >= sum(spent[stack] for stack in loads)
+
+    def is_by_loader(stack: int) -> bool:
+        frames = context.reader.frames_of(stack)
+        by_loader = any(frame.module_path.startswith("torch/utils/data/") for frame in frames)
+        return by_loader and context.phases.of_stack(stack) == DATA_LOAD
+
+    return 2 * context.share_of(context.profile, is_by_loader).value >= context.share(DATA_LOAD).value
 
 
 _NO_CORES = 1.1
