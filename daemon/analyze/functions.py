@@ -152,16 +152,8 @@ def hot_functions(
         hottest = max((reader.frames[frame] for frame in frames), key=lambda row: (frames[row.id], -row.line))
         own, total = own_ns[key] / (whole_ns or 1.0), total_ns[key] / (whole_ns or 1.0)
         row = FunctionRow(
-            function=key[0],
-            file=key[1],
-            module_path=hottest.module_path,
-            is_library=hottest.is_library,
-            line=hottest.line,
-            source=hottest.source,
-            self_samples=own_samples[key],
-            total_samples=total_samples[key],
-            self_share=own,
-            total_share=total,
+            *(key[0], key[1], hottest.module_path, hottest.is_library, hottest.line, hottest.source),
+            *(own_samples[key], total_samples[key], own, total),
             self_error=own_variance.standard_error(key, own, whole_ns),
             total_error=total_variance.standard_error(key, total, whole_ns),
             gpu_utilization=busy_ns[key] / known_ns[key] if known_ns.get(key) else None,

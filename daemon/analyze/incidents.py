@@ -53,20 +53,13 @@ def take_hangs(reader: RunReader, selection: Selection) -> tuple[Hang, ...]:
     for row in reader.hangs():
         if row.at_ns < from_ns or (to_ns is not None and row.since_ns >= to_ns):
             continue
-        places = (
+        places = tuple(
             HangPlace(tuple(f"{one.function} ({one.file}:{one.line})" for one in group.frames), group.stands)
             for group in row.report.groups
         )
-        hang = Hang(
-            since_s=(row.since_ns - started_ns) / SECOND_NS,
-            told_s=(row.at_ns - started_ns) / SECOND_NS,
-            ended_s=None if row.ended_ns is None else (row.ended_ns - started_ns) / SECOND_NS,
-            cause=row.cause,
-            text=row.text,
-            places=tuple(places),
-            facts=row.report.facts,
-        )
-        found.append(hang)
+        since_s, told_s = (row.since_ns - started_ns) / SECOND_NS, (row.at_ns - started_ns) / SECOND_NS
+        ended_s = None if row.ended_ns is None else (row.ended_ns - started_ns) / SECOND_NS
+        found.append(Hang(since_s, told_s, ended_s, row.cause, row.text, places, row.report.facts))
     return tuple(found)
 
 

@@ -184,14 +184,8 @@ def _by_steps(points: Sequence[PointRow], counts: Sequence[PointRow]) -> Trend |
     start_s = inside[bisect.bisect_left(even_s, found.start_s)].at_ns / SECOND_NS
     end_s = inside[-1].at_ns / SECOND_NS
     stretch = (found.end_s - found.start_s) / (end_s - start_s)
-    return msgspec.structs.replace(
-        found,
-        start_s=start_s,
-        end_s=end_s,
-        slope_per_s=found.slope_per_s * stretch,
-        low_per_s=found.low_per_s * stretch,
-        high_per_s=found.high_per_s * stretch,
-    )
+    slopes = {name: getattr(found, name) * stretch for name in ("slope_per_s", "low_per_s", "high_per_s")}
+    return msgspec.structs.replace(found, start_s=start_s, end_s=end_s, **slopes)
 
 
 def _steps_at(counts: Sequence[PointRow], at_ns: int) -> float:
@@ -254,19 +248,10 @@ def jumps(reader: RunReader, phases: PhaseIndex, selection: Selection = EVERYTHI
         for before, after in _steps_of(reader, row.id, selection):
             stack = _stack_between(reader, process.id, before.at_ns, after.at_ns)
             since_ns, until_ns = before.at_ns - NEAR_NS, after.at_ns + NEAR_NS
-            jump = Jump(
-                process=process.id,
-                pid=process.pid,
-                series=row.name,
-                device=row.device,
-                from_ns=before.at_ns,
-                at_ns=after.at_ns,
-                by_bytes=after.value - before.value,
-                stack=stack,
-                line=None if stack is None else phases.user_line(stack),
-                events=tuple(event for event in events if since_ns <= event.at_ns <= until_ns),
-            )
-            found.append(jump)
+            near = tuple(event for event in events if since_ns <= event.at_ns <= until_ns)
+            line = None if stack is None else phases.user_line(stack)
+            jumped = before.at_ns, after.at_ns, after.value - before.value
+            found.append(Jump(process.id, process.pid, row.name, row.device, *jumped, stack, line, near))
     found.sort(key=lambda jump: -jump.by_bytes)
     return tuple(sorted(found[:MOST_JUMPS], key=lambda jump: (jump.at_ns, jump.process)))
 

@@ -126,16 +126,9 @@ def _read(path: Path) -> NodeFile:
         if job is not None:  # a file that is older than the column has none
             sql = "SELECT job FROM placement WHERE job IS NOT NULL ORDER BY process DESC LIMIT 1"
             job = reader.value(str | None, sql)
-        return NodeFile(
-            path=path,
-            run=reader.info.id,
-            host=reader.info.host,
-            command=reader.info.command,
-            started_ns=reader.info.started_ns,
-            ranks=frozenset(row.rank for row in mains if row.rank is not None),
-            world_size=max(sizes, default=None),
-            job=job,
-        )
+        ranks, info = frozenset(row.rank for row in mains if row.rank is not None), reader.info
+        about = info.id, info.host, info.command, info.started_ns
+        return NodeFile(path, *about, ranks, world_size=max(sizes, default=None), job=job)
 
 
 @contextlib.contextmanager

@@ -70,15 +70,8 @@ def trend(times_s: Sequence[float], values: Sequence[float], *, least_growth: fl
             continue
         line = _fit(blocks)
         margin = CONFIDENCE_95 * line.error
-        window = Trend(
-            start_s=times_s[begin],
-            end_s=times_s[-1],
-            slope_per_s=line.slope,
-            low_per_s=line.slope - margin,
-            high_per_s=line.slope + margin,
-            grew=line.grown,
-            is_growing=False,
-        )
+        slopes = line.slope, line.slope - margin, line.slope + margin
+        window = Trend(times_s[begin], times_s[-1], *slopes, line.grown, is_growing=False)
         found = found or window
         if not _grows(blocks, line, values[steady:begin], least_growth):
             continue

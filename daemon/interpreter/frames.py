@@ -139,14 +139,11 @@ class Interpreter:
         variables = self._names(word_at(code, offsets.variables))
         if offsets.cells is not None:
             variables += self._names(word_at(code, offsets.cells))
-        return Code(
-            address,
-            self.text(word_at(code, offsets.file)),
-            self.text(word_at(code, offsets.name)),
-            int.from_bytes(code[offsets.first_line : offsets.first_line + 4], "little"),
-            variables,
-            int.from_bytes(code[offsets.stack_size : offsets.stack_size + 4], "little"),
+        file, name = self.text(word_at(code, offsets.file)), self.text(word_at(code, offsets.name))
+        first_line, stack_size = (
+            int.from_bytes(code[at : at + 4], "little") for at in (offsets.first_line, offsets.stack_size)
         )
+        return Code(address, file, name, first_line, variables, stack_size)
 
     def _names(self, address: int) -> tuple[str, ...]:
         head = self._object(address, "PyTuple_Type", SIZE + 8)

@@ -14,6 +14,7 @@ import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 from profd.daemon.errors import NoSuchProcess, ProfdError
@@ -45,24 +46,6 @@ class Plan:
     narrate: Callable[[str], None]
     dashboard: Callable[[Path, int], Sequence[str]] | None = None
     variables: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class SessionStarted:
-    """The session records."""
-
-    run_file: Path
-    wait_closed: Callable[[float], bool]
-
-
-@dataclass(frozen=True)
-class SessionOver:
-    """There is no session, or none any more; ``news`` is for the user."""
-
-    news: str
-
-
-Event = signal.struct_siginfo | SessionStarted | SessionOver
 
 
 def launch(plan: Plan) -> int:
@@ -102,8 +85,10 @@ class Launch:
 
     def __post_init__(self) -> None:
         self._standing = Standing(self.script.pid, self.screen.pseudo_terminal is None, os.getsid(0) == os.getpid())
-        self._events: queue.SimpleQueue[Event] = queue.SimpleQueue()
-        self._session: SessionStarted | None = None
+        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
+        """What the main thread is to do."""
+        self._wait_closed: Callable[[float], bool] | None = None
+        """Of the session that records, or did."""
         self._news: list[str] = []
         self._has_script_ended = False
         self._is_session_over = False
@@ -117,7 +102,7 @@ class Launch:
             is_done = self._is_given_up or (self._is_session_over and not self.screen.is_occupied)
             if self._has_script_ended and is_done:
                 break
-            self._handle(self._events.get())
+            self._events.get()()
             if self.script.status is not None and not self._has_script_ended:
                 self._end_script(self.script.status)
         self.screen.leave()
@@ -127,24 +112,23 @@ class Launch:
             self.plan.narrate(line)
         return self.script.exit_code
 
-    def _handle(self, event: Event) -> None:
-        if isinstance(event, SessionStarted):
-            self._session = event
-            self._open_dashboard(event.run_file)
-            if self._has_script_ended:
-                self._in_thread(self._close_session)
-        elif isinstance(event, SessionOver):
-            self._is_session_over = True
-            # At the end where it would get between the script's lines now.
-            if event.news and not self.screen.say(event.news):
-                self._news.append(event.news)
-        elif event.si_signo == signal.SIGCHLD:
-            self.script.poll()
-            self._show_script(self.screen.child_changed())
-        else:
-            self._take_signal(event)
+    def _take_session(self, run_file: Path, wait_closed: Callable[[float], bool]) -> None:
+        self._wait_closed = wait_closed
+        self._open_dashboard(run_file)
+        if self._has_script_ended:
+            self._in_thread(self._close_session)
+
+    def _miss_session(self, news: str) -> None:
+        self._is_session_over = True
+        # At the end where it would get between the script's lines now.
+        if news and not self.screen.say(news):
+            self._news.append(news)
 
     def _take_signal(self, info: signal.struct_siginfo) -> None:
+        if info.si_signo == signal.SIGCHLD:
+            self.script.poll()
+            self._show_script(self.screen.child_changed())
+            return
         if self._has_script_ended:
             # It can be meant for the launcher only. The session closes its file by itself.
             self._is_given_up = info.si_signo in ENDING
@@ -167,7 +151,7 @@ class Launch:
         self.screen.script_ended()
         self.channel.exited(status)
         self.channel.close()
-        if self._session is not None:
+        if self._wait_closed is not None:
             self._in_thread(self._close_session)
 
     def _open_dashboard(self, run_file: Path) -> None:
@@ -188,30 +172,30 @@ class Launch:
 
     def _listen(self) -> None:
         while True:
-            self._events.put(signal.sigwaitinfo(TAKEN))
+            self._events.put(partial(self._take_signal, signal.sigwaitinfo(TAKEN)))
 
     def _start_session(self) -> None:
-        event: Event = SessionOver("")
+        event, news = partial(self._miss_session, ""), "profd: the command ended before its recording had begun"
         try:
-            event = SessionStarted(*self.plan.start_session(self.script, self.session_end))
+            event = partial(self._take_session, *self.plan.start_session(self.script, self.session_end))
         except NoSuchProcess:
-            event = SessionOver("profd: the command ended before its recording had begun" if self.plan.farewell else "")
+            event = partial(self._miss_session, news if self.plan.farewell else "")
         except ProfdError as error:
-            event = SessionOver(f"profd: nothing is recorded: {error}")
+            event = partial(self._miss_session, f"profd: nothing is recorded: {error}")
         finally:
             # Whatever else goes wrong in here shows its traceback, and the script's end is still waited for.
             self.session_end.close()
             self._events.put(event)
 
     def _close_session(self) -> None:
-        assert self._session is not None
+        assert self._wait_closed is not None
         news = []
         try:
-            if not self._session.wait_closed(CLOSING_TIMEOUT_S):
+            if not self._wait_closed(CLOSING_TIMEOUT_S):
                 news.append("profd: the recording broke off, or is still being closed: the run holds what is written")
             if self.plan.farewell is not None:
                 news.append(self.plan.farewell())
         except ProfdError as error:
             news.append(f"profd: {error}")
         finally:
-            self._events.put(SessionOver("\n".join(filter(None, news))))
+            self._events.put(partial(self._miss_session, "\n".join(filter(None, news))))

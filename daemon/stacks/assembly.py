@@ -93,19 +93,9 @@ def assemble(
     start_ns, end_ns = raw.zero_ns + first_us * MICROSECOND_NS, raw.zero_ns + last_us * MICROSECOND_NS
     start_ns = max(start_ns, keep.from_ns) if keep.from_ns is not None else start_ns
     end_ns = min(end_ns, keep.to_ns) if keep.to_ns is not None else end_ns
-    return RecordingTaken(
-        identity,
-        start_ns,
-        max(start_ns, end_ns),
-        rate_hz=rate_hz,
-        samples=samples,
-        torn=torn,
-        errors=raw.errors,
-        clock_error_ns=raw.clock_error_ns,
-        cpu_ns=raw.cpu_ns,
-        stacks=tuple(stacks),
-        threads=tuple(timelines),
-    )
+    read_in_all = samples, torn, raw.errors, raw.clock_error_ns, raw.cpu_ns
+    end_ns = max(start_ns, end_ns)
+    return RecordingTaken(identity, start_ns, end_ns, rate_hz, *read_in_all, tuple(stacks), tuple(timelines))
 
 
 def _read(

@@ -217,15 +217,10 @@ def read_output(output: PySpyOutput) -> RawRecording:
     # the kernel's coarse clock, which a virtual machine may update late.)
     earliest_ns, last_ns = output.spawned_ns, last_timestamp_us(output.trace) * 1000
     latest_ns = max(min(output.sampling_ns or output.ended_ns, output.ended_ns - last_ns), earliest_ns)
-    return RawRecording(
-        data=output.trace,
-        zero_ns=(earliest_ns + latest_ns) // 2,
-        clock_error_ns=(latest_ns - earliest_ns) // 2,
-        samples=int(totals[1]),
-        errors=int(totals[2]),
-        cpu_ns=output.cpu_ns,
-        failed=read_log(output.said, output.wall_jump_ns),
-    )
+    zero_ns, clock_error_ns = (earliest_ns + latest_ns) // 2, (latest_ns - earliest_ns) // 2
+    samples, errors = map(int, totals.groups())
+    failed = read_log(output.said, output.wall_jump_ns)
+    return RawRecording(output.trace, zero_ns, clock_error_ns, samples, errors, output.cpu_ns, failed)
 
 
 def reason_of(said: bytes) -> str:

@@ -332,21 +332,8 @@ class RunEnded(msgspec.Struct, frozen=True, tag="run-ended"):
     exit_signal: int | None = None
 
 
-Record = (
-    ProcessSeen
-    | ProcessEnded
-    | RecordingTaken
-    | PointsTaken
-    | DeviceSeen
-    | EventHappened
-    | WindowTaken
-    | HangFound
-    | HangEnded
-    | FindingsTaken
-    | AnalysisLost
-    | OutputWritten
-    | RunEnded
-)
+_OfProcesses = ProcessSeen | ProcessEnded | RecordingTaken | PointsTaken | DeviceSeen | EventHappened | OutputWritten
+Record = _OfProcesses | WindowTaken | HangFound | HangEnded | FindingsTaken | AnalysisLost | RunEnded
 
 
 class RunStarted(msgspec.Struct, frozen=True):

@@ -168,13 +168,11 @@ class StackRollups:
         for start_ns, thread, duration_ns, stack, samples in recording.intervals:
             minute = (start_ns - self._started_ns) // MINUTE_NS
             conditions.count(sums[thread, minute, stack], thread, start_ns, duration_ns, samples)
-        self._connection.executemany(
-            _ADD,
-            [
-                (*key, one.samples, one.duration_ns, one.until_ns, one.known_ns, one.busy_ns, *one.parts)
-                for key, one in sorted(sums.items())
-            ],
-        )
+        rows = [
+            (*key, one.samples, one.duration_ns, one.until_ns, one.known_ns, one.busy_ns, *one.parts)
+            for key, one in sorted(sums.items())
+        ]
+        self._connection.executemany(_ADD, rows)
 
     def _devices_of(self, process: int) -> frozenset[str]:
         """Return the GPUs that a process uses, as far as is known by now."""

@@ -36,9 +36,10 @@ _SEE_LS = "`profd ls` lists the processes that you can attach to"
 _AS_ROOT = 'run it as root: sudo "$(command -v profd)" attach {pid}'
 _OTHER_PYTHON = re.compile(r"(pypy|graalpy)[\d.]*$", re.IGNORECASE)
 # The words of py-spy where it never will read a process. Other failures pass: it was an unlucky moment.
-_UNSUPPORTED = re.compile(r"unsupported version of python:? ?(?P<version>[\d.]*)", re.IGNORECASE)
-_NO_INTERPRETER = re.compile(r"failed to find (?:python version|a python interpreter)", re.IGNORECASE)
-_DENIED = re.compile(r"permission denied|operation not permitted", re.IGNORECASE)
+_UNSUPPORTED = re.compile(
+    r"unsupported version of python:? ?(?P<version>[\d.]*)|failed to find (python version|a python interpreter)",
+    re.IGNORECASE,
+)
 
 
 class Attachable(msgspec.Struct, frozen=True):
@@ -121,14 +122,14 @@ def check_attachable(pid: int, system: System | None = None) -> None:
         pythons = [pid]
     else:  # a launcher: the Pythons below it
         pythons = [child for child in system.descendants(pid) if system.python_version(child) is not None]
-    first: ProfdError | None = None
+    problems = []
     for python in pythons:
         problem = _problem(python, system)
         if problem is None:
             return
-        first = first or problem
-    if first is not None:
-        raise first
+        problems.append(problem)
+    if problems:
+        raise problems[0]
     if found.is_kernel_thread:
         raise NotPython(f"pid {pid} is {found.name}, a thread of the kernel", _SEE_LS)
     below = ", and nothing below it is Python" if any(system.descendants(pid)) else ", not Python"
@@ -152,8 +153,7 @@ def _check_owner(pid: int, found: Credentials, system: System) -> None:
 
 def _problem(pid: int, system: System) -> ProfdError | None:
     """Return why the stacks of a Python process cannot be read, None where they can."""
-    executable = system.executable(pid)
-    other = executable and _OTHER_PYTHON.fullmatch(Path(executable).name)
+    other = _OTHER_PYTHON.fullmatch(Path(system.executable(pid) or "").name)
     if other:
         what = f"pid {pid} runs {other[0]}, and only CPython can be read"
         return UnsupportedPython(what, "run the script with CPython")
@@ -161,17 +161,16 @@ def _problem(pid: int, system: System) -> ProfdError | None:
     if denied:
         return _refusal(pid, denied, system)
     said = system.dump_failure(pid)
-    if _DENIED.search(said):
+    if re.search("permission denied|operation not permitted", said, re.IGNORECASE):
         return _refusal(pid, errno.EACCES, system)
     named = _UNSUPPORTED.search(said)
-    if not named and not _NO_INTERPRETER.search(said):
+    if not named:
         return None
-    version = (named and named["version"]) or system.python_version(pid)
+    version = named["version"] or system.python_version(pid)
     runs = f"Python {version}" if version else "a Python of unknown version"
     what = f"pid {pid} runs {runs}, which the installed py-spy cannot read ({said})"
-    return UnsupportedPython(
-        what, f"profd reads {PYTHON_VERSIONS}; a newer py-spy may read more: pip install -U py-spy"
-    )
+    remedy = f"profd reads {PYTHON_VERSIONS}; a newer py-spy may read more: pip install -U py-spy"
+    return UnsupportedPython(what, remedy)
 
 
 def _refusal(pid: int, number: int, system: System) -> ProfdError:

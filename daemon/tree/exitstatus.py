@@ -18,7 +18,6 @@ from profd.daemon.store.records import Identity
 
 # struct pidfd_info of linux/pidfd.h, first version: mask and cgroup id, eleven ids, exit status.
 _PIDFD_INFO = struct.Struct("=QQ11Ii")
-_PIDFD_GET_INFO = (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11
 _PIDFD_INFO_EXIT = 1 << 3
 
 
@@ -47,7 +46,8 @@ class Watch:
             return of_zombie(stat)
         question = _PIDFD_INFO.pack(_PIDFD_INFO_EXIT, *[0] * 13)
         try:
-            answer = fcntl.ioctl(self._pidfd, _PIDFD_GET_INFO, question)
+            # PIDFD_GET_INFO, as _IOWR of linux/ioctl.h has it.
+            answer = fcntl.ioctl(self._pidfd, (3 << 30) | (_PIDFD_INFO.size << 16) | (0xFF << 8) | 11, question)
         except OSError:
             return None
         fields = _PIDFD_INFO.unpack(answer)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal
 
 import msgspec
@@ -41,23 +42,20 @@ class Change(msgspec.Struct, frozen=True):
     exit_status: int | None = None
 
 
+@dataclass(eq=False)
 class ProcessTree:
-    """A process and its descendants, those whose parent is gone among them."""
+    """A process and its descendants (unless ``subprocesses`` is False), those whose parent is gone among them.
 
-    def __init__(
-        self,
-        root: Identity,
-        mask: Callable[[Sequence[str]], tuple[str, ...]],
-        clock: Clock,
-        *,
-        subprocesses: bool = True,
-    ) -> None:
-        """Watch ``root``, and its descendants unless ``subprocesses`` is False; ``mask`` hides secrets of commands."""
-        self.root = root
+    ``mask`` hides the secrets of commands.
+    """
+
+    root: Identity
+    mask: Callable[[Sequence[str]], tuple[str, ...]]
+    clock: Clock
+    subprocesses: bool = True
+
+    def __post_init__(self) -> None:
         self.members: dict[Identity, Member] = {}
-        self._mask = mask
-        self._clock = clock
-        self._subprocesses = subprocesses
         self._scans = 0
 
     def poll(self) -> list[Change]:
@@ -69,7 +67,7 @@ class ProcessTree:
         while pending:
             member = pending.pop(0)
             changes += self._look_at(member)
-            if self._subprocesses and member.identity in self.members:
+            if self.subprocesses and member.identity in self.members:
                 appeared = self._add(processes.children(member.identity.pid, of_all_threads=full), member)
                 changes += appeared
                 pending += [change.member for change in appeared]
@@ -87,7 +85,7 @@ class ProcessTree:
     def record_of(self, member: Member) -> ProcessSeen:
         fields = msgspec.structs.asdict(member)
         del fields["image"]
-        return ProcessSeen(**fields, at_ns=self._clock.now_ns())
+        return ProcessSeen(**fields, at_ns=self.clock.now_ns())
 
     def _look_at(self, member: Member) -> Iterator[Change]:
         identity = member.identity
@@ -121,7 +119,7 @@ class ProcessTree:
         pid = member.identity.pid
         parent = self.members.get(member.parent) if member.parent else None
         member.image = image
-        member.command = self._mask(processes.command_line(pid))
+        member.command = self.mask(processes.command_line(pid))
         member.python = processes.python_version(pid)
         member.role = roles.role_of(member.command, member.python is not None, parent.role if parent else None)
         if member.role == roles.MAIN:
