@@ -200,7 +200,10 @@ def operator_pairs(readers: tuple[RunReader, RunReader], selections: tuple[Selec
         both = {name: [side.get(name, Mean(0.0, 0.0)) for side in sides] for name in sorted({*sides[0], *sides[1]})}
         most = sorted(both, key=lambda name: max(mean.value for mean in both[name]), reverse=True)
         for name in most[:MOST]:
-            yield Pair("operator", name, measure, "s/step", *both[name], windows - 1 if is_bounded else 0, least)
+            base_mean, new_mean = both[name]
+            yield Pair(
+                "operator", name, measure, "s/step", base_mean, new_mean, windows - 1 if is_bounded else 0, least
+            )
 
 
 def _means(windows: Sequence[Mapping[OperatorKey, float]], measure: str) -> dict[str, Mean]:
