@@ -11,7 +11,7 @@ from collections import defaultdict
 import msgspec
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.fleet.reduction import Found, Partial, RuleKey, Spent
+from profd.daemon.fleet.reduction import Found, Partial, Spent
 
 VERSION = 1
 _HOUR_NS = 3600 * SECOND_NS
@@ -158,21 +158,21 @@ def phase_costs(partial: Partial) -> tuple[PhaseCost, ...]:
     job_of = {run.run: run.job for run in partial.runs}
     spent: defaultdict[str, Spent] = defaultdict(Spent)
     jobs: defaultdict[str, set[str]] = defaultdict(set)
-    for key, one in partial.phases:
-        spent[key.phase] = spent[key.phase].plus(one)
-        jobs[key.phase].add(job_of[key.run])
+    for (run, _, phase), one in partial.phases:
+        spent[phase] = spent[phase].plus(one)
+        jobs[phase].add(job_of[run])
     costs = [PhaseCost(phase, hours_of(spent[phase]), len(jobs[phase])) for phase in sorted(spent)]
     order = ("gpus_lost", "ranks_lost", "gpus", "ranks")
     return tuple(sorted(costs, key=lambda one: [-getattr(one.hours, name) for name in order]))
 
 
 def finding_costs(partial: Partial) -> tuple[FindingCost, ...]:
-    by_rule: defaultdict[str, list[tuple[RuleKey, Found]]] = defaultdict(list)
-    for key, found in partial.findings:
-        by_rule[key.rule].append((key, found))
+    by_rule: defaultdict[str, list[tuple[str, Found]]] = defaultdict(list)
+    for (job, rule), found in partial.findings:
+        by_rule[rule].append((job, found))
     costs = []
     for rule, some in by_rule.items():
-        key, most = max(some, key=lambda one: (one[1].gpu_lost_ns, one[1].lost_ns, one[0].job))
+        job, most = max(some, key=lambda one: (one[1].gpu_lost_ns, one[1].lost_ns, one[0]))
         cost = FindingCost(
             rule=rule,
             label=most.label,
@@ -180,7 +180,7 @@ def finding_costs(partial: Partial) -> tuple[FindingCost, ...]:
             gpus_lost_at_most=sum(one.gpu_lost_ns for _, one in some) / _HOUR_NS,
             jobs=len(some),
             runs=sum(one.runs for _, one in some),
-            most_in=key.job,
+            most_in=job,
         )
         costs.append(cost)
     return tuple(sorted(costs, key=lambda one: (-one.gpus_lost_at_most, -one.ranks_lost_at_most, -one.runs, one.rule)))
@@ -189,11 +189,11 @@ def finding_costs(partial: Partial) -> tuple[FindingCost, ...]:
 def function_costs(partial: Partial, *, leaves: bool, most: int) -> tuple[FunctionCost, ...]:
     spent: defaultdict[tuple[str, str, str], Spent] = defaultdict(Spent)
     jobs: defaultdict[tuple[str, str, str], set[str]] = defaultdict(set)
-    for key, one in partial.functions:
-        if key.is_leaf == leaves:
-            place = (key.function, key.file, key.phase)
+    for (is_leaf, job, function, file, phase), one in partial.functions:
+        if is_leaf == leaves:
+            place = function, file, phase
             spent[place] = spent[place].plus(one)
-            jobs[place].add(key.job)
+            jobs[place].add(job)
     found = [FunctionCost(*place, hours_of(one), len(jobs[place]), one.runs) for place, one in spent.items()]
     found.sort(key=lambda one: (-one.hours.gpus, -one.hours.ranks, one.function, one.file, one.phase))
     return tuple(found[:most])

@@ -5,6 +5,7 @@ A group is the same in both and reduced by the same function, and groups are add
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Iterator, Sequence
 from concurrent.futures import CancelledError
 from datetime import datetime, timezone
@@ -122,9 +123,6 @@ def ask(data: DataSet, question: Question, dask: str | None = None) -> Fleet:
         raise UsageError(f"{data.url} has no runs in the time asked for", "ask for more with --days and --until")
     tasks = [Task(data.url, group, since_ns, until_ns, question.memory_bytes) for group in grouped(chosen)]
     partial = merged(map(reduce_runs, tasks) if dask is None else _reduce_on_dask(dask, tasks))
-    total = Spent()
-    for _, spent in partial.phases:
-        total = total.plus(spent)
     paces = take_paces(partial)
     slow_nodes, compared = find_slow_nodes(paces, question.least)
     slow = {one.node for one in slow_nodes}
@@ -139,7 +137,7 @@ def ask(data: DataSet, question: Question, dask: str | None = None) -> Fleet:
         jobs=len({run.job for run in partial.runs}),
         nodes=len({run.node for run in partial.runs}),
         samples=sum(run.samples for run in chosen),
-        hours=hours_of(total),
+        hours=hours_of(functools.reduce(Spent.plus, (spent for _, spent in partial.phases), Spent())),
         phases=phase_costs(partial),
         findings=finding_costs(partial),
         functions=function_costs(partial, leaves=False, most=question.functions),

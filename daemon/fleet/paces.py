@@ -70,8 +70,8 @@ def take_paces(partial: Partial) -> list[RunPaces]:
     phases: defaultdict[str, defaultdict[int, dict[str, Spent]]] = defaultdict(lambda: defaultdict(dict))
     for run_name, day, stepped in partial.steps:
         steps[run_name][day] = stepped
-    for key, spent in partial.phases:
-        phases[key.run][key.day][key.phase] = spent
+    for (run_name, day, phase), spent in partial.phases:
+        phases[run_name][day][phase] = spent
     return [RunPaces(run, steps[run.run], phases[run.run]) for run in partial.runs if run.run in steps]
 
 

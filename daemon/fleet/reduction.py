@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
@@ -45,29 +46,12 @@ class RunPart(msgspec.Struct, frozen=True):
         return self.world_size > self.ranks
 
 
-class PhaseKey(msgspec.Struct, frozen=True):
-    """A phase of a run on a day; day 0 is the last one looked at."""
-
-    run: str
-    day: int
-    phase: str
-
-
-class FunctionKey(msgspec.Struct, frozen=True):
-    """A function of a job in a phase: the innermost one of the user's code, or (``is_leaf``) the innermost of all."""
-
-    is_leaf: bool
-    job: str
-    phase: str
-    function: str
-    file: str
-
-
-class RuleKey(msgspec.Struct, frozen=True):
-    """A rule that found something in a job."""
-
-    job: str
-    rule: str
+PhaseKey = tuple[str, int, str]
+"""A run, the day, and a phase of it; day 0 is the last one looked at."""
+FunctionKey = tuple[bool, str, str, str, str]
+"""Whether it is the innermost of all or of the user's code; the job, the function, its file, and a phase."""
+RuleKey = tuple[str, str]
+"""A job, and a rule that found something in it."""
 
 
 class Spent(msgspec.Struct, frozen=True):
@@ -85,8 +69,7 @@ class Spent(msgspec.Struct, frozen=True):
     runs: int = 0
 
     def plus(self, other: Spent) -> Spent:
-        mine, others = msgspec.structs.astuple(self), msgspec.structs.astuple(other)
-        return Spent(*(one + two for one, two in zip(mine, others, strict=True)))
+        return Spent(*map(operator.add, msgspec.structs.astuple(self), msgspec.structs.astuple(other)))
 
 
 class Found(msgspec.Struct, frozen=True):
@@ -134,16 +117,12 @@ def merged(parts: Iterable[Partial]) -> Partial:
             functions[function] = functions[function].plus(spent) if function in functions else spent
         for rule, found in part.findings:
             findings[rule] = findings[rule].plus(found) if rule in findings else found
-
-    def order(pair: tuple[msgspec.Struct, object]) -> tuple[object, ...]:
-        return msgspec.structs.astuple(pair[0])
-
     return Partial(
         sorted(runs, key=lambda one: one.run),
-        sorted(phases, key=order),
+        sorted(phases, key=lambda one: one[0]),
         sorted(steps, key=lambda one: one[:2]),
-        sorted(functions.items(), key=order),
-        sorted(findings.items(), key=order),
+        sorted(functions.items(), key=lambda one: one[0]),
+        sorted(findings.items(), key=lambda one: one[0]),
     )
 
 
@@ -177,9 +156,9 @@ _RUNS = """
 """
 _PHASES = f"SELECT run, day, phase, {_SPENT}, 1 FROM hours GROUP BY run, day, phase"
 _FUNCTIONS = f"""
-    SELECT true, job, phase, function, file, {_SPENT}, count(DISTINCT run) FROM hours GROUP BY ALL
+    SELECT true, job, function, file, phase, {_SPENT}, count(DISTINCT run) FROM hours GROUP BY ALL
     UNION ALL
-    SELECT false, job, phase, user_function, user_file, {_SPENT}, count(DISTINCT run) FROM hours GROUP BY ALL
+    SELECT false, job, user_function, user_file, phase, {_SPENT}, count(DISTINCT run) FROM hours GROUP BY ALL
 """
 
 
@@ -199,10 +178,10 @@ def reduce_runs(task: Task) -> Partial:
 
         return Partial(
             runs=[RunPart(*row) for row in rows(_RUNS)],
-            phases=[(PhaseKey(*row[:3]), Spent(*row[3:])) for row in rows(_PHASES)],
+            phases=[(row[:3], Spent(*row[3:])) for row in rows(_PHASES)],
             steps=[(run, day, Stepped(*sums)) for run, day, *sums in rows("SELECT * FROM step")],
-            functions=[(FunctionKey(*row[:5]), Spent(*row[5:])) for row in rows(_FUNCTIONS)],
-            findings=[(RuleKey(*row[:2]), Found(*row[2:])) for row in rows("SELECT * FROM finding")],
+            functions=[(row[:5], Spent(*row[5:])) for row in rows(_FUNCTIONS)],
+            findings=[(row[:2], Found(*row[2:])) for row in rows("SELECT * FROM finding")],
         )
 
 

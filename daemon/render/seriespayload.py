@@ -137,10 +137,9 @@ def _columns(reader: RunReader, steps: list[Step], digits: int) -> Series:
             Step(end_ns - total.known_ns, end_ns, total.mean or 0.0)
             for end_ns, total in zip(ends_ns, totals, strict=True)
         ]
-    begins_ms, ends_ms = (
-        [(at_ns - reader.info.started_ns) // MILLISECOND_NS for at_ns in times_ns]
-        for times_ns in ((step.start_ns for step in steps), (step.end_ns for step in steps))
-    )
+    started_ns = reader.info.started_ns
+    begins_ms = [(step.start_ns - started_ns) // MILLISECOND_NS for step in steps]
+    ends_ms = [(step.end_ns - started_ns) // MILLISECOND_NS for step in steps]
     gaps_ms = [begin_ms - end_ms for begin_ms, end_ms in zip(begins_ms, [0, *ends_ms], strict=False)]
     places = [place for place, gap_ms in enumerate(gaps_ms) if gap_ms]
     scale = 10.0**digits

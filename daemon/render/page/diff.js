@@ -82,7 +82,6 @@ class DiffPage extends AddressedPage {
     for (const [kind, rows] of Object.entries(extract.readings)) new Table(byId(`view-${kind}`), kind, readingColumns()).show(rows);
     this.tabs = new Tabs((tab) => this.change({ tab }));
     for (const name of ["side", "query"]) byId(name).addEventListener("input", (event) => this.change({ [name]: event.target.value }));
-    this.listen();
     this.readAddress();
   }
 

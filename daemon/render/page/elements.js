@@ -89,7 +89,7 @@ class Tabs {
 
 /** A page with a flame graph, whose state is its address. It has a `graph`, `canvases`, and `readAddress()`. */
 class AddressedPage {
-  listen() {
+  constructor() {
     window.addEventListener("hashchange", () => this.readAddress());
     document.addEventListener("keydown", (event) => {
       if (event.key !== "/" || ["INPUT", "SELECT", "TEXTAREA"].includes(event.target.tagName)) return;

@@ -52,7 +52,6 @@ class Page extends AddressedPage {
     this.tabs = new Tabs((tab) => this.select({ tab }));
     this.makeTables(onrange);
     this.makeFilters();
-    this.listen();
     byId("query").addEventListener("keydown", (event) => {
       if (event.key !== "Escape") return;
       this.select({ query: "" });
