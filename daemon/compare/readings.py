@@ -192,18 +192,16 @@ def operator_pairs(readers: tuple[RunReader, RunReader], selections: tuple[Selec
     if not base or not new:
         return
     windows = min(len(base), len(new))
-    is_bounded = windows >= _LEAST_WINDOWS
+    freedom = windows - 1 if windows >= _LEAST_WINDOWS else 0
     for measure in _OPERATOR_MEASURES:
         sides = [_means(side, measure) for side in (base, new)]
         whole = sum(mean.value for mean in sides[0].values())
-        least = LEAST_OPERATOR_SHARE * whole if is_bounded else math.inf
+        least = LEAST_OPERATOR_SHARE * whole if freedom else math.inf
         both = {name: [side.get(name, Mean(0.0, 0.0)) for side in sides] for name in sorted({*sides[0], *sides[1]})}
         most = sorted(both, key=lambda name: max(mean.value for mean in both[name]), reverse=True)
         for name in most[:MOST]:
-            base_mean, new_mean = both[name]
-            yield Pair(
-                "operator", name, measure, "s/step", base_mean, new_mean, windows - 1 if is_bounded else 0, least
-            )
+            first, second = both[name]
+            yield Pair("operator", name, measure, "s/step", first, second, freedom, least)
 
 
 def _means(windows: Sequence[Mapping[OperatorKey, float]], measure: str) -> dict[str, Mean]:
