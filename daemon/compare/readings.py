@@ -169,10 +169,8 @@ def _held(reader: RunReader, part: Selection) -> dict[MemoryKey, tuple[float, Gr
 
 def role_title(row: ProcessRow) -> str:
     """Return the rank and role of a process in words: ``main``, ``rank 1``, ``rank 1 worker``."""
-    words = [] if row.rank is None else [f"rank {row.rank}"]
-    if row.role != "main" or not words:
-        words.append(row.role)
-    return " ".join(words)
+    rank = "" if row.rank is None else f"rank {row.rank}"
+    return rank if rank and row.role == "main" else f"{rank} {row.role}".strip()
 
 
 MOST = 40
