@@ -78,10 +78,7 @@ def test_worker_that_was_killed() -> None:
 @pytest.mark.requires("torch")
 def test_collective_that_one_rank_does_not_join(tmp_path: Path) -> None:
     rank = f"{sys.executable} {HANGS / 'collective.py'} {tmp_path / 'store'}"
-    with (
-        hanging(["sh", "-c", f"RANK=0 {rank} & RANK=1 {rank} & wait"]) as target,
-        watched(target.pid) as session,
-    ):
+    with hanging(["sh", "-c", f"RANK=0 {rank} & RANK=1 {rank} & wait"]) as target, watched(target.pid) as session:
         (hang,) = until(lambda: told(session), "a hang")
     assert hang.cause == "collective", hang.text
     assert "1 of 2 processes" in hang.text
@@ -91,10 +88,7 @@ def test_collective_that_one_rank_does_not_join(tmp_path: Path) -> None:
 def test_run_goes_on_after_a_hang_and_the_users_command_is_run(tmp_path: Path) -> None:
     said = tmp_path / "said"
     command = f'echo "$PROFD_HANG_CAUSE $PROFD_PID" > {said}'
-    with (
-        hanging([sys.executable, str(HANGS / "paused.py")]) as target,
-        watched(target.pid, on_hang=command) as session,
-    ):
+    with hanging([sys.executable, str(HANGS / "paused.py")]) as target, watched(target.pid, on_hang=command) as session:
         (hang,) = until(lambda: told(session), "a hang")
         give_line(target)
         until(lambda: told(session)[0].ended_ns is not None, "the end of the hang")

@@ -16,14 +16,7 @@ from unittest import mock
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
-from support.recordinglines import (
-    Put,
-    PySpyRecord,
-    Started,
-    StoredLine,
-    encode_line,
-    write_lines,
-)
+from support.recordinglines import Put, PySpyRecord, Started, StoredLine, encode_line, write_lines
 
 from profd.daemon import paths, processes
 from profd.daemon.clock import Clock
@@ -33,13 +26,7 @@ from profd.daemon.stacks import assembly, pyspy
 from profd.daemon.stacks.assembly import Span, Threads
 from profd.daemon.stacks.pyspy import PySpyOutput, RawRecording
 from profd.daemon.stacks.torn import Evidence
-from profd.daemon.store.records import (
-    DescribeFrame,
-    Identity,
-    Record,
-    RecordingTaken,
-    RunStarted,
-)
+from profd.daemon.store.records import DescribeFrame, Identity, Record, RecordingTaken, RunStarted
 from profd.daemon.store.writer import RunWriter
 
 # The session is what is recorded here, not its budget: a rate that follows the cost would differ from run to run.

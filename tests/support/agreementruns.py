@@ -8,11 +8,9 @@ from pathlib import Path
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import records
-from profd.daemon.store.writer import RunWriter
 from support import completerun, gappedrun, gpurun, rankrun, synthetic, unevensamples
 from support.recordings import replay
-from support.synthetic import MAIN, MAIN_TID, STARTED_NS, STEP, describe, main_process, recording, run_started
-from support.waiting import DEADLINE_S
+from support.synthetic import MAIN, MAIN_TID, STARTED_NS, STEP, main_process, recording, write_records
 
 MINUTES_OF_A_DAY = 24 * 60
 
@@ -46,15 +44,11 @@ def _minute(minute: int, seconds: int) -> list[records.Record]:
 
 
 def _write(path: Path, parts: list[list[records.Record]]) -> None:
-    writer = RunWriter(path, run_started(), describe)
     found: list[records.Record] = [
         main_process(),
         records.DeviceSeen(STARTED_NS, "gpu0", 0, "NVIDIA A100", "GPU-1", 80 << 30),
     ]
-    for record in [*found, *(record for part in parts for record in part)]:
-        assert writer.put(record), writer.failure
-    writer.close(DEADLINE_S)
-    assert writer.failure is None, writer.failure
+    write_records(path, [*found, *(record for part in parts for record in part)])
 
 
 def _replayed(name: str) -> Callable[[Path], object]:

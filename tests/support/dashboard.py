@@ -224,10 +224,7 @@ async def open_dashboard(
     run_file: Path, *, size: tuple[int, int] = SIZE, pty_fd: int | None = None, may_end: bool = True
 ) -> AsyncIterator[OpenDashboard]:
     """Open the dashboard on a run, and wait until all of it is shown, what was found included."""
-    with (
-        mock.patch.object(feed, "Analysis", AnalysisInProcess),
-        mock.patch.object(feed, "REFRESH_S", REFRESH_S),
-    ):
+    with mock.patch.object(feed, "Analysis", AnalysisInProcess), mock.patch.object(feed, "REFRESH_S", REFRESH_S):
         app = ProfdApp(run_file, pty_fd=pty_fd, may_end=may_end)
         app.animation_level = "none"
         opened = OpenDashboard(app)

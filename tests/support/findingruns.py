@@ -13,10 +13,8 @@ from profd.daemon.findings.finding import Finding
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
-from profd.daemon.store.writer import RunWriter
-from support.synthetic import COMMAND, MAIN, MAIN_TID, STARTED_NS, main_process, recording, run_started, worker
-from support.training_stacks import BACKWARD, CONV, DATA, DATA_WAIT, LIBRARY, OPTIMIZER, TRAIN, WORKER_STEP, describe
-from support.waiting import DEADLINE_S
+from support.synthetic import COMMAND, MAIN, MAIN_TID, STARTED_NS, main_process, recording, worker, write_records
+from support.training_stacks import BACKWARD, CONV, DATA, DATA_WAIT, LIBRARY, OPTIMIZER, TRAIN, WORKER_STEP
 
 Spans = Sequence[tuple[tuple[Frame, ...], int]]
 
@@ -31,10 +29,7 @@ LOAD_IN_PROCESS = (
     Frame("_MapDatasetFetcher.fetch", LIBRARY + "torch/utils/data/_utils/fetch.py", 52),
     Frame("Photos.__getitem__", DATA, 33),
 )
-WORKER_WAITS = (
-    *WORKER_STEP[0][0][:-3],
-    Frame("Queue.get", "/usr/lib/python3.11/multiprocessing/queues.py", 113),
-)
+WORKER_WAITS = (*WORKER_STEP[0][0][:-3], Frame("Queue.get", "/usr/lib/python3.11/multiprocessing/queues.py", 113))
 IMPORT = (Frame("<module>", TRAIN, 3), Frame("_find_and_load", "<frozen importlib._bootstrap>", 1176))
 
 
@@ -95,7 +90,6 @@ def write_case(
     they are started anew so many times. ``more`` is written first. ``beside`` is what another thread of the training
     process does in half a second. The training process is sampled every ``sample_ms``.
     """
-    writer = RunWriter(path, run_started(), describe)
     found: list[records.Record] = [main_process(), *more]
     for second in range(seconds):
         start_ns = STARTED_NS + second * SECOND_NS
@@ -110,11 +104,7 @@ def write_case(
             found.append(recording(identity, start_ns, [(identity.pid, "MainThread", True, (*done, *done))]))
         found.append(records.PointsTaken(start_ns + SECOND_NS, tuple(one.point(second) for one in series)))
     found.append(records.RunEnded(STARTED_NS + seconds * SECOND_NS, "target-exited", 0))
-    for record in found:
-        assert writer.put(record), writer.failure
-    writer.close(DEADLINE_S)
-    assert writer.failure is None, writer.failure
-    return path
+    return write_records(path, found)
 
 
 def diagnose(path: Path, rule: Rule) -> Finding | None:

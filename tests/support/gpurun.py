@@ -8,9 +8,7 @@ from pathlib import Path
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.store import records
 from profd.daemon.store.records import Identity
-from profd.daemon.store.writer import RunWriter
-from support.synthetic import BACKWARD, DATA_WAIT, MAIN, STARTED_NS, describe, recording, run_started
-from support.waiting import DEADLINE_S
+from support.synthetic import BACKWARD, DATA_WAIT, MAIN, STARTED_NS, recording, write_records
 
 SECONDS = 20
 PERIOD_MS = 100
@@ -37,7 +35,6 @@ def write_gpu_run(
 
     ``metrics`` are further series of utilization, read so many ms apart.
     """
-    writer = RunWriter(path, run_started(), describe)
     found: list[records.Record] = []
     for rank, identity in enumerate((MAIN, OTHER_RANK)):
         found.append(records.ProcessSeen(identity, None, ("python", "a.py"), "main", rank, None, "3.11.7", STARTED_NS))
@@ -57,7 +54,4 @@ def write_gpu_run(
             again = tuple(records.Point(series, at(at_ms), device=name) for name, at in devices.items())
             found.append(records.PointsTaken(STARTED_NS + at_ms * MILLISECOND_NS, again))
     found.append(records.RunEnded(STARTED_NS + SECONDS * SECOND_NS, "target-exited", 0))
-    for record in found:
-        assert writer.put(record), writer.failure
-    writer.close(DEADLINE_S)
-    return path
+    return write_records(path, found)

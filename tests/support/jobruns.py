@@ -8,10 +8,8 @@ from pathlib import Path
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import records
 from profd.daemon.store.records import Frame, Identity
-from profd.daemon.store.writer import RunWriter
-from support.synthetic import COMMAND, STARTED_NS, recording, run_started
-from support.training_stacks import BACKWARD, CONV, DATA, LIBRARY, TRAIN, describe
-from support.waiting import DEADLINE_S
+from support.synthetic import COMMAND, STARTED_NS, recording, write_records
+from support.training_stacks import BACKWARD, CONV, DATA, LIBRARY, TRAIN
 
 STEP_MS = 500
 LOAD = (
@@ -52,7 +50,6 @@ def write_job(
     more: Sequence[records.Record] = (),
 ) -> Path:
     """Write a run whose processes make two steps a second together; ``numbered`` False gives them no ranks."""
-    writer = RunWriter(path, run_started(), describe)
     found: list[records.Record] = [
         records.ProcessSeen(
             identity_of(rank), None, COMMAND, "main", rank if numbered else None, None, "3.11.7", STARTED_NS
@@ -63,11 +60,7 @@ def write_job(
     for second in range(seconds):
         found += _second(STARTED_NS + second * SECOND_NS, second, ranks, pressure)
     found.append(records.RunEnded(STARTED_NS + seconds * SECOND_NS, "target-exited", 0))
-    for record in found:
-        assert writer.put(record), writer.failure
-    writer.close(DEADLINE_S)
-    assert writer.failure is None, writer.failure
-    return path
+    return write_records(path, found)
 
 
 def _second(start_ns: int, second: int, ranks: Sequence[Rank], pressure: float) -> list[records.Record]:

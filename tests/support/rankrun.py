@@ -7,9 +7,7 @@ from pathlib import Path
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.store import records
 from profd.daemon.store.records import Identity, OperatorTotals
-from profd.daemon.store.writer import RunWriter
-from support.synthetic import BACKWARD, DATA_WAIT, LOAD, PIN_MEMORY, STARTED_NS, describe, recording, run_started
-from support.waiting import DEADLINE_S
+from support.synthetic import BACKWARD, DATA_WAIT, LOAD, PIN_MEMORY, STARTED_NS, recording, write_records
 
 SECONDS = 20
 RANKS = (Identity(5000, 1000), Identity(5001, 1001))
@@ -37,28 +35,19 @@ def write_run(path: Path, *, operators: tuple[OperatorTotals, ...] = OPERATORS) 
 
     The main threads use the CPU while they compute, the second rank half a second later. Rank 0 grows by 3 MB a second.
     """
-    writer = RunWriter(path, run_started(), describe)
     found = [*_processes(), *(_recording(rank) for rank in range(2)), *(_worker(rank) for rank in range(2))]
     found += [_readings(at_ms) for at_ms in range(0, SECONDS * 1000 + 1, 250)]
     found.append(_window(operators))
     found.append(records.RunEnded(STARTED_NS + SECONDS * SECOND_NS, "target-exited", 0))
-    for record in found:
-        assert writer.put(record), writer.failure
-    writer.close(DEADLINE_S)
-    assert writer.failure is None, writer.failure
-    return path
+    return write_records(path, found)
 
 
 def _processes() -> list[records.Record]:
     command = ("python", "train.py")
     found: list[records.Record] = []
     for rank in range(2):
-        found.append(
-            records.ProcessSeen(RANKS[rank], None, command, "main", rank, None, "3.11.7", STARTED_NS),
-        )
-        found.append(
-            records.ProcessSeen(WORKERS[rank], RANKS[rank], command, "worker", rank, 1, "3.11.7", STARTED_NS),
-        )
+        found.append(records.ProcessSeen(RANKS[rank], None, command, "main", rank, None, "3.11.7", STARTED_NS))
+        found.append(records.ProcessSeen(WORKERS[rank], RANKS[rank], command, "worker", rank, 1, "3.11.7", STARTED_NS))
     return found
 
 

@@ -18,15 +18,7 @@ from profd.daemon.store.records import Frame, FrameDescription, Record
 from profd.daemon.store.writer import RunWriter
 from profd.daemon.userfiles import UserFiles
 from support.folders import TESTS
-from support.recordinglines import (
-    Diary,
-    Put,
-    PySpyRecord,
-    Sources,
-    Started,
-    StoredLine,
-    read_lines,
-)
+from support.recordinglines import Diary, Put, PySpyRecord, Sources, Started, StoredLine, read_lines
 from support.waiting import DEADLINE_S
 
 RECORDINGS = TESTS / "recordings"

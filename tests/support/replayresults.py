@@ -116,11 +116,7 @@ def _shares(summary: Summary) -> dict[str, Any]:
 def _phases(summary: Summary) -> dict[str, Any]:
     lines = {line.phase: line.source for line in summary.phase_lines}
     return {
-        phase: {
-            "share": _rounded(share),
-            "margin": _rounded(summary.phase_errors.get(phase)),
-            "line": lines.get(phase),
-        }
+        phase: {"share": _rounded(share), "margin": _rounded(summary.phase_errors.get(phase)), "line": lines.get(phase)}
         for phase, share in sorted(summary.phases.items(), key=lambda item: (-round(item[1], 6), item[0]))
     }
 

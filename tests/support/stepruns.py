@@ -9,7 +9,6 @@ from pathlib import Path
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.store import records
 from profd.daemon.store.records import Frame
-from profd.daemon.store.writer import RunWriter
 from support.synthetic import (
     BACKWARD,
     DATA_WAIT,
@@ -17,12 +16,10 @@ from support.synthetic import (
     MAIN_TID,
     OPTIMIZER,
     STARTED_NS,
-    describe,
     main_process,
     recording,
+    write_records,
 )
-from support.synthetic import run_started as started
-from support.waiting import DEADLINE_S
 
 Lengths = dict[tuple[Frame, ...], float]
 STEP_MS: Lengths = {DATA_WAIT: 60.0, BACKWARD: 100.0, OPTIMIZER: 40.0}
@@ -54,7 +51,6 @@ def write_steps(
         for stack, length_ms in lengths_ms.items():
             spans.append((stack, round(length_ms * (slower if stack == slow else 1.0) * chance.gauss(1.0, 0.1))))
         ends_ms.append(sum(length for _, length in spans[-3:]) + (ends_ms[-1] if ends_ms else 0))
-    writer = RunWriter(path, started(), describe)
     thread = (MAIN_TID, "MainThread", True, spans)
     found: list[records.Record] = [
         main_process(),
@@ -65,7 +61,4 @@ def write_steps(
         points = (records.Point("step_count", step + 1.0, MAIN), records.Point("step_count_error", 0.5, MAIN))
         found.append(records.PointsTaken(STARTED_NS + ends_ms[step] * MILLISECOND_NS, points))
     found.append(records.RunEnded(STARTED_NS + ends_ms[-1] * MILLISECOND_NS, "target-exited", 0))
-    for record in found:
-        assert writer.put(record), writer.failure
-    writer.close(DEADLINE_S)
-    return path
+    return write_records(path, found)

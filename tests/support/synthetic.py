@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from profd.daemon import processes
@@ -79,6 +79,15 @@ def write_run(
     if not live:
         end_ns = started_ns + seconds * SECOND_NS
         _put_all(writer, _last_records(end_ns, workers, exit_code, exit_signal))
+    writer.close(DEADLINE_S)
+    assert writer.failure is None, writer.failure
+    return path
+
+
+def write_records(path: Path, found: Iterable[records.Record]) -> Path:
+    """Write a run of these records, and return its path."""
+    writer = RunWriter(path, run_started(), describe)
+    _put_all(writer, found)
     writer.close(DEADLINE_S)
     assert writer.failure is None, writer.failure
     return path
@@ -201,7 +210,7 @@ def _this_process() -> Identity:
     return Identity(stat.pid, stat.start_ticks)
 
 
-def _put_all(writer: RunWriter, many: Sequence[records.Record]) -> None:
+def _put_all(writer: RunWriter, many: Iterable[records.Record]) -> None:
     for record in many:
         assert writer.put(record), writer.failure
 

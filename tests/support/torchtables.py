@@ -51,8 +51,7 @@ def key_averages(events: list[dict[str, Any]]) -> dict[tuple[str, str, bool], To
     table._build_tree()
     return {
         (row.key, "cpu" if row.device_type == DeviceType.CPU else "cuda", bool(row.is_user_annotation)): TorchRow(
-            row.count,
-            *(row.self_cpu_time_total, row.cpu_time_total, row.self_device_time_total, row.device_time_total),
+            row.count, *(row.self_cpu_time_total, row.cpu_time_total, row.self_device_time_total, row.device_time_total)
         )
         for row in table.key_averages()
     }

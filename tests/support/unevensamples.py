@@ -11,9 +11,8 @@ from pathlib import Path
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import records
 from profd.daemon.store.records import Frame, Identity, Interval
-from profd.daemon.store.writer import RunWriter
-from support.synthetic import COMMAND, MAIN, STARTED_NS, main_process, run_started, worker
-from support.training_stacks import BACKWARD, DEFORM, LOAD, OPTIMIZER, describe
+from support.synthetic import COMMAND, MAIN, STARTED_NS, main_process, worker, write_records
+from support.training_stacks import BACKWARD, DEFORM, LOAD, OPTIMIZER
 
 SECONDS = 20
 TURN_S = 4
@@ -25,7 +24,6 @@ SAMPLES = {BACKWARD: 1000, OPTIMIZER: 250, DEFORM: 1200, LOAD: 800}
 
 def write_run(path: Path) -> Path:
     """Write the run and return its path."""
-    writer = RunWriter(path, run_started(), describe)
     found: list[records.Record] = [main_process()]
     found += [records.ProcessSeen(worker(n), MAIN, COMMAND, "worker", None, n, "3.11.7", STARTED_NS) for n in (1, 2)]
     for second in range(SECONDS):
@@ -35,11 +33,7 @@ def write_run(path: Path) -> Path:
         number = 1 + turn % 2
         found.append(_recording(worker(number), turn * TURN_S, TURN_S, (DEFORM, LOAD)[number - 1], 100))
     found.append(records.RunEnded(STARTED_NS + SECONDS * SECOND_NS, "stopped"))
-    for record in found:
-        assert writer.put(record)
-    writer.close()
-    assert writer.failure is None
-    return path
+    return write_records(path, found)
 
 
 def _recording(

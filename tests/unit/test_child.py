@@ -15,8 +15,7 @@ ENDING_IN_ITS_WAY = "import signal, sys; signal.signal(signal.SIGTERM, lambda *_
 
 
 @pytest.mark.parametrize(
-    ("program", "end_by", "code"),
-    [(WAITING, signal.SIGKILL, -signal.SIGKILL), (ENDING_IN_ITS_WAY, signal.SIGTERM, 3)],
+    ("program", "end_by", "code"), [(WAITING, signal.SIGKILL, -signal.SIGKILL), (ENDING_IN_ITS_WAY, signal.SIGTERM, 3)]
 )
 async def test_one_that_runs_still_is_ended_with_its_block(program: str, end_by: signal.Signals, code: int) -> None:
     async with child((sys.executable, "-c", program), stdin=PIPE, stdout=PIPE, end_by=end_by) as process:

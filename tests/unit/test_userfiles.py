@@ -112,9 +112,7 @@ def test_files_of_a_process_are_its_users(nobodys_process: int) -> None:
 
 
 @pytest.mark.requires("root", "setpriv")
-def test_a_folder_is_the_users_alone_and_none_where_it_may_not_write(
-    root: Path,
-) -> None:
+def test_a_folder_is_the_users_alone_and_none_where_it_may_not_write(root: Path) -> None:
     (root / "tmp").mkdir()
     (root / "tmp").chmod(0o1777)
     root.chmod(0o755)

@@ -11,15 +11,7 @@ from support.synthetic import MAIN_TID, STARTED_NS, main_process, recording, run
 from support.training_stacks import CONV, LOSS, describe
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store.records import (
-    Frame,
-    HangFound,
-    HangGroup,
-    HangReport,
-    OutputWritten,
-    RunEnded,
-    Stand,
-)
+from profd.daemon.store.records import Frame, HangFound, HangGroup, HangReport, OutputWritten, RunEnded, Stand
 from profd.daemon.store.writer import RunWriter
 
 SECONDS = 100

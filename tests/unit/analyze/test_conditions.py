@@ -6,7 +6,17 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.synthetic import BACKWARD, MAIN, STARTED_NS, describe, main_process, recording, run_started, write_run
+from support.synthetic import (
+    BACKWARD,
+    MAIN,
+    STARTED_NS,
+    describe,
+    main_process,
+    recording,
+    run_started,
+    write_records,
+    write_run,
+)
 
 from profd.daemon.analyze import conditions
 from profd.daemon.analyze.memory import growth
@@ -23,14 +33,10 @@ GROWING = (Condition("memory-growing"),)
 
 def write_readings(path: Path, name: str, values: list[float]) -> Path:
     """Write a run with one series of the host, read each second."""
-    writer = RunWriter(path, run_started(), describe)
     found: list[records.Record] = [main_process()]
     for second, value in enumerate(values):
         found.append(records.PointsTaken(STARTED_NS + second * SECOND_NS, (records.Point(name, value),)))
-    for record in found:
-        assert writer.put(record)
-    writer.close()
-    return path
+    return write_records(path, found)
 
 
 def test_time_in_which_memory_grew_is_from_where_it_can_be_told(tmp_path: Path) -> None:

@@ -6,8 +6,8 @@ import signal
 from pathlib import Path
 
 import pytest
-from support.synthetic import MAIN, MAIN_TID, STARTED_NS, main_process, recording, run_started
-from support.training_stacks import CONV, LOSS, describe
+from support.synthetic import MAIN, MAIN_TID, STARTED_NS, main_process, recording, write_records
+from support.training_stacks import CONV, LOSS
 
 from profd.daemon.analyze.incidents import PostMortem, take_post_mortem
 from profd.daemon.clock import SECOND_NS
@@ -16,7 +16,6 @@ from profd.daemon.render.summary import summarize
 from profd.daemon.render.text import summary_text
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import EventHappened, OutputWritten, Point, PointsTaken, Record, RunEnded
-from profd.daemon.store.writer import RunWriter
 
 END_NS = STARTED_NS + 2 * SECOND_NS
 OOM = EventHappened(END_NS, "oom", "out of memory: the kernel ended a process of the control group /job")
@@ -24,14 +23,9 @@ SAID = OutputWritten(END_NS, b"step 1\rstep 2\r\nTraceback:\r\n  x\r\nRuntimeErr
 
 
 def run(path: Path, *more: Record) -> Path:
-    writer = RunWriter(path, run_started(), describe)
     stacks = [(MAIN_TID, "MainThread", True, [(CONV, 400), (LOSS, 600)])]
     points = PointsTaken(STARTED_NS + SECOND_NS, (Point("rss_bytes", 3 << 30, MAIN),))
-    for record in (main_process(), recording(MAIN, STARTED_NS, stacks), points, *more):
-        assert writer.put(record)
-    writer.close()
-    assert writer.failure is None
-    return path
+    return write_records(path, [main_process(), recording(MAIN, STARTED_NS, stacks), points, *more])
 
 
 def post_mortem(path: Path) -> PostMortem:

@@ -23,10 +23,7 @@ SECONDS = 60
 
 
 def found_in(
-    path: Path,
-    value: Callable[[int], float],
-    more: Sequence[records.Record] = (),
-    selection: Selection | None = None,
+    path: Path, value: Callable[[int], float], more: Sequence[records.Record] = (), selection: Selection | None = None
 ) -> tuple[Jump, ...]:
     writer = RunWriter(path / "a.profd", synthetic.run_started(), synthetic.describe)
     for record in (synthetic.main_process(), *more):

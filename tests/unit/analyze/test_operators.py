@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.synthetic import MAIN, MAIN_TID, STARTED_NS, main_process, recording, run_started
+from support.synthetic import MAIN, MAIN_TID, STARTED_NS, main_process, recording, run_started, write_records
 from support.training_stacks import LIBRARY, STEP, TRAIN, describe
 
 from profd.daemon.analyze.operators import Call, IssuingLine, Stay, issuing_lines, last_window, tie
@@ -46,13 +46,9 @@ def taken(from_ns: int, *operators: OperatorTotals, error: str = "") -> WindowTa
 
 
 def write(path: Path, *windows: WindowTaken) -> Path:
-    writer = RunWriter(path, run_started(), describe)
     stacks = recording(MAIN, STARTED_NS, [(MAIN_TID, "MainThread", True, STEP * 8)])
     found: list[Record] = [main_process(), stacks, *windows]
-    for record in found:
-        assert writer.put(record), writer.failure
-    writer.close()
-    return path
+    return write_records(path, found)
 
 
 def test_the_last_window_is_told_by_name_with_what_takes_most_first(tmp_path: Path) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support import synthetic
-from support.synthetic import BACKWARD, MAIN, MAIN_TID, STARTED_NS, describe, main_process, recording, run_started
+from support.synthetic import BACKWARD, MAIN, MAIN_TID, STARTED_NS, main_process, recording, write_records
 
 from profd.daemon.analyze.functions import FunctionRow, hot_functions
 from profd.daemon.analyze.profile import CallNode, Profile, call_tree, selected_intervals, take_profile
@@ -125,15 +125,12 @@ def one_stack_run(folder: Path, stack: tuple[Frame, ...]) -> RunReader:
 
 def pieces_of(path: Path, cores: list[float], selection: Selection) -> list[IntervalRow]:
     """Return what a selection takes of one stack of three seconds, with a reading of its CPU time each second."""
-    writer = RunWriter(path, run_started(), describe)
     thread = (MAIN_TID, "MainThread", True, ((BACKWARD, 3000),))
     found: list[records.Record] = [main_process(), recording(MAIN, STARTED_NS, (thread,), duration_ns=3 * SECOND_NS)]
     for second, value in enumerate(cores):
         point = records.Point("cpu_cores", value, MAIN, MAIN_TID)
         found.append(records.PointsTaken(STARTED_NS + second * SECOND_NS, (point,)))
-    for record in found:
-        assert writer.put(record)
-    writer.close()
+    write_records(path, found)
     with RunReader(path) as reader:
         return list(selected_intervals(reader, selection, selection.threads(reader)))
 

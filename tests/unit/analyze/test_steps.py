@@ -18,6 +18,7 @@ from support.synthetic import (
     main_process,
     recording,
     run_started,
+    write_records,
     write_run,
 )
 
@@ -61,12 +62,7 @@ def counted_run(
 
 
 def write_all(path: Path, everything: Sequence[records.Record]) -> Path:
-    writer = RunWriter(path, run_started(), describe)
-    for record in everything:
-        assert writer.put(record)
-    writer.close()
-    assert writer.failure is None, writer.failure
-    return path
+    return write_records(path, everything)
 
 
 def steps_of(path: Path, selection: Selection = MAIN_THREADS) -> Steps:
@@ -172,9 +168,7 @@ def test_less_than_two_counts_are_no_rate(tmp_path: Path, counts: list[tuple[flo
 
 def test_the_source_is_the_counter_of_that_time(tmp_path: Path) -> None:
     run = counted_run(
-        tmp_path / "r",
-        [(5, 0, 0), (20, 300, 0), (35, 600, 0), (50, 900, 0)],
-        names=[(8, "first"), (30, "second")],
+        tmp_path / "r", [(5, 0, 0), (20, 300, 0), (35, 600, 0), (50, 900, 0)], names=[(8, "first"), (30, "second")]
     )
     assert steps_of(run, between(0, 21)).source == "first"
     assert steps_of(run, between(0, 5.5)).source is None

@@ -10,8 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.cudatraces import PID, CudaScript
-from support.synthetic import MAIN, STARTED_NS, main_process, run_started
-from support.training_stacks import describe
+from support.synthetic import MAIN, STARTED_NS, main_process, write_records
 
 from profd.daemon.analyze.operators import WindowSummary, last_window
 from profd.daemon.analyze.selection import Selection
@@ -21,7 +20,6 @@ from profd.daemon.render.operators import about_lines
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame, Interval, OperatorTotals, WindowStep, WindowTaken
-from profd.daemon.store.writer import RunWriter
 from profd.daemon.windows.reduction import reduce
 
 LINES = tuple(Frame("train", "/home/ada/cifar/train.py", line) for line in (30, 31, 32))
@@ -51,11 +49,7 @@ def idle(path: Path, script: CudaScript, threads: dict[int, Samples]) -> tuple[I
 
 
 def written(path: Path, *rows: records.Record) -> WindowSummary:
-    writer = RunWriter(path, run_started(), describe)
-    for row in (main_process(), *rows):
-        assert writer.put(row), writer.failure
-    writer.close()
-    assert writer.failure is None, writer.failure
+    write_records(path, [main_process(), *rows])
     with RunReader(path) as reader:
         (window,) = last_window(reader, Selection())
         return window

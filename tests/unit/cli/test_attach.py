@@ -94,10 +94,7 @@ def test_who_leaves_the_dashboard_may_keep_the_recording(
 
 
 def test_who_leaves_the_dashboard_may_end_the_recording(
-    recording: FakeRecording,
-    leave_by: Callable[[Leaving], None],
-    monkeypatch: pytest.MonkeyPatch,
-    capsys: Captured,
+    recording: FakeRecording, leave_by: Callable[[Leaving], None], monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     recording.runs_on = True
     monkeypatch.setattr(recording, "end", lambda: setattr(recording, "runs_on", False))

@@ -160,9 +160,7 @@ def test_nothing_is_put_into_a_process_that_was_not_armed_unless_asked_for(
     assert recording.options is None
 
 
-def test_a_process_in_no_run_is_recorded_for_as_long_as_that_takes(
-    recording: FakeRecording,
-) -> None:
+def test_a_process_in_no_run_is_recorded_for_as_long_as_that_takes(recording: FakeRecording) -> None:
     with run_of(PID, inject=True) as path:
         assert path == recording.run_file
         assert recording.options is not None

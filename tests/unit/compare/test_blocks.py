@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.stepruns import PLAIN_MS, Lengths, write_steps
-from support.synthetic import DATA_WAIT, MAIN, MAIN_TID, STARTED_NS, describe, main_process, recording, run_started
+from support.synthetic import DATA_WAIT, MAIN, MAIN_TID, STARTED_NS, main_process, recording, write_records
 
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
@@ -17,7 +17,6 @@ from profd.daemon.render.difftext import diff_text
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken, Record, RunEnded
-from profd.daemon.store.writer import RunWriter
 
 SLOW, QUICK = 300, 100  # ms
 LENGTHS_MS = [SLOW] * 100 + [QUICK] * 300
@@ -32,11 +31,7 @@ def write_two_paces(path: Path) -> Path:
     found: list[Record] = [main_process(), recording(MAIN, STARTED_NS, (thread,), duration_ns=length_ns)]
     for step, end_ms in enumerate(ends_ms[:-1], 1):
         found.append(PointsTaken(STARTED_NS + end_ms * MILLISECOND_NS, (Point("step_count", float(step), MAIN),)))
-    writer = RunWriter(path, run_started(), describe)
-    for record in [*found, RunEnded(STARTED_NS + length_ns, "target-exited", 0)]:
-        assert writer.put(record), writer.failure
-    writer.close()
-    return path
+    return write_records(path, [*found, RunEnded(STARTED_NS + length_ns, "target-exited", 0)])
 
 
 def test_the_length_of_a_step_is_that_of_all_steps_and_not_of_all_blocks(tmp_path: Path) -> None:

@@ -25,11 +25,10 @@ from support.synthetic import (
     RATE_HZ,
     RUN_ID,
     STARTED_NS,
-    describe,
     main_process,
     recording,
-    run_started,
     worker,
+    write_records,
     write_run,
 )
 
@@ -45,7 +44,6 @@ from profd.daemon.exports.svg import flame_graph_svg
 from profd.daemon.exports.tables import parquet_files
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
-from profd.daemon.store.writer import RunWriter
 
 SECONDS = 4
 FORMULA = "=HYPERLINK(A1)"
@@ -67,11 +65,9 @@ def reader(run: Path) -> Iterator[RunReader]:
 def write_formulas(path: Path) -> Path:
     """Write a run in which a function and a thread are named as formulas."""
     stack = (Frame("<module>", "/srv/a.py", 1), Frame(FORMULA, "/srv/a.py", 2))
-    writer = RunWriter(path, run_started(), describe)
-    for record in (main_process(), recording(MAIN, STARTED_NS, ((MAIN_TID, f"@{FORMULA}", True, ((stack, 1000),)),))):
-        assert writer.put(record)
-    writer.close()
-    return path
+    return write_records(
+        path, [main_process(), recording(MAIN, STARTED_NS, ((MAIN_TID, f"@{FORMULA}", True, ((stack, 1000),)),))]
+    )
 
 
 def parsed(content: bytes) -> Any:  # noqa: ANN401

@@ -26,10 +26,7 @@ LOADING, WAITING = step((LOAD_IN_PROCESS, 200)), step((DATA_WAIT, 200))
 
 def company(*, on_cpu: float, pressure: float) -> list[Series]:
     """Return how much of a core the main thread has, and for what part of the time anybody waits for one."""
-    return [
-        Series("cpu_cores", on_cpu, tid=MAIN_TID),
-        Series("host_cpu_pressure_share", pressure, identity=None),
-    ]
+    return [Series("cpu_cores", on_cpu, tid=MAIN_TID), Series("host_cpu_pressure_share", pressure, identity=None)]
 
 
 def plain(path: Path) -> float:

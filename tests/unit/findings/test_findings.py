@@ -260,11 +260,7 @@ def test_calls_of_the_garbage_collector_are_found_with_their_line(case: Case) ->
 
 def faulting(faults: float, *, system: float, user: float = 0.7) -> list[Series]:
     """Return how many pages a process asks for a second, and its CPU time in the kernel and outside."""
-    return [
-        Series("minor_faults_per_s", faults),
-        Series("cpu_system_cores", system),
-        Series("cpu_user_cores", user),
-    ]
+    return [Series("minor_faults_per_s", faults), Series("cpu_system_cores", system), Series("cpu_user_cores", user)]
 
 
 def test_pages_that_are_taken_anew_are_told_by_their_faults(case: Case) -> None:

@@ -143,8 +143,7 @@ def test_a_word_that_is_not_given_is_an_error() -> None:
 
 
 @pytest.mark.parametrize(
-    ("case", "late", "said"),
-    [("another", "2", "Rank 2 is late too."), ("several", "2, 3", "Ranks 2, 3 are late too.")],
+    ("case", "late", "said"), [("another", "2", "Rank 2 is late too."), ("several", "2, 3", "Ranks 2, 3 are late too.")]
 )
 def test_all_ranks_that_are_late_are_told(case: str, late: str, said: str) -> None:
     given = {word: "" for text in all_texts(FINDINGS["straggler"]).values() for word in words_of("".join(text))}

@@ -6,11 +6,7 @@ import os
 import subprocess
 import sys
 
-ASKING = [
-    sys.executable,
-    "-c",
-    "from profd.daemon.launch.terminal import has_shell; print(has_shell())",
-]
+ASKING = [sys.executable, "-c", "from profd.daemon.launch.terminal import has_shell; print(has_shell())"]
 
 
 def answer(*, leads_session: bool, leads_job: bool, below_a_script: bool = False) -> str:

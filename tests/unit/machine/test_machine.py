@@ -127,11 +127,7 @@ def test_pressure_is_the_share_of_time_that_tasks_stood_still(clock: StoppedCloc
     for name in ("cpu", "memory"):
         files.contents[f"/proc/pressure/{name}"] = line.format("some", 1_001_000) + line.format("full", 500_500)
     assert values(read(source)) == pytest.approx(
-        {
-            "host_cpu_pressure_share": 0.2,
-            "host_memory_pressure_share": 0.2,
-            "host_memory_full_pressure_share": 0.1,
-        }
+        {"host_cpu_pressure_share": 0.2, "host_memory_pressure_share": 0.2, "host_memory_full_pressure_share": 0.1}
     )
 
 

@@ -11,8 +11,8 @@ from urllib.parse import parse_qs
 import msgspec
 import pytest
 from support import hostiletexts, rankrun
-from support.synthetic import MAIN, MAIN_TID, STARTED_NS, main_process, recording, run_started
-from support.training_stacks import CONV, LOSS, describe
+from support.synthetic import MAIN, MAIN_TID, STARTED_NS, main_process, recording, write_records
+from support.training_stacks import CONV, LOSS
 
 from profd.daemon.analyze.incidents import PostMortem
 from profd.daemon.analyze.selection import Condition, Selection
@@ -35,7 +35,6 @@ from profd.daemon.store.records import (
     RunEnded,
     Stand,
 )
-from profd.daemon.store.writer import RunWriter
 
 WHOLE = (STARTED_NS, STARTED_NS + rankrun.SECONDS * SECOND_NS)
 
@@ -134,16 +133,12 @@ SAID = OutputWritten(END_NS, b"epoch 1\r\nRuntimeError: bad\r\n")
 
 
 def page(path: Path, *more: Record) -> str:
-    writer = RunWriter(path, run_started(), describe)
     stacks = [(MAIN_TID, "MainThread", True, [(CONV, 400), (LOSS, 600)])]
     memory = [
         PointsTaken(END_NS - second * SECOND_NS, (Point("rss_bytes", (5 - second) * 1e9, MAIN),))
         for second in (3, 2, 1, 0)
     ]
-    for record in (main_process(), recording(MAIN, END_NS - SECOND_NS, stacks), *memory, *more):
-        assert writer.put(record)
-    writer.close()
-    assert writer.failure is None
+    write_records(path, [main_process(), recording(MAIN, END_NS - SECOND_NS, stacks), *memory, *more])
     with RunReader(path) as reader:
         return render_report(reader)
 

@@ -158,8 +158,7 @@ def test_a_python_is_told_as_it_is(script: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("mapped", "torch", "gpu"),
-    [("libtorch_cpu.so", True, False), ("nothing", False, False), ("nvidia0", False, True)],
+    ("mapped", "torch", "gpu"), [("libtorch_cpu.so", True, False), ("nothing", False, False), ("nvidia0", False, True)]
 )
 def test_torch_is_told_by_its_library_and_a_gpu_by_its_device(
     monkeypatch: pytest.MonkeyPatch, mapped: str, torch: bool, gpu: bool, tmp_path: Path

@@ -167,12 +167,7 @@ def test_a_run_comes_within_its_budget_and_its_rate_rises_when_there_is_room(
 
 
 @settings(max_examples=15)  # each is a run of 25 minutes
-@given(
-    rate_hz=st.integers(1, 1000),
-    per_hz=st.floats(0, 0.02),
-    fixed=st.floats(0, 0.2),
-    budget=st.floats(0.005, 1.0),
-)
+@given(rate_hz=st.integers(1, 1000), per_hz=st.floats(0, 0.02), fixed=st.floats(0, 0.2), budget=st.floats(0.005, 1.0))
 def test_the_rate_settles_within_bounds(rate_hz: int, per_hz: float, fixed: float, budget: float) -> None:
     cost_of = linear(per_hz, fixed)
     rates = simulate(Governor(rate_hz, budget), cost_of, 1500)

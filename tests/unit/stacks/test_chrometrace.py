@@ -169,11 +169,7 @@ def test_a_change_moves_by_the_time_of_its_read() -> None:
     frames = (len(FLAT) + len(DEEP)) / 2
     cpu_us = START_US + 100 * PER_FRAME_US * (FRAMES_AROUND + frames)
     (read,) = as_read([noted], 100, round(cpu_us * 1000))
-    assert [change.at_us for change in read.changes] == [
-        100_000 - read_us(FLAT),
-        600_000 - read_us(DEEP),
-        1_100_000,
-    ]
+    assert [change.at_us for change in read.changes] == [100_000 - read_us(FLAT), 600_000 - read_us(DEEP), 1_100_000]
 
 
 @pytest.mark.parametrize(("samples", "cpu_ns"), [(0, 10**9), (100, 0)])

@@ -13,15 +13,7 @@ from support.traces import Stack, stack
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.stacks.chrometrace import Change, ThreadTrace
-from profd.daemon.stacks.failedreads import (
-    FailedRead,
-    TornShares,
-    cap,
-    read_log,
-    times_at,
-    with_visits,
-    without_log,
-)
+from profd.daemon.stacks.failedreads import FailedRead, TornShares, cap, read_log, times_at, with_visits, without_log
 
 ZERO_NS = 1_795_267_341 * SECOND_NS
 IDENT = 139979236125568

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.synthetic import MAIN, MAIN_TID, STARTED_NS, main_process, recording, run_started, write_run
-from support.training_stacks import BACKWARD, DATA_WAIT, describe
+from support.synthetic import MAIN, MAIN_TID, STARTED_NS, main_process, recording, write_records, write_run
+from support.training_stacks import BACKWARD, DATA_WAIT
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
@@ -22,16 +22,12 @@ from profd.daemon.store.rollups import (
     stack_times,
 )
 from profd.daemon.store.stepfunction import MINUTE_NS
-from profd.daemon.store.writer import RunWriter
 
 
 def test_an_interval_is_cut_at_the_bounds_of_columns(tmp_path: Path) -> None:
     path = tmp_path / "run.profd"
-    writer = RunWriter(path, run_started(), describe)
     thread = (MAIN_TID, "MainThread", True, ((DATA_WAIT, 500), (BACKWARD, 2500)))
-    for record in (main_process(), recording(MAIN, STARTED_NS, (thread,), duration_ns=3 * SECOND_NS)):
-        assert writer.put(record)
-    writer.close()
+    write_records(path, [main_process(), recording(MAIN, STARTED_NS, (thread,), duration_ns=3 * SECOND_NS)])
     with RunReader(path) as reader:
         found = stack_times(reader, Grid(STARTED_NS, SECOND_NS), 0, 5, [1])
         later = stack_times(reader, Grid(STARTED_NS, SECOND_NS), 2, 5, [1])

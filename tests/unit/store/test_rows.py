@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from support import synthetic
-from support.synthetic import STARTED_NS, main_process, run_started
+from support.synthetic import STARTED_NS, main_process, run_started, write_records
 from support.training_stacks import describe
 
 from profd.daemon.clock import SECOND_NS
@@ -65,12 +65,7 @@ FOUND = HangFound(AT_NS, STARTED_NS, "no progress for 40 s", REPORT)
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     path = tmp_path / "run.profd"
-    writer = RunWriter(path, run_started(), describe)
-    for record in (main_process(), FOUND, HangEnded(AT_NS + SECOND_NS, AT_NS)):
-        assert writer.put(record)
-    writer.close()
-    assert writer.failure is None
-    return path
+    return write_records(path, [main_process(), FOUND, HangEnded(AT_NS + SECOND_NS, AT_NS)])
 
 
 def change(path: Path, sql: str) -> None:

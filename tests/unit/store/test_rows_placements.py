@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from support.synthetic import COMMAND, MAIN, STARTED_NS, describe, run_started
+from support.synthetic import COMMAND, MAIN, STARTED_NS, write_records
 
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity, Placement, ProcessSeen
 from profd.daemon.store.rows import PlacementRow
-from profd.daemon.store.writer import RunWriter
 
 WORKER = Identity(4300, 1100)
 
@@ -19,12 +18,7 @@ def seen(identity: Identity, parent: Identity | None = None, placement: Placemen
 
 
 def write(path: Path, *many: ProcessSeen) -> Path:
-    writer = RunWriter(path, run_started(), describe)
-    for record in many:
-        assert writer.put(record)
-    writer.close()
-    assert writer.failure is None, writer.failure
-    return path
+    return write_records(path, many)
 
 
 def test_the_newest_place_of_each_rank_is_kept(tmp_path: Path) -> None:

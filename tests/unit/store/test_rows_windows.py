@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from support.synthetic import MAIN, STARTED_NS, main_process, run_started
+from support.synthetic import MAIN, STARTED_NS, main_process, run_started, write_records
 from support.training_stacks import describe
 
 from profd.daemon.clock import SECOND_NS
@@ -33,12 +33,7 @@ FAILED = WindowTaken(MAIN, at_ns=STARTED_NS + SECOND_NS, source="kineto", asked_
 
 
 def write(path: Path, *records: Record) -> RunReader:
-    writer = RunWriter(path, run_started(), describe)
-    for record in (main_process(), *records):
-        writer.put(record)
-    writer.close()
-    assert writer.failure is None
-    return RunReader(path)
+    return RunReader(write_records(path, [main_process(), *records]))
 
 
 def test_window_comes_out_as_it_was_taken(tmp_path: Path) -> None:

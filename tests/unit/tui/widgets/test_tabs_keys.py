@@ -41,12 +41,7 @@ NAMES = {
 """How keys are called on the sheet, where not by their own names."""
 
 
-ARROWS = {
-    "left": "comma",
-    "shift+left": "less_than_sign",
-    "right": "full_stop",
-    "shift+right": "greater_than_sign",
-}
+ARROWS = {"left": "comma", "shift+left": "less_than_sign", "right": "full_stop", "shift+right": "greater_than_sign"}
 
 
 @pytest.fixture
