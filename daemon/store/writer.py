@@ -286,5 +286,5 @@ def _length_of(record: Record | None) -> int:
     elif isinstance(record, records.OutputWritten):
         held = len(record.data)
     elif isinstance(record, records.WindowTaken):
-        held = len(record.trace or b"") + 300 * len(record.operators)
+        held = len(record.trace or b"") + 300 * len(record.operators) + 100 * len(record.gaps)
     return 1 + held // 16384

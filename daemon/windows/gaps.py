@@ -17,6 +17,7 @@ from profd.daemon.windows.trace import ANNOTATIONS, LINKED_HOST, DeviceSpan, Hos
 
 KEPT_GAPS = 1 << 16
 """The most gaps that are kept, the longest ones: a window of many steps has millions."""
+_TID = (1 << 32) - 1
 
 
 def gpu_times(spans: Spans) -> tuple[tuple[WindowGpu, ...], tuple[HostGap, ...]]:
@@ -50,7 +51,7 @@ def _time_of(gpu: int, work: Iterable[DeviceSpan], launches: Mapping[int, HostSp
             if launch and launch.event and late_ns > one_ns:
                 host_ns += late_ns - one_ns
                 tid = launch.event.tid
-                gaps.append(HostGap(gpu, one_ns, late_ns, abs(tid) if isinstance(tid, int) else 0))
+                gaps.append(HostGap(gpu, one_ns, late_ns, abs(tid) & _TID if isinstance(tid, int) else 0))
         both_ns = min(span.end_ns, one_ns)
         overlap_ns += max(both_ns - max(span.start_ns, two_ns), 0)
         one_ns, two_ns = max(one_ns, span.end_ns), max(two_ns, both_ns)
