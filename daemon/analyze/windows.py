@@ -191,11 +191,14 @@ def about_window(reader: RunReader, window: WindowRow) -> AboutWindow:
     times = step_times(reader, window)
     series = reader.series.values()
     uses_gpu = any(row.name == "gpu_process_memory_bytes" and row.process == window.process for row in series)
-    notes = _notes(reader.operators(window.id), times, uses_gpu=uses_gpu)
-    return AboutWindow(gpus=idle_gpus(reader, window), step_times=times, notes=notes)
+    gpus = idle_gpus(reader, window)
+    notes = _notes(reader.operators(window.id), times, gpus, uses_gpu=uses_gpu)
+    return AboutWindow(gpus=gpus, step_times=times, notes=notes)
 
 
-def _notes(operators: Sequence[OperatorTotals], steps: StepTimes, *, uses_gpu: bool) -> tuple[str, ...]:
+def _notes(
+    operators: Sequence[OperatorTotals], steps: StepTimes, gpus: Sequence[IdleGpu], *, uses_gpu: bool
+) -> tuple[str, ...]:
     notes: list[str] = []
     host = [row for row in operators if row.device == HOST]
     device_ns = sum(row.self_cuda_ns for row in operators if row.device != HOST and not row.is_annotation)
@@ -212,9 +215,14 @@ def _notes(operators: Sequence[OperatorTotals], steps: StepTimes, *, uses_gpu: b
             f"The trace has no work of a GPU, though the process {does}: another profiler, such as Nsight "
             "Systems, may hold CUPTI. End it and take the window again."
         )
-    if device_ns and steps.before_s and steps.within_s and steps.within_s > steps.before_s * (1 + _HELD_UP):
-        slower = percent(steps.within_s / steps.before_s - 1)
-        notes.append(f"The profiler made steps {slower} longer: without it GPUs are idle for less of the time.")
+    if gpus and steps.before_s and steps.within_s and steps.within_s > steps.before_s * (1 + _HELD_UP):
+        longer = steps.within_s / steps.before_s
+        # The profiler slows the host. What GPUs do in a step stays the same.
+        idle = (f"GPU {gpu.gpu} about {percent(max(1 - gpu.share(gpu.busy_ns) * longer, 0.0))}" for gpu in gpus)
+        notes.append(
+            f"The profiler made steps {percent(longer - 1)} longer. Without it GPUs are idle for less of the time: "
+            f"{', '.join(idle)}."
+        )
     if steps.is_slower and steps.before_s and steps.after_s:
         cause = (
             " torch leaves CUPTI attached; TEARDOWN_CUPTI=1 in the script's environment has it detached, where no CUDA "
