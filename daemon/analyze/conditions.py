@@ -12,19 +12,10 @@ from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.analyze.series import cpu_series
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.errors import UsageError
+from profd.daemon.store import stepfunction
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import SeriesRow
-from profd.daemon.store.stepfunction import (
-    LONGEST_INTERVAL_NS,
-    THREAD_CPU,
-    UTILIZATION,
-    IntervalSet,
-    StepFunction,
-    common,
-    idle_time,
-    on_cpu_time,
-    united,
-)
+from profd.daemon.store.stepfunction import IntervalSet, StepFunction
 
 SATURATED_ABOVE = 0.95
 
@@ -41,7 +32,7 @@ WHOLE = Within()
 
 def within(from_ns: int | None, to_ns: int | None) -> Within:
     """Return the time of the intervals that start in a range, their ends included."""
-    return Within(from_ns, None if to_ns is None else to_ns + LONGEST_INTERVAL_NS)
+    return Within(from_ns, None if to_ns is None else to_ns + stepfunction.LONGEST_INTERVAL_NS)
 
 
 def cpu_saturated(reader: RunReader, time: Within = WHOLE) -> IntervalSet:
@@ -54,7 +45,7 @@ def throttled(reader: RunReader, process: int, time: Within = WHOLE) -> Interval
     for device in GpuTracks(reader).used_by(process):
         series = reader.find_series("gpu_throttled_share", device=device)
         tracks += [reader.steps(series.id, *time)] if series else []
-    return reduce(united, (track.where(lambda value: value > 0) for track in tracks))
+    return reduce(stepfunction.united, (track.where(lambda value: value > 0) for track in tracks))
 
 
 def memory_growing(reader: RunReader, process: int) -> IntervalSet:
@@ -68,7 +59,7 @@ def memory_growing(reader: RunReader, process: int) -> IntervalSet:
 def on_cpu(reader: RunReader, thread: int, time: Within = WHOLE) -> IntervalSet:
     """Return when a thread used at least half a core."""
     found = cpu_series(reader, [reader.threads[thread]])
-    return on_cpu_time(reader.steps(found[0], *time)) if found else IntervalSet()
+    return stepfunction.on_cpu_time(reader.steps(found[0], *time)) if found else IntervalSet()
 
 
 def covers_of(
@@ -84,7 +75,7 @@ def covers_of(
 
     def held(condition: Condition, process: int) -> IntervalSet:
         if condition.name == "gpu-idle":  # when its GPUs were utilized below the limit, on average over several
-            return idle_time(tracks.of_process(process), condition.limit)
+            return stepfunction.idle_time(tracks.of_process(process), condition.limit)
         if condition.name == "cpu-saturated":
             return cpu_saturated(reader, time)
         return throttled(reader, process, time) if condition.name == "throttled" else memory_growing(reader, process)
@@ -93,12 +84,12 @@ def covers_of(
     of_process = [one for one in conditions if one.name != "on-cpu"]
     covers = {process: [held(one, process) for one in of_process] for process in set(processes.values())}
     own = {thread: [on_cpu(reader, thread, time)] if len(of_process) < len(conditions) else [] for thread in processes}
-    return {thread: reduce(common, own[thread] + covers[process]) for thread, process in processes.items()}
+    return {thread: reduce(stepfunction.common, own[thread] + covers[process]) for thread, process in processes.items()}
 
 
 CONDITIONS: Mapping[str, tuple[tuple[str, ...], str]] = {
     "gpu-idle": (
-        (UTILIZATION,),
+        (stepfunction.UTILIZATION,),
         "it has no readings of a GPU's utilization; `profd doctor` says whether GPUs can be read here",
     ),
     "cpu-saturated": (("host_cpu_share",), "it has no readings of the host's CPU"),
@@ -107,7 +98,7 @@ CONDITIONS: Mapping[str, tuple[tuple[str, ...], str]] = {
         "it has no readings of a limit on CPU time or of a GPU's clocks",
     ),
     "memory-growing": (("rss_bytes",), "it has no readings of memory"),
-    "on-cpu": ((THREAD_CPU,), "it has no readings of the CPU time of threads"),
+    "on-cpu": ((stepfunction.THREAD_CPU,), "it has no readings of the CPU time of threads"),
 }
 """The series that each condition rests on, and what is missing where a run has none of them."""
 

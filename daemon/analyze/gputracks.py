@@ -12,17 +12,9 @@ from functools import cached_property
 
 from profd.daemon.analyze.series import take_course
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.store import stepfunction
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.stepfunction import (
-    LONGEST_INTERVAL_NS,
-    MEMORY_OF_PROCESS,
-    UTILIZATION,
-    Aggregate,
-    StepFunction,
-    devices_used,
-    mean_function,
-    sum_aggregates,
-)
+from profd.daemon.store.stepfunction import UTILIZATION, Aggregate, StepFunction, mean_function, sum_aggregates
 
 _LATELY_NS = 600 * SECOND_NS
 GRAPHICS_ACTIVE = "gpu_graphics_active_share"
@@ -37,7 +29,7 @@ class GpuTracks:
         reader: RunReader,
         from_ns: int | None = None,
         to_ns: int | None = None,
-        longest_ns: int = LONGEST_INTERVAL_NS,
+        longest_ns: int = stepfunction.LONGEST_INTERVAL_NS,
         name: str = UTILIZATION,
     ) -> None:
         """Read what the run has of the intervals that start in a range of time; all of it where none is given.
@@ -67,7 +59,7 @@ class GpuTracks:
     def used_by(self, process: int) -> frozenset[str]:
         """Return the devices on which a process, or the one that it works for, has memory; else all devices."""
         parents = {row.id: row.parent for row in self._reader.processes.values()}
-        return devices_used(process, parents, self._held, frozenset(self.series))
+        return stepfunction.devices_used(process, parents, self._held, frozenset(self.series))
 
     @cached_property
     def series(self) -> dict[str, int]:
@@ -81,7 +73,7 @@ class GpuTracks:
     def _held(self) -> Mapping[int, set[str]]:
         held: defaultdict[int, set[str]] = defaultdict(set)
         for row in self._reader.series.values():
-            if row.name == MEMORY_OF_PROCESS and row.process is not None and row.device is not None:
+            if row.name == stepfunction.MEMORY_OF_PROCESS and row.process is not None and row.device is not None:
                 held[row.process].add(row.device)
         return held
 

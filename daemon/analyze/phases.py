@@ -104,6 +104,9 @@ WITHOUT_WORK = frozenset({DATA_WAIT, SYNCHRONIZE, COLLECTIVE, WAITING, COPY})
 """Phases in which the main thread itself has nothing to do."""
 WITHOUT_STEP = frozenset({STARTUP, COMPILE, EVALUATION, CHECKPOINT})
 """Phases in which no step is made."""
+ONCE_A_STEP = ((BACKWARD,), (FORWARD, LOSS), (DATA_WAIT, DATA_LOAD))
+"""Phases that come once a step, each group; the optimizer may come twice: to set gradients to zero ahead of the forward
+pass."""
 _BY_NAME = {phase.name: phase for phase in PHASES}
 
 

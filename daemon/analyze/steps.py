@@ -16,18 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from profd.daemon.analyze.phases import (
-    BACKWARD,
-    COMPILE,
-    DATA_LOAD,
-    DATA_WAIT,
-    FORWARD,
-    LOSS,
-    STARTUP,
-    STEP,
-    WITHOUT_STEP,
-    PhaseIndex,
-)
+from profd.daemon.analyze.phases import COMPILE, ONCE_A_STEP, STARTUP, STEP, WITHOUT_STEP, PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import points_of
 from profd.daemon.clock import SECOND_NS
@@ -212,8 +201,7 @@ def _after(counts: Sequence[PointRow], end_ns: int, *, goes_on: bool) -> float:
 
 def _by_cycles(reader: RunReader, process: ProcessRow, selection: Selection, phases: PhaseIndex) -> Steps | None:
     found = []
-    # Each is visited once a step; the optimizer is not, where gradients are set to zero ahead of the forward pass.
-    for visited in ((BACKWARD,), (FORWARD, LOSS), (DATA_WAIT, DATA_LOAD)):
+    for visited in ONCE_A_STEP:
         cycles = count_cycles(
             Seen(row.start_ns, phase in visited or phase == COMPILE, phase in WITHOUT_STEP)
             for row in _intervals(reader, process, selection)

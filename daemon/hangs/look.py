@@ -128,13 +128,10 @@ def _standing_of(member: Member, by_pid: Mapping[int, Member]) -> list[Standing]
         threads = take_dump(pid, tries=2)
     except DumpFailed:
         return []
-    return [
-        Standing(
-            member,
-            thread.thread_name or "thread",
-            thread.thread_name == "MainThread" or (thread.thread_name is None and thread.os_thread_id == pid),
-            tuple(Frame(frame.name, frame.filename, frame.line) for frame in reversed(thread.frames)),
-            read_wait(pid, thread.os_thread_id or pid, name_of),
-        )
-        for thread in threads
-    ]
+    standing = []
+    for thread in threads:
+        name, os_tid = thread.thread_name, thread.os_thread_id
+        is_main = name == "MainThread" or (name is None and os_tid == pid)
+        stack = tuple(Frame(frame.name, frame.filename, frame.line) for frame in reversed(thread.frames))
+        standing.append(Standing(member, name or "thread", is_main, stack, read_wait(pid, os_tid or pid, name_of)))
+    return standing

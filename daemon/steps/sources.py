@@ -13,18 +13,9 @@ from collections.abc import Iterator
 
 import msgspec
 
+from profd.daemon.interpreter import integers
 from profd.daemon.interpreter.frames import Code, Frame, open_interpreter
-from profd.daemon.interpreter.integers import (
-    Attribute,
-    Global,
-    IntegerReader,
-    Local,
-    Moved,
-    OfGenerator,
-    RangeLeft,
-    Variable,
-    local_of,
-)
+from profd.daemon.interpreter.integers import Attribute, Global, Local, Moved, OfGenerator, Variable, local_of
 from profd.daemon.interpreter.lines import Lines
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.interpreter.objects import Held, Missing, generator_code, held
@@ -51,7 +42,7 @@ class Source(msgspec.Struct, frozen=True):
     variable: Variable
     stride: int = 1
     start: int = 0
-    end: RangeLeft | None = None
+    end: integers.RangeLeft | None = None
     is_added: bool = False
     is_late: bool = False
     of_updates: bool = False
@@ -73,7 +64,7 @@ class Program:
             raise Unreadable(f"its folder cannot be read ({error.strerror})") from error
         self._python = open_interpreter(pid)
         self._thread = self._python.main_thread()
-        self._reader = IntegerReader(self._python, self._thread)
+        self._reader = integers.IntegerReader(self._python, self._thread)
         self._lines = Lines(self._python)
         self._declared = declared
         self._own: tuple[tuple[Source, int] | None, int] = None, 0
@@ -204,7 +195,7 @@ class Program:
 
     def _counters(self, frame: Frame, place: Place, iterator: Held | None) -> Iterator[Source]:
         """Yield what the loop counts by: what stands for updates first, then what it adds to."""
-        left = RangeLeft(iterator.address) if iterator and iterator.type_name == "range_iterator" else None
+        left = integers.RangeLeft(iterator.address) if iterator and iterator.type_name == "range_iterator" else None
         for one in sorted(place.loop.counters, key=lambda one: (not one.of_updates, not one.is_added, one.stride != 1)):
             stride = one.stride if isinstance(one.stride, int) else self.number_of(place, one.stride)
             variable = self._variable(frame, one.name)

@@ -14,17 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from profd.daemon import processes
-from profd.daemon.errors import (
-    MissingCapability,
-    NoSuchProcess,
-    NotPython,
-    OtherUsersProcess,
-    ProfdError,
-    PtraceScopeForbids,
-    UnsupportedPython,
-    ZombieProcess,
-)
+from profd.daemon import errors, processes
+from profd.daemon.errors import ProfdError
 from profd.daemon.rights import Credentials, Rights
 from profd.daemon.secrets import mask_command
 from profd.daemon.stacks.dump import DumpFailed, take_dump
@@ -106,14 +97,14 @@ def check_attachable(pid: int, system: System | None = None) -> None:
     if found is None:
         if system.is_hidden(pid):
             what = f"pid {pid} belongs to another user, and /proc hides it from you"
-            raise OtherUsersProcess(what, _AS_ROOT.format(pid=pid))
-        raise NoSuchProcess(f"there is no process {pid}", _SEE_LS)
+            raise errors.OtherUsersProcess(what, _AS_ROOT.format(pid=pid))
+        raise errors.NoSuchProcess(f"there is no process {pid}", _SEE_LS)
     if found.tgid != pid:
         what = f"{pid} is no process but a thread of pid {found.tgid}"
-        raise NoSuchProcess(what, f"attach to its process: profd attach {found.tgid}")
+        raise errors.NoSuchProcess(what, f"attach to its process: profd attach {found.tgid}")
     if found.state in "ZX":
         what = f"pid {pid} ({found.name}) has ended and waits to be reaped by its parent"
-        raise ZombieProcess(what, f"there is nothing left to profile; {_SEE_LS}")
+        raise errors.ZombieProcess(what, f"there is nothing left to profile; {_SEE_LS}")
     _check_owner(pid, found, system)
     executable = system.executable(pid)
     # Or it does not let us see what it runs.
@@ -131,9 +122,9 @@ def check_attachable(pid: int, system: System | None = None) -> None:
     if problems:
         raise problems[0]
     if found.is_kernel_thread:
-        raise NotPython(f"pid {pid} is {found.name}, a thread of the kernel", _SEE_LS)
+        raise errors.NotPython(f"pid {pid} is {found.name}, a thread of the kernel", _SEE_LS)
     below = ", and nothing below it is Python" if any(system.descendants(pid)) else ", not Python"
-    raise NotPython(f"pid {pid} is {found.name}{below}", _SEE_LS)
+    raise errors.NotPython(f"pid {pid} is {found.name}{below}", _SEE_LS)
 
 
 def _check_owner(pid: int, found: Credentials, system: System) -> None:
@@ -148,7 +139,7 @@ def _check_owner(pid: int, found: Credentials, system: System) -> None:
         what = f"pid {pid} ({found.name}) is yours, but runs with the rights of user {others[0]} (setuid)"
     else:
         what = f"pid {pid} ({found.name}) belongs to user {found.uids[0]}, and you are user {system.uid}"
-    raise OtherUsersProcess(what, _AS_ROOT.format(pid=pid))
+    raise errors.OtherUsersProcess(what, _AS_ROOT.format(pid=pid))
 
 
 def _problem(pid: int, system: System) -> ProfdError | None:
@@ -156,7 +147,7 @@ def _problem(pid: int, system: System) -> ProfdError | None:
     other = _OTHER_PYTHON.fullmatch(Path(system.executable(pid) or "").name)
     if other:
         what = f"pid {pid} runs {other[0]}, and only CPython can be read"
-        return UnsupportedPython(what, "run the script with CPython")
+        return errors.UnsupportedPython(what, "run the script with CPython")
     denied = system.read_memory(pid)
     if denied:
         return _refusal(pid, denied, system)
@@ -170,13 +161,13 @@ def _problem(pid: int, system: System) -> ProfdError | None:
     runs = f"Python {version}" if version else "a Python of unknown version"
     what = f"pid {pid} runs {runs}, which the installed py-spy cannot read ({said})"
     remedy = f"profd reads {PYTHON_VERSIONS}; a newer py-spy may read more: pip install -U py-spy"
-    return UnsupportedPython(what, remedy)
+    return errors.UnsupportedPython(what, remedy)
 
 
 def _refusal(pid: int, number: int, system: System) -> ProfdError:
     """Return the error that explains why the memory of our own process, or of any to root, is closed to us."""
     if number == errno.ESRCH:
-        return NoSuchProcess(f"pid {pid} ended while it was looked at", _SEE_LS)
+        return errors.NoSuchProcess(f"pid {pid} ended while it was looked at", _SEE_LS)
     scope, in_container = system.ptrace_scope(), system.in_container()
     if scope >= 3 or (scope >= 1 and not system.may_read_all()):
         where = " on the host" if in_container else ""
@@ -185,7 +176,7 @@ def _refusal(pid: int, number: int, system: System) -> ProfdError:
         if scope >= 3:
             remedy = f"at 3 it stays until a reboot{where}: set it to 0 in /etc/sysctl.d, and reboot"
         what = f"pid {pid} cannot be read, because kernel.yama.ptrace_scope is {scope} on this machine"
-        return PtraceScopeForbids(what, remedy)
+        return errors.PtraceScopeForbids(what, remedy)
     what = f"the kernel closes pid {pid} even to its own user (it has more rights than you, or is marked undumpable)"
     remedy = _AS_ROOT.format(pid=pid)
     if system.may_read_all():
@@ -194,4 +185,4 @@ def _refusal(pid: int, number: int, system: System) -> ProfdError:
     elif in_container:
         what = f"this container may not read pid {pid}: it lacks the capability SYS_PTRACE"
         remedy = "start it with `docker run --cap-add SYS_PTRACE`, or run profd on the host"
-    return MissingCapability(what, remedy)
+    return errors.MissingCapability(what, remedy)
