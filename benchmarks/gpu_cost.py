@@ -84,7 +84,7 @@ def scenario(folder: Path) -> dict[str, str]:
         for pid in range(1000 + number, 1000 + PROCESSES, GPUS):
             driver.add("process_memory_bytes", _PER_PROCESS_BYTES, device, pid)
             driver.add("process_sm_share", 0.45, device, pid)
-    environment = driver.environment
+    environment = {**driver.environment, "FAKE_NVML_READ_ONCE": "1"}
     del environment["FAKE_NVML_CALLS"]
     return environment
 

@@ -6,7 +6,6 @@ that went away. ``Nvml.failure`` says that it was the last of these.
 
 from __future__ import annotations
 
-import contextlib
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -63,32 +62,38 @@ class Nvml:
         self.module = pynvml
         self._why = {getattr(pynvml, f"NVML_ERROR_{name}", None): why for why, names in _WHY.items() for name in names}
         self._gone = {getattr(pynvml, f"NVML_ERROR_{name}", None) for name in _GONE}
-        self._mismatch = getattr(pynvml, "NVMLLibraryMismatchError", ())
+        self._mismatch = getattr(pynvml, "NVMLLibraryMismatchError", AttributeError)
+        self.calling = Call("nvmlInit", self._clock.now_ns())
         try:
-            self._call("nvmlInit", ())
+            pynvml.nvmlInit()
         except pynvml.NVMLError as error:
             self._fail(error)
-            return False
-        self._is_open = True
-        return True
+        finally:
+            self.calling = None
+        self._is_open = self.failure is None
+        return self._is_open
 
     def close(self) -> None:
         """Let the library go. The process keeps it loaded, as NVML's module does."""
         if self._is_open:
             self._is_open = False
-            with contextlib.suppress(self.module.NVMLError):  # it is gone already
-                self._call("nvmlShutdown", ())
+            self.ask("nvmlShutdown")
 
     def call(self, function: str, *arguments: Answer) -> Answer:
         """Return the answer of a function of NVML, or raise ``NoAnswer``."""
         if self.failure is not None:
             raise NoAnswer(Why.FAILED, self.failure_text)
+        self.calling = Call(function, self._clock.now_ns())
         try:
-            return self._call(function, arguments)
+            return getattr(self.module, function)(*arguments)
         except self.module.NVMLError as error:
             if error.value in self._gone:
                 self._fail(error)
             raise NoAnswer(self._why.get(error.value, Why.FAILED), f"{function}: {_words(error)}") from None
+        except (self._mismatch, AttributeError):  # the driver, or NVML's module, is older than the question
+            raise NoAnswer(Why.LACKING, f"{function}: the driver does not have it") from None
+        finally:
+            self.calling = None
 
     def ask(self, function: str, *arguments: Answer) -> Answer:
         """Return the answer of a function of NVML; None where there is none."""
@@ -96,22 +101,6 @@ class Nvml:
             return self.call(function, *arguments)
         except NoAnswer:
             return None
-
-    def _call(self, function: str, arguments: tuple[Answer, ...]) -> Answer:
-        call = getattr(self.module, function, None)
-        if call is None:  # the module is older than the question
-            raise self._missing()
-        self.calling = Call(function, self._clock.now_ns())
-        try:
-            return call(*arguments)
-        except self._mismatch:  # the driver is
-            raise self._missing() from None
-        finally:
-            self.calling = None
-
-    def _missing(self) -> Exception:
-        error: Exception = self.module.NVMLError(self.module.NVML_ERROR_FUNCTION_NOT_FOUND)
-        return error
 
     def _fail(self, error: Answer) -> None:
         self.failure, self.failure_text = int(error.value), _words(error)

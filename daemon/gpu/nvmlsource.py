@@ -241,43 +241,54 @@ class NvmlSource(Nvml):
 
 
 class GpmWindow:
-    """Two snapshots of one device that it fills, and the means between them."""
+    """Two snapshots of one device that it fills in turn, and the means between them."""
 
     def __init__(self, nvml: Nvml, gpu: Gpu, names: Sequence[str]) -> None:
         self._nvml = nvml
         self._gpu = gpu
         self._snapshots = [nvml.call("nvmlGpmSampleAlloc") for _ in range(2)]
+        # The later snapshot → what asks for the means up to it. Made once, with the addresses of the answers: each way
+        # into a structure of NVML's module is a detour through Python.
+        self._requests = [self._request(names, earlier=1, later=0), self._request(names, earlier=0, later=1)]
+        self._turn = 0
         self._has_first = False
-        self._request = nvml.module.c_nvmlGpmMetricsGet_t()
-        self._request.version, self._request.numMetrics = 1, len(names)
-        # Looked up once: each way into a structure of NVML's module is a detour through Python.
-        self._metrics = [(name, METRICS[name][1], self._request.metrics[place]) for place, name in enumerate(names)]
-        for name, _, metric in self._metrics:
-            metric.metricId = METRICS[name][0]
 
     def read(self) -> dict[str, float]:
         """Return the means since the last reading; nothing at the first."""
-        gpu, target = self._gpu, self._snapshots[1]
+        gpu, turn = self._gpu, self._turn
         had_first, self._has_first = self._has_first, False
         if gpu.parent is None:
-            self._nvml.call("nvmlGpmSampleGet", gpu.handle, target)
+            self._nvml.call("nvmlGpmSampleGet", gpu.handle, self._snapshots[turn])
         else:
-            self._nvml.call("nvmlGpmMigSampleGet", gpu.parent.handle, gpu.instance, target)
-        found = {}
-        if had_first:
-            self._request.sample1, self._request.sample2 = self._snapshots
-            self._nvml.call("nvmlGpmMetricsGet", self._request)
-            values = ((name, factor, metric.nvmlReturn, metric.value) for name, factor, metric in self._metrics)
-            found = {
-                name: value * factor for name, factor, error, value in values if not error and math.isfinite(value)
-            }
-        self._snapshots.reverse()
-        self._has_first = True
-        return found
+            self._nvml.call("nvmlGpmMigSampleGet", gpu.parent.handle, gpu.instance, self._snapshots[turn])
+        self._has_first, self._turn = True, 1 - turn
+        if not had_first:
+            return {}
+        request, answers = self._requests[turn]
+        try:
+            self._nvml.call("nvmlGpmMetricsGet", request)
+        except NoAnswer as error:  # of these two snapshots, which may be too close to each other
+            raise NoAnswer(Why.LOST if error.why is Why.LOST else Why.FAILED, str(error)) from None
+        found = ((name, value.value * factor) for name, factor, failed, value in answers if not failed.value)
+        return {name: value for name, value in found if math.isfinite(value)}
 
     def close(self) -> None:
         for snapshot in self._snapshots:
             self._nvml.ask("nvmlGpmSampleFree", snapshot)
+
+    def _request(self, names: Sequence[str], earlier: int, later: int) -> tuple[Answer, list[Answer]]:
+        request = self._nvml.module.c_nvmlGpmMetricsGet_t()
+        request.version, request.numMetrics = 1, len(names)
+        request.sample1, request.sample2 = self._snapshots[earlier], self._snapshots[later]
+        answers = []
+        for place, name in enumerate(names):
+            number, factor = METRICS[name]
+            metric = request.metrics[place]
+            metric.metricId = number
+            kind, at = type(metric), ctypes.addressof(metric)
+            failed = ctypes.c_uint.from_address(at + kind.nvmlReturn.offset)
+            answers.append((name, factor, failed, ctypes.c_double.from_address(at + kind.value.offset)))
+        return request, answers
 
 
 def _address(pointer: Answer) -> int | None:

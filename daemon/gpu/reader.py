@@ -36,9 +36,10 @@ _GAUGES = (
 """Every how many readings, and the series."""
 # An idle link is put into a lower generation, so that the highest reading shows what it can carry.
 _LINK = ("gpu_pcie_generation", "gpu_pcie_lanes")
-_OFTEN = ("gpu_graphics_active_share", "gpu_sm_active_share")
+_OFTEN = ("gpu_graphics_active_share",)
 """What GPM is asked for nine times a second: it wants more than 100 ms between two snapshots."""
 _SELDOM = (
+    "gpu_sm_active_share",
     "gpu_sm_occupancy_share",
     "gpu_tensor_active_share",
     "gpu_dram_bandwidth_share",
@@ -72,7 +73,7 @@ class GpuReader:
         self._energy: tuple[int, float] | None = None
         self._looked_ns = 0
         self._looks = True
-        self._taken: list[PointsTaken] = []
+        self._has_samples = gpu.parent is None and not gpu.is_mig_parent  # MIG has no utilization but that of GPM
         self._readings = 0
         self._active_ns = clock.now_ns()
         self._told_behind_ns = 0
@@ -80,26 +81,24 @@ class GpuReader:
 
     def pause_ns(self) -> int | None:
         """Return after how long to ``look`` again; None where nothing is to be looked at between two readings."""
-        if self.gpu.parent is None and not self.gpu.is_mig_parent and self._samples.polls:
+        if self._has_samples and self._samples.polls:
             return POLL_NS
         return LOOK_NS if self._looks else None
 
-    def look(self) -> None:
-        """Take what cannot wait for the next reading, and keep it until then."""
-        if self.gpu.parent is None and self._samples.polls:
+    def look(self, now_ns: int) -> Iterator[Point]:
+        """Take what cannot wait for the next reading; yields what was read of that."""
+        if self._has_samples and self._samples.polls:
             self._samples.poll()
-        now_ns = self._clock.now_ns()
-        if now_ns - self._looked_ns >= LOOK_NS and not self.gpu.is_mig_parent:
-            self._looked_ns = now_ns
-            active = self._questions.ask(self._source.activity, self.gpu, *_OFTEN)
-            if active:
-                points = [self._point(name, value) for name, value in active.items()]
-                if self.gpu.parent is not None and _OFTEN[0] in active:  # no samples, but the same quantity
-                    points.append(self._point("gpu_utilization_share", active[_OFTEN[0]]))
-                    self._active_ns = now_ns
-                self._taken.append(PointsTaken(now_ns, tuple(points)))
-            counts = active is None and self.gpu.parent is None and self._traffic.look()
-            self._looks = active is not None or counts
+        if now_ns - self._looked_ns < LOOK_NS or self.gpu.is_mig_parent:
+            return
+        self._looked_ns = now_ns
+        active = self._questions.ask(self._source.activity, self.gpu, *_OFTEN)
+        for name, value in (active or {}).items():
+            self._active_ns = now_ns
+            yield self._point(name, value)
+            if not self._has_samples:  # but the same quantity
+                yield self._point("gpu_utilization_share", value)
+        self._looks = active is not None or (self.gpu.parent is None and self._traffic.look())
 
     def read(
         self, memory: _Memory | None, users: GpuUsers, identities: Mapping[int, Identity]
@@ -108,10 +107,7 @@ class GpuReader:
 
         ``memory`` is None where the processes were not asked for this time.
         """
-        self.look()
-        yield from self._taken
-        self._taken = []
-        if self.gpu.parent is None and not self.gpu.is_mig_parent:  # MIG has no utilization but that of GPM
+        if self._has_samples:
             for at_ns, share in self._samples.read():
                 yield PointsTaken(at_ns, (self._point("gpu_utilization_share", share),))
         at_ns = self._clock.now_ns()
@@ -246,6 +242,7 @@ class GpuSet:
         self.lost = self._questions.lost
         self._clock = clock
         self._everything = everything
+        self._seen: list[PointsTaken] = []
         self._readings = 0
         self._looked_ns = since_ns
         self.read_ns = since_ns
@@ -256,8 +253,11 @@ class GpuSet:
         return min((pause for pause in pauses if pause is not None), default=None)
 
     def look(self) -> None:
-        for reader in self._answering():
-            reader.look()
+        """Look at what cannot wait, and keep it for the next reading: one record for all devices."""
+        now_ns = self._clock.now_ns()
+        points = tuple(point for reader in self._answering() for point in reader.look(now_ns))
+        if points:
+            self._seen.append(PointsTaken(now_ns, points))
 
     def read(self, users: GpuUsers) -> Iterator[DeviceSeen | PointsTaken]:
         """Read once; a ``DeviceSeen`` comes before the first points of a device."""
@@ -271,6 +271,9 @@ class GpuSet:
                 if gpu.name not in self.readers and self._is_used(gpu, used, identities, users):
                     yield from self._begin(gpu)
             self._looked_ns = self._clock.now_ns()
+        self.look()
+        yield from self._seen
+        self._seen = []
         for reader in self._answering():
             yield from reader.read(memory.get(reader.gpu), users, identities)
         self._readings += 1
