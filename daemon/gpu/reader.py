@@ -77,7 +77,7 @@ class GpuReader:
         self._readings = 0
         self._active_ns = clock.now_ns()
         self._told_behind_ns = 0
-        self._is_amiss = False
+        self._amiss = ""
 
     def pause_ns(self) -> int | None:
         """Return after how long to ``look`` again; None where nothing is to be looked at between two readings."""
@@ -128,12 +128,10 @@ class GpuReader:
             distance = units.duration(abs(behind_ns) / SECOND_NS)
             where = "behind" if behind_ns > 0 else "ahead of"
             yield f"{self.gpu.name}: the driver's clock is {distance} {where} the wall clock; its samples are moved"
-        words, was_amiss = self._utilization_words(), self._is_amiss
-        self._is_amiss = bool(words)
-        if words and not was_amiss:
-            yield f"{self.gpu.name}: {words}"
-        elif was_amiss and not words:
-            yield f"{self.gpu.name}: utilization is read as usual again"
+        words, before = self._utilization_words(), self._amiss
+        self._amiss = words.partition(" (")[0]
+        if self._amiss != before:
+            yield f"{self.gpu.name}: {words or 'utilization is read as usual again'}"
 
     def _behind_ns(self) -> int:
         offset_ns = self._samples.driver_clock.offset_ns
@@ -145,7 +143,7 @@ class GpuReader:
         if self.gpu.parent is not None:
             error = self._questions.why_not(self._source.activity, self.gpu, *_OFTEN)
             is_missing = error is not None and self._clock.now_ns() - self._active_ns > 2 * SECOND_NS
-            return f"no utilization: instances have that of GPM alone ({error})" if is_missing else ""
+            return f"no utilization, instances have that of GPM alone ({error})" if is_missing else ""
         missing, coarse = self._samples.why_missing(), self._samples.why_coarse()
         if missing is not None:
             return f"no utilization ({missing})"

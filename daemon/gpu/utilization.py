@@ -14,7 +14,7 @@ from itertools import pairwise
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS, Clock
 from profd.daemon.gpu.devices import Gpu
 from profd.daemon.gpu.driverclock import DriverClock
-from profd.daemon.gpu.source import Questions, Sample, Why
+from profd.daemon.gpu.source import NoAnswer, Questions, Sample, Why
 
 FINEST_NS = 50 * MILLISECOND_NS
 """Samples closer to each other than this are put together, so that no driver can flood a run file."""
@@ -78,10 +78,9 @@ class UtilizationSamples:
             else:  # nobody knows when these were
                 self._held = []
         found = self._release(now_ns)
-        self._is_coarse = not found and not self.polls and now_ns - self._heard_ns >= self._patience_ns()
-        if self._is_coarse:
-            current = self._questions.ask(self._questions.source.utilization, self._gpu)
-            found = [] if current is None else [(now_ns, current)]
+        self._is_coarse = False
+        if not found and not self.polls and now_ns - self._heard_ns >= self._patience_ns():
+            found = self._current(now_ns)
             self._look_from_the_start(now_ns)
         if found:
             self.told_ns = self._last_ns = found[-1][0]
@@ -96,9 +95,24 @@ class UtilizationSamples:
         return "; ".join(str(error) for error in errors if error is not None) or "the driver has no samples"
 
     def why_coarse(self) -> str | None:
-        """Return the error by which the driver's samples cannot be read; None where they can, or are just not there."""
-        error = self._questions.why_not(self._questions.source.samples, self._gpu) if self._is_coarse else None
-        return None if error is None or error.why is Why.EMPTY else str(error)
+        """Return the error by which the driver's current value stands for its samples; None where none does."""
+        return str(self._error()) if self._is_coarse else None
+
+    def _current(self, now_ns: int) -> list[tuple[int, float]]:
+        """Return the driver's current value in place of its samples.
+
+        Where it has none because the GPU idles, all the time since the last one was idle.
+        """
+        source = self._questions.source
+        share, error = (self._questions.ask(source.utilization, self._gpu), self._error())
+        if share is None:
+            return []
+        is_dry = error is None or error.why is Why.EMPTY
+        self._is_coarse = not is_dry
+        if not is_dry or share or self.driver_clock.period_ns is None:
+            return [(now_ns, share)]
+        distance_ns = _SILENT_PERIODS * max(self.driver_clock.period_ns, FINEST_NS)
+        return [(at_ns, 0.0) for at_ns in range(now_ns, self._last_ns, -distance_ns)][::-1]
 
     def _release(self, now_ns: int) -> list[tuple[int, float]]:
         """Return the samples that were held back, at their times, once the offset is known."""
@@ -132,8 +146,11 @@ class UtilizationSamples:
         return 0 if self._is_lacking() else _SILENT_PERIODS * (self.driver_clock.period_ns or SECOND_NS // 2)
 
     def _is_lacking(self) -> bool:
-        error = self._questions.why_not(self._questions.source.samples, self._gpu)
+        error = self._error()
         return error is not None and error.why in (Why.LACKING, Why.REFUSED)
+
+    def _error(self) -> NoAnswer | None:
+        return self._questions.why_not(self._questions.source.samples, self._gpu)
 
 
 def _since_clock_was_set(samples: list[Sample]) -> list[Sample]:

@@ -73,8 +73,8 @@ int nvmlDeviceGetUtilizationRates(Device *device, Utilization *rates)
     rates->memory = 0;
     if (!give_uint(device, "utilization_now_share", "", 100, &rates->gpu))
         return leave(SUCCESS);
-    rates->gpu = (uint)(mean * 100 + 0.5);
-    return leave(mean < 0 ? NOT_SUPPORTED : SUCCESS);
+    rates->gpu = mean > 0 ? (uint)(mean * 100 + 0.5) : 0;
+    return leave(busy ? SUCCESS : NOT_SUPPORTED);
 }
 
 typedef struct { uint pid; ull used_bytes; uint gpu_instance, compute_instance; } Process;

@@ -1,0 +1,163 @@
+"""480 machines as containers, sandboxes and drivers make them: nothing false is said of any, and nothing is missing.
+
+The real pynvml asks the simulated driver. What is read is held against the timeline of kernels that was planted.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from support.findingruns import HEALTHY, diagnose, write_case
+from support.gpuscenarios import FAULTS, PLACES, SECONDS, Scenario, scenarios, set_up
+from support.gpusets import GpuRoom
+from support.gpusim import SimulatedDriver
+from support.gputraces import FakeTraces
+
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.findings.gpu import gpu_unused
+from profd.daemon.store.rows import PointRow
+from profd.daemon.store.stepfunction import step_function
+
+UTILIZATION = "gpu_utilization_share"
+_LATE_S = 0.025
+"""By how much a sample may be late: what lies between two looks while the offset is estimated, and a little drift."""
+_SETTLED_S = 4.5
+_LONGEST_GAP_S = 3.1
+_FINE_S = 0.05
+"""Samples of shorter periods are put together, and cannot be told by their value."""
+Point = tuple[float, float]
+
+
+class Playing:
+    """Plays scenarios one after the other on one library."""
+
+    def __init__(self, library: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self._library, self._folder, self._monkeypatch = library, folder, monkeypatch
+        self._count = 0
+
+    def begin(self) -> SimulatedDriver:
+        self._count += 1
+        folder = self._folder / str(self._count)
+        folder.mkdir()
+        driver = SimulatedDriver(self._library, folder)
+        driver.install(self._monkeypatch)
+        self._monkeypatch.delenv("FAKE_NVML_CALLS")  # writing down each call takes longer than the call
+        driver.set_now(0)
+        return driver
+
+    def play(self, scenario: Scenario) -> GpuRoom:
+        driver = self.begin()
+        return let_run(GpuRoom(driver, set_up(driver, scenario)))
+
+
+def let_run(room: GpuRoom) -> GpuRoom:
+    room.read()
+    for _ in range(SECONDS):
+        room.read(1)
+    return room
+
+
+@pytest.fixture
+def playing(nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Playing:
+    return Playing(nvml_library, tmp_path, monkeypatch)
+
+
+def of(place: str) -> Iterator[Scenario]:
+    return (scenario for scenario in scenarios() if scenario.place == place)
+
+
+def is_sample(scenario: Scenario, at_s: float, share: float, before_s: float) -> bool:
+    """Say whether a point is the truth of its time: the mean of the driver's period that ends there."""
+    timeline, period_s = scenario.timeline, scenario.period_s
+    if at_s <= before_s:
+        return False
+    if scenario.is_mig or period_s < _FINE_S:
+        tolerance = 0.02 if scenario.is_mig else (_LATE_S + period_s) / (at_s - before_s)
+        return abs(timeline.busy_share(before_s, at_s) - share) < tolerance
+    late_s = period_s if scenario.fault == "batches of a second" else _LATE_S
+    ends_s = (number * period_s for number in range(1, int(at_s / period_s + 0.01) + 1))
+    return any(
+        -0.002 <= at_s - end_s <= late_s and abs(timeline.busy_share(end_s - period_s, end_s) - share) < 0.011
+        for end_s in ends_s
+    )
+
+
+def is_current(scenario: Scenario, at_s: float, share: float) -> bool:
+    """Say whether a point is what the driver says of the period before it, to the whole percent."""
+    end_s = int(at_s / scenario.period_s + 1e-6) * scenario.period_s
+    busy = scenario.timeline.busy_share(end_s - scenario.period_s, end_s) if end_s else 0.0
+    return abs(busy - share) < 0.011
+
+
+def wrong_points(scenario: Scenario, points: list[Point]) -> Iterator[Point]:
+    for place, (at_s, share) in enumerate(points):
+        before_s = max(points[place - 1][0] if place else 0.0, at_s - 1.1)
+        if not is_sample(scenario, at_s, share, before_s) and not is_current(scenario, at_s, share):
+            yield at_s, share
+
+
+def longest_gap_s(points: list[Point]) -> float:
+    times = [_SETTLED_S, *(at_s for at_s, _ in points if at_s > _SETTLED_S), float(SECONDS)]
+    return max(after - before for before, after in pairwise(times))
+
+
+def judge(scenario: Scenario, room: GpuRoom) -> Iterator[str]:
+    """Yield what is amiss with what was read."""
+    points = room.series(UTILIZATION)
+    yield from (f"{at_s:.3f} s: {share} is not true" for at_s, share in list(wrong_points(scenario, points))[:2])
+    times = [at_s for at_s, _ in points]
+    if times != sorted(set(times)):
+        yield "times go back"
+    if bool(room.gpus.lost) != (scenario.fault == "falls off the bus"):
+        yield f"lost: {room.gpus.lost}"
+    is_said = any("no utilization" in remark for remark in room.remarks)
+    if not points and not is_said:
+        yield "nothing read, and nothing said"
+    elif not room.gpus.lost and not is_said:
+        if longest_gap_s(points) > _LONGEST_GAP_S:
+            yield f"nothing for {longest_gap_s(points):.1f} s, and nothing said"
+        steps = step_function(PointRow(int(at_s * SECOND_NS), share) for at_s, share in points)
+        mean, known_ns = steps.mean(int(_SETTLED_S * SECOND_NS), int(times[-1] * SECOND_NS))
+        truth = scenario.timeline.busy_share(_SETTLED_S, times[-1])
+        # One value a second is of the driver's last period alone, and may go in step with the loop: that is said.
+        is_coarse = any("current value" in remark for remark in room.remarks)
+        if known_ns < (0.7 if is_coarse else 0.85) * (times[-1] - _SETTLED_S) * SECOND_NS:
+            yield f"known for {known_ns / SECOND_NS:.1f} s of {SECONDS}"
+        if abs(mean - truth) > 0.06 and not is_coarse:
+            yield f"a mean of {mean:.2f} where {truth:.2f} is true"
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_readings_are_true_or_it_is_said_why_they_are_missing(place: str, playing: Playing) -> None:
+    amiss = [f"{scenario}: {words}" for scenario in of(place) for words in judge(scenario, playing.play(scenario))]
+    assert amiss == []
+
+
+@pytest.mark.parametrize("place", PLACES)
+def test_no_gpu_that_computes_is_called_unused(place: str, playing: Playing, tmp_path: Path) -> None:
+    wrong = []
+    for scenario in [one for one in of(place) if one.period_s == 0.2]:
+        room = playing.play(scenario)
+        assert room.devices, scenario
+        path = write_case(tmp_path / "run.profd", HEALTHY, seconds=SECONDS, more=[*room.devices, *room.taken])
+        wrong += [scenario] if diagnose(path, gpu_unused) else []
+        path.unlink()
+    assert wrong == []
+
+
+def test_a_gpu_that_is_there_and_rests_is_called_unused(playing: Playing, tmp_path: Path) -> None:
+    driver = playing.begin()
+    driver.add_gpu(utilization_share=0)
+    room = let_run(GpuRoom(driver, FakeTraces(), everything=True))
+    path = write_case(tmp_path / "run.profd", HEALTHY, seconds=SECONDS, more=[*room.devices, *room.taken])
+    assert diagnose(path, gpu_unused) is not None
+
+
+def test_the_scenarios_are_those_that_were_meant() -> None:
+    found = list(scenarios())
+    assert len({str(one) for one in found}) == len(found) == 480
+    assert {one.fault for one in found} == set(FAULTS)
+    assert len({(str(one.clock), one.loop) for one in found}) == 20
