@@ -236,16 +236,9 @@ class FindingContext:
 
         What lies above the loop is the parent's, copied with the rest when the worker was forked.
         """
-        found = None
-        while stack:
-            row = self.reader.stacks[stack]
-            frame = self.reader.frames[row.frame]
-            if frame.function == _LOOP:
-                return found
-            if found is None and not frame.is_library:
-                found = frame
-            stack = row.parent
-        return None
+        frames = self.reader.frames_of(stack)
+        loop = max((depth for depth, frame in enumerate(frames) if frame.function == _LOOP), default=len(frames))
+        return next((frame for frame in reversed(frames[loop + 1 :]) if not frame.is_library), None)
 
     @cached_property
     def devices(self) -> tuple[str, ...]:
