@@ -21,10 +21,9 @@ _THROTTLED = "cgroup_cpu_throttled_share"
 
 
 def cpu_limit(context: FindingContext) -> Finding | None:
-    share = context.mean_share(_THROTTLED)
+    share, limits = context.mean_share(_THROTTLED), cpu_limits(context)
     if share is None:
         return None
-    limits = cpu_limits(context)
     return context.finding("cpu-limit", share, limit=f" of {min(limits):g} cores" if limits else "")
 
 
