@@ -16,7 +16,6 @@ from profd.daemon.store import stepfunction
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.stepfunction import UTILIZATION, Aggregate, StepFunction, mean_function, sum_aggregates
 
-_LATELY_NS = 600 * SECOND_NS
 GRAPHICS_ACTIVE = "gpu_graphics_active_share"
 """The same quantity by GPM, which Hopper and later have: profd reads it itself, more often than the driver samples."""
 
@@ -46,7 +45,7 @@ class GpuTracks:
     def period_ns(self) -> int | None:
         """The longest of the usual distances of two readings, lately; None where there are none."""
         end_ns = self._reader.info.end_ns if self._range[1] is None else self._range[1]
-        lately = GpuTracks(self._reader, max(self._range[0] or 0, end_ns - _LATELY_NS), end_ns, name=self._name)
+        lately = GpuTracks(self._reader, max(self._range[0] or 0, end_ns - 600 * SECOND_NS), end_ns, name=self._name)
         periods = (lately._of(device).period_ns for device in self.series)
         return max((period_ns for period_ns in periods if period_ns), default=None)
 

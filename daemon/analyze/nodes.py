@@ -16,7 +16,6 @@ from profd.daemon.paths import SUFFIX
 from profd.daemon.store.merge import JoinedNode, join_runs
 from profd.daemon.store.reader import RunReader
 
-_LOOPBACK = ("localhost:", "127.", "::1:")
 _NAMED = 12
 
 
@@ -96,7 +95,8 @@ def join(files: Iterable[NodeFile]) -> tuple[FoundJob, ...]:
         elif file.job is None:
             by_key[file.command, file.world_size].append(file)
         else:  # ranks that meet on the loopback address are on one host; others may use the same port on theirs
-            by_key[file.job, file.host if file.job.startswith(_LOOPBACK) else None].append(file)
+            is_local = file.job.startswith(("localhost:", "127.", "::1:"))
+            by_key[file.job, file.host if is_local else None].append(file)
     attempts: list[list[NodeFile]] = []
     for group in by_key.values():
         attempt: list[NodeFile] = []

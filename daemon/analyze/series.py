@@ -15,7 +15,6 @@ from profd.daemon.store.stepfunction import MINUTE_NS, THREAD_CPU, Aggregate, St
 
 LEAST_MINUTES = 10
 """Of fewer minutes the readings themselves are read as quickly."""
-_NEVER_NS = 1 << 62
 
 
 class Part(NamedTuple):
@@ -76,7 +75,7 @@ def take_course(
 
 def _part(reader: RunReader, series: int, from_ns: int | None, to_ns: int | None) -> Part:
     begin_ns = reader.info.started_ns if from_ns is None else from_ns
-    return Part(reader.steps(series, from_ns, to_ns), begin_ns, _NEVER_NS if to_ns is None else to_ns)
+    return Part(reader.steps(series, from_ns, to_ns), begin_ns, 1 << 62 if to_ns is None else to_ns)
 
 
 PRESSURE, CORE_WAIT = "host_cpu_pressure_share", "main_thread_core_wait_share"

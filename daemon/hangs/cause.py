@@ -23,17 +23,10 @@ _LIKELY = (
 )
 _BACKWARD = "_engine_run_backward"
 _LIBRARY = re.compile(r"/(site-packages|dist-packages|lib(64)?/python\d[^/]*)/|^<frozen ")
-_BY_WAIT = {
-    "lock": "lock",
-    "read": "blocked read",
-    "terminal": "blocked read",
-    "events": "blocked read",
-    "write": "blocked write",
-    "flush": "blocked write",
+_BY_WAIT = {kind: kind for kind in ("lock", "sleep", "gpu", "stopped")} | {
+    **dict.fromkeys(("read", "terminal", "events"), "blocked read"),
+    **dict.fromkeys(("write", "flush"), "blocked write"),
     "child": "child process",
-    "sleep": "sleep",
-    "gpu": "gpu",
-    "stopped": "stopped",
     "running": "spin",
 }
 # What a DataLoader's or a pool's worker does that has nothing to do.

@@ -11,9 +11,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-# si_code of a signal that the kernel itself sent; those of processes (kill, sigqueue, tgkill) are not positive.
-SI_KERNEL = 128
-
 _LEFT_ALONE = frozenset(
     {
         # Nobody can take these.
@@ -77,7 +74,7 @@ def taken() -> Iterator[InheritedSignals]:
 
 
 def is_from_process(info: signal.struct_siginfo) -> bool:
-    return info.si_code <= 0
+    return info.si_code <= 0  # of kill, sigqueue, tgkill; what the kernel itself sends has a positive one
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ RESTS_S = (5.0, 60.0, 60.0)
 """Before each start of the process. For a run that is over sooner, its readers look for findings."""
 WHOLE_WITHIN_S = 5.0
 """How long the end of a run waits for the findings of all of it; else its readers look for them."""
-_LONGEST_LINE = 4 << 20
 
 
 def command(run_file: Path) -> list[str]:
@@ -66,7 +65,7 @@ class Analyst:
     async def _listen(self) -> bool:
         """Start the process and take what it finds; False where it ends before it has looked at the whole run."""
         try:
-            async with child(self.words, stdin=PIPE, stdout=PIPE, longest_line=_LONGEST_LINE) as process:
+            async with child(self.words, stdin=PIPE, stdout=PIPE, longest_line=4 << 20) as process:
                 assert process.stdout is not None
                 self._process = process
                 async for line in process.stdout:

@@ -12,7 +12,6 @@ import msgspec
 
 from profd.daemon.stacks.pyspy import ENVIRONMENT, find_py_spy, reason_of
 
-_TRIES = 5
 _TIMEOUT_S = 10.0
 _hanging: dict[int, subprocess.Popen[bytes]] = {}
 """By PID the looks that were given up, until they have ended."""
@@ -45,7 +44,7 @@ class DumpFailed(Exception):
     """py-spy could not read the process; the message is its own reason, one line."""
 
 
-def take_dump(pid: int, *, tries: int = _TRIES) -> tuple[DumpedThread, ...]:
+def take_dump(pid: int, *, tries: int = 5) -> tuple[DumpedThread, ...]:
     """Return the threads of a process with their stacks; raises DumpFailed, and MissingTool without py-spy."""
     command = [find_py_spy(), "dump", "--nonblocking", "--json", "--pid", str(pid)]
     reason = ""

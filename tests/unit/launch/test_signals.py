@@ -6,7 +6,10 @@ import signal
 
 import pytest
 
-from profd.daemon.launch.signals import SI_KERNEL, TAKEN, Standing
+from profd.daemon.launch.signals import TAKEN, Standing
+
+SI_KERNEL = 128
+"""The si_code of a signal that the kernel itself sent."""
 
 SCRIPT, STRANGER = 100, 200
 BESIDE = Standing(SCRIPT, in_one_group=True, leads_session=False)
