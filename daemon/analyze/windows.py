@@ -6,8 +6,11 @@ single one may be put on the line before or after; over many, the shares are tho
 
 from __future__ import annotations
 
+import math
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
+from statistics import median
 from typing import NamedTuple
 
 import msgspec
@@ -26,7 +29,7 @@ HOST = "cpu"
 BEFORE_NS = SECOND_NS
 """What a thread stood in when the window began may have begun that long before."""
 _PACE_NS = 60 * SECOND_NS
-_LEAST_STEPS = 10
+_LEAST_STEPS, _PARTS = 10, 12
 _SLOWER, _HELD_UP = 0.05, 0.1
 
 
@@ -166,12 +169,20 @@ def step_times(reader: RunReader, window: WindowRow) -> StepTimes:
 
 
 def _pace(reader: RunReader, process: int, from_ns: int, to_ns: int) -> tuple[float | None, float]:
-    """Return the seconds a step by the count of steps, None where it made too few, and how far that may be off."""
+    """Return the seconds a step by the count of steps, None where it made too few, and how far that may be off.
+
+    It is the median of parts of the time, so that a pause such as an evaluation changes nothing.
+    """
     counts = points_of(reader, STEP_COUNT, process, Selection().between(from_ns, to_ns))
     made = counts[-1].value - counts[0].value if counts else 0.0
-    if made < _LEAST_STEPS:
+    parts = min(int(made) // _LEAST_STEPS, len(counts) - 1, _PARTS)
+    if parts < 1:
         return None, 0.0
-    return (counts[-1].at_ns - counts[0].at_ns) / SECOND_NS / made, 1 / made
+    ends = [counts[place * (len(counts) - 1) // parts] for place in range(parts + 1)]
+    moved = [(last.at_ns - first.at_ns, last.value - first.value) for first, last in pairwise(ends)]
+    pace = median(took_ns / SECOND_NS / steps if steps > 0 else math.inf for took_ns, steps in moved)
+    # Of each part the count may be off by one.
+    return (pace if math.isfinite(pace) else None), math.sqrt(parts) / made
 
 
 _LAUNCHES = ("cudaLaunch", "cudaGraphLaunch", "cuLaunch", "hipLaunch", "hipExtLaunch", "hipModuleLaunch")

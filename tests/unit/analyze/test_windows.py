@@ -131,6 +131,7 @@ def cost(
     after_ms: int,
     *rows: OperatorTotals,
     until_s: int = 60,
+    pause: range = range(0),
     gpus: tuple[WindowGpu, ...] = (),
 ) -> WindowSummary:
     """Return a window of two steps of 150 ms, in a run with steps of these lengths before and after it."""
@@ -148,7 +149,7 @@ def cost(
     for second in range(1, 4 + until_s):
         at_ns = end_ns + second * SECOND_NS
         found.append(records.PointsTaken(at_ns, (records.Point("step_count", count, MAIN),)))
-        count += 1000 / after_ms if second >= 3 else 0
+        count += 1000 / after_ms if second >= 3 and second not in pause else 0
     return written(path, *found)
 
 
@@ -178,6 +179,12 @@ def test_idle_time_that_the_profiler_made_is_taken_out_of_it(tmp_path: Path) -> 
     said = "The profiler made steps 50 % longer. Without it GPUs are idle for less of the time: GPU 0 about 40 %."
     assert note == said
     assert cost(tmp_path / "b.profd", 140, 140, gpus=gpus).notes == ()
+
+
+def test_an_evaluation_after_the_window_makes_no_step_slower(tmp_path: Path) -> None:
+    window = cost(tmp_path / "a.profd", 100, 100, pause=range(20, 40))
+    assert window.step_times.after_s == pytest.approx(0.1)
+    assert window.notes == ()
 
 
 def test_a_few_steps_tell_no_difference(tmp_path: Path) -> None:
