@@ -22,6 +22,11 @@ DEVICE = "cuda" if HAS_CUDA else "cpu"
 Step = Callable[[], object]
 
 
+def sized(count: int) -> int:
+    """Return a size: without a GPU a small one, so that the program is only tried."""
+    return count if HAS_CUDA else min(count, 32)
+
+
 class Noise(torch.utils.data.Dataset[tuple[torch.Tensor, int]]):
     """Images that are made when they are asked for, at a cost."""
 
@@ -40,6 +45,7 @@ class Noise(torch.utils.data.Dataset[tuple[torch.Tensor, int]]):
 
 def convolutions(width: int) -> nn.Module:
     """Return a small network of convolutions."""
+    width = sized(width)
     layers: list[nn.Module] = [nn.Conv2d(3, width, 3, padding=1)]
     for _ in range(8):
         layers += [nn.BatchNorm2d(width), nn.ReLU(), nn.Conv2d(width, width, 3, padding=1)]
@@ -48,7 +54,8 @@ def convolutions(width: int) -> nn.Module:
 
 def perceptron(width: int, depth: int) -> nn.Module:
     """Return a network of products."""
-    return nn.Sequential(*(layer for _ in range(depth) for layer in (nn.Linear(width, width), nn.ReLU())))
+    linears = (nn.Linear(sized(width), sized(width)) for _ in range(depth))
+    return nn.Sequential(*(layer for linear in linears for layer in (linear, nn.ReLU())))
 
 
 def training(
@@ -93,7 +100,7 @@ def loaded(workers: int, batch: int, cost: int, *, pinned: bool = True) -> Itera
 
 def resident(batch: int, *shape: int, pinned: bool | None = None) -> Iterator[tuple[torch.Tensor, torch.Tensor]]:
     """Yield one batch again and again: from the GPU, or where ``pinned`` is given from the host's memory."""
-    images, labels = torch.rand(batch, *shape), torch.randint(10, (batch,))
+    images, labels = torch.rand(sized(batch), *map(sized, shape)), torch.randint(10, (sized(batch),))
     if pinned is None:
         images, labels = images.to(DEVICE), labels.to(DEVICE)
     elif pinned and HAS_CUDA:

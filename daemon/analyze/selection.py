@@ -42,6 +42,9 @@ class Selection(msgspec.Struct, frozen=True):
     def between(self, from_ns: int | None, to_ns: int | None) -> Selection:
         return msgspec.structs.replace(self, from_ns=from_ns, to_ns=to_ns)
 
+    def takes_time(self, at_ns: int) -> bool:
+        return (self.from_ns is None or self.from_ns <= at_ns) and (self.to_ns is None or at_ns < self.to_ns)
+
     def bounds(self, info: RunInfo) -> tuple[int, int]:
         """Return the range of time within the run; the run's own ends where the selection names none."""
         from_ns = info.started_ns if self.from_ns is None else max(self.from_ns, info.started_ns)

@@ -32,7 +32,8 @@ RULES: tuple[Rule, ...] = (
     *(cpu.interpreter_lock, cpu.idle_cores, cpu.oversubscription, cpu.cpu_limit),
     *(memory.garbage_collection, memory.allocator_churn, memory.memory_growth, memory.memory_limit),
     *(memory.gpu_memory_limit, memory.swapping, course.slow_start, course.slow_down),
-    *(gpu.gpu_unused, gpu.copies, gpu.pcie_bound, gpu.precision, gpu.memory_format, gpu.gpu_held_back),
+    *(gpu.gpu_error, gpu.gpu_unused, gpu.copies, gpu.pcie_bound, gpu.precision, gpu.memory_format),
+    *(gpu.elementwise, gpu.gpu_held_back, gpu.tensor_cores_idle, gpu.underfilled, gpu.pcie_link, gpu.gpu_idle),
 )
 OF_THE_RUN: tuple[Rule, ...] = (memory.memory_growth,)
 """Those that look at all of the run so far, whatever the selection: they take the most time by far."""
@@ -52,7 +53,7 @@ def find(
 def ranked(found: Iterable[Finding]) -> tuple[Finding, ...]:
     """Return findings in the order in which they are shown; those that are alike in that of the table."""
     places = {rule: number for number, rule in enumerate(one.rule or name for name, one in table().finding.items())}
-    found = sorted(found, key=lambda one: places.get(one.rule, len(places)))
+    found = sorted(found, key=lambda one: places.get(one.rule, len(table().finding)))
     return tuple(sorted(found, key=lambda one: (-SEVERITIES.index(one.severity), -(one.gain_bound or 1.0))))
 
 

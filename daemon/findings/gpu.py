@@ -5,26 +5,117 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections.abc import Mapping
 from functools import partial
 
+from profd.daemon.analyze.gpu import take_gpu_idle
+from profd.daemon.analyze.idletime import IdleShare
 from profd.daemon.analyze.phases import COPY, FORWARD
 from profd.daemon.analyze.torchtraces import selected_windows
 from profd.daemon.analyze.windows import HOST
 from profd.daemon.findings.bounds import bound
-from profd.daemon.findings.context import FindingContext, Share, share_of_series
+from profd.daemon.findings.context import WORKED, FindingContext, Share, share_of_series
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING, Finding, Measure
 from profd.daemon.findings.phases import of_phase
 from profd.daemon.findings.texts import table
+from profd.daemon.store.stepfunction import UTILIZATION
 from profd.daemon.units import percent, plural, size
 
 
 def gpu_unused(context: FindingContext) -> Finding | None:
     devices = context.reader.devices()
     if not context.is_training or context.uses_gpu is not False or not devices:
-        return None
+        return _one_unused(context)
     gpus = plural(len(devices), devices[0].model)
     first = Measure("GPUs", len(devices), "devices")
     return context.finding("gpu-unused", first, severity=CRITICAL, line=lambda: context.line(FORWARD), gpus=gpus)
+
+
+def _one_unused(context: FindingContext) -> Finding | None:
+    busy = {device: context.mean(UTILIZATION, device=device) for device in context.devices}
+    works = max((one for one in busy.values() if one is not None), default=0.0)
+    for device, share in busy.items():
+        if context.is_training and share is not None and share < WORKED and works >= _WORKS:
+            first, most = Measure("GPU busy", share), percent(works)
+            return context.finding("gpu-one-unused", first, severity=WARNING, device=device, works=most)
+    return None
+
+
+def gpu_idle(context: FindingContext) -> Finding | None:
+    """Return the finding where GPUs idle for long, with the phase that most of that surely lies in."""
+    busy = context.utilization
+    if busy is None or context.severity("gpu-idle", 1 - busy) is None:
+        return None
+    idle = take_gpu_idle(context.reader, context.selection, context.phases)
+    shares = idle.phases if idle else {}
+    phase = max(shares, key=lambda one: shares[one].low, default="")
+    found = shares.get(phase, IdleShare(0.0, 1.0))
+    return context.finding(
+        "gpu-idle",
+        1 - busy,
+        line=lambda: context.line(phase),
+        cases={"untold": found.low < _TOLD},
+        selection=context.in_phase(phase or None),
+        phase=phase,
+        least=percent(found.low),
+        most=percent(found.high),
+    )
+
+
+_WORKS = 0.1
+_TOLD = 0.2
+_ERROR = re.compile(r"(\S+): (Xid (?:48|63|79|94|95)\b.*|a memory error .*)")
+
+
+def gpu_error(context: FindingContext) -> Finding | None:
+    """Return the finding where the driver told an error after which a device computes wrongly, or not at all."""
+    events = (one for one in context.reader.events() if one.kind == "gpu" and context.whole.takes_time(one.at_ns))
+    errors = [found for event in events if (found := _ERROR.match(event.text))]
+    if not errors:
+        return None
+    first, (device, error) = Measure("errors", len(errors), ""), errors[0].groups()
+    return context.finding("gpu-error", first, severity=CRITICAL, device=device, error=error)
+
+
+def pcie_link(context: FindingContext) -> Finding | None:
+    """Return the finding where the link of a GPU that works is narrower or slower than it can be."""
+    for device in context.devices:
+        links = (_GENERATION, f"{_GENERATION}_most", _LANES, f"{_LANES}_most")
+        now, most, lanes, all_lanes = (max(context.values(name, device=device), default=0.0) for name in links)
+        works = (context.mean(UTILIZATION, device=device) or 0.0) >= _WORKS
+        if works and now and lanes and (now < most or lanes < all_lanes):
+            return context.finding(
+                "pcie-link",
+                Measure("lanes", lanes, ""),
+                severity=INFO,
+                device=device,
+                now=now,
+                most=most,
+                lanes=lanes,
+                all_lanes=all_lanes,
+            )
+    return None
+
+
+_SM_ACTIVE, _TENSOR_ACTIVE = "gpu_sm_active_share", "gpu_tensor_active_share"
+_BUSY, _EMPTY, _FILLED = 0.8, 0.25, 0.4
+
+
+def underfilled(context: FindingContext) -> Finding | None:
+    """Return the remark where a GPU always runs something, on few of its multiprocessors: many small kernels."""
+    for device in context.devices:
+        share, busy = context.mean_share(_SM_ACTIVE, device), context.mean(UTILIZATION, device=device)
+        if share is not None and busy is not None and busy >= _BUSY and share.high < _EMPTY:
+            return context.finding("gpu-underfilled", share, severity=INFO, device=device, busy=percent(busy))
+    return None
+
+
+def tensor_cores_idle(context: FindingContext) -> Finding | None:
+    for device in context.devices:
+        share, active = context.mean_share(_TENSOR_ACTIVE, device), context.mean(_SM_ACTIVE, device=device)
+        if share is not None and share.high < WORKED and (active or 0.0) >= _FILLED:
+            return context.finding("tensor-cores-idle", share, severity=INFO, device=device, active=percent(active))
+    return None
 
 
 _REASONS, _CLOCK = "gpu_throttle_reasons_mask", "gpu_sm_clock_hz"
@@ -102,10 +193,11 @@ def _share_of_link(context: FindingContext, series: str, device: str) -> Share |
     return share_of_series([min(value / capacity, 1.0) for value in values]) if capacity else None
 
 
-copies = partial(of_phase, "host-to-device-copies")
+def copies(context: FindingContext) -> Finding | None:
+    return of_phase("host-to-device-copies", context) or of_kernels("pageable-copies", context)
 
 
-def of_kernels(name: str, context: FindingContext) -> Finding | None:
+def of_kernels(name: str, context: FindingContext, *, cases: Mapping[str, bool] = {}) -> Finding | None:
     """Return the finding ``name`` by its kind of kernel in the last window in the time looked at, over its processes.
 
     The kernels of a few steps stand for those of the training, but not how long the GPU pauses between them: the window
@@ -128,20 +220,24 @@ def of_kernels(name: str, context: FindingContext) -> Finding | None:
     found = [row for row in rows if kind.search(row.name)]
     value = busy * sum(row.self_cuda_ns for row in found) / whole_ns if whole_ns else 0.0
     share = Share(value, value, value)
-    return context.finding(name, share, gain=lambda: bound(context, share, share.gain, beside_gpu=False))
+    return context.finding(name, share, gain=lambda: bound(context, share, share.gain, beside_gpu=False), cases=cases)
 
 
 memory_format = partial(of_kernels, "memory-format")
+elementwise = partial(of_kernels, "elementwise-kernels")
 
 
 # Volta, Turing, Ampere, Ada, Hopper, Blackwell.
 _TENSOR_CORES = re.compile(
     r"\b(TITAN (V|RTX)|RTX|V100\w*|T4|A\d{1,3}[A-Z]?|L\d{1,2}[A-Z]?|[HB]\d{2,3}|G[HB]\d{3})\b", re.I
 )
+# Volta and Turing, whose tensor cores multiply float16 alone.
+_WITHOUT_BFLOAT16 = re.compile(r"\b(TITAN (V|RTX)|V100\w*|T4|RTX 20\d\d|Quadro RTX)\b", re.I)
 
 
 def precision(context: FindingContext) -> Finding | None:
     used = context.devices
     models = [row.model for row in context.reader.devices() if not used or row.name in used]
     has_tensor_cores = bool(models) and all(_TENSOR_CORES.search(model) for model in models)
-    return of_kernels("precision", context) if has_tensor_cores else None
+    has_bfloat16 = not any(_WITHOUT_BFLOAT16.search(model) for model in models)
+    return of_kernels("precision", context, cases={"older": not has_bfloat16}) if has_tensor_cores else None

@@ -23,6 +23,7 @@ _GAUGES: dict[str, tuple[tuple[str, ...], tuple[int, ...], float]] = {
     "gpu_pcie_generation": (("nvmlDeviceGetCurrPcieLinkGeneration",), (), 1.0),
     "gpu_pcie_lanes": (("nvmlDeviceGetCurrPcieLinkWidth",), (), 1.0),
     "gpu_pcie_generation_most": (("nvmlDeviceGetMaxPcieLinkGeneration",), (), 1.0),
+    "gpu_pcie_lanes_most": (("nvmlDeviceGetMaxPcieLinkWidth",), (), 1.0),
     "gpu_power_limit_watts": (("nvmlDeviceGetEnforcedPowerLimit",), (), 1e-3),
     "gpu_ecc_corrected_count": (("nvmlDeviceGetTotalEccErrors",), (0, 0), 1.0),  # since the driver's start
     "gpu_ecc_uncorrected_count": (("nvmlDeviceGetTotalEccErrors",), (1, 0), 1.0),

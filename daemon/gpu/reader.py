@@ -35,7 +35,7 @@ _GAUGES = (
 )
 """Every how many readings, and the series."""
 # An idle link is put into a lower generation, so that the highest reading shows what it can carry.
-_LINK = ("gpu_pcie_generation", "gpu_pcie_lanes")
+_LINK = ("gpu_pcie_generation", "gpu_pcie_lanes", "gpu_pcie_generation_most", "gpu_pcie_lanes_most")
 _OFTEN = ("gpu_graphics_active_share",)
 """What GPM is asked for nine times a second: it wants more than 100 ms between two snapshots."""
 _SELDOM = (

@@ -1,18 +1,28 @@
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
 from support.findingruns import HEALTHY, LOAD_IN_PROCESS, Case, Series, step, write_case
 from support.synthetic import MAIN, STARTED_NS
-from support.training_stacks import LIBRARY, TRAIN
+from support.training_stacks import DATA_WAIT, LIBRARY, TRAIN
 
-from profd.daemon.findings.catalog import find
-from profd.daemon.findings.finding import INFO, WARNING
-from profd.daemon.findings.gpu import copies, gpu_held_back, gpu_unused
+from profd.daemon.findings.catalog import Rule, find
+from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
+from profd.daemon.findings.gpu import (
+    copies,
+    gpu_error,
+    gpu_held_back,
+    gpu_idle,
+    gpu_unused,
+    pcie_link,
+    tensor_cores_idle,
+    underfilled,
+)
 from profd.daemon.findings.phases import small_batches, synchronization
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import DeviceSeen, Frame
+from profd.daemon.store.records import DeviceSeen, EventHappened, Frame
 
 GPU = "gpu0"
 DEVICE = DeviceSeen(STARTED_NS, GPU, 0, "NVIDIA H100", "GPU-1", 80 * 2**30)
@@ -86,3 +96,64 @@ def test_a_loop_that_the_gpu_bounds_loses_nothing_by_what_python_does_meanwhile(
         found = find(reader)
     assert {one.rule for one in found if one.severity != INFO} >= {"input-bound-in-process", "synchronization"}
     assert all(one.gain_bound is None or one.gain_bound <= 2.0 for one in found)
+
+
+def test_gpus_that_idle_are_told_with_the_phase_that_most_of_it_lies_in(case: Case) -> None:
+    # A second that waits for data and the GPU with it, then one in which both work.
+    turns = of("gpu_utilization_share", *((0.0, 1.0) * 15))
+    found = case.told(gpu_idle, ((DATA_WAIT, 500),), step(), series=[*gpu(1.0)[1:], turns])
+    assert found.severity == WARNING
+    assert re.search(r"GPUs idle 48 % of the time, 9\d % to \S+ % of it in data wait \(train.py:\d+\)", found.title)
+    even = case.told(gpu_idle, step((DATA_WAIT, 100)), series=gpu(0.6))
+    assert even.sentence == "GPUs idle 40 % of the time, in gaps that are too short for readings to tell where"
+    assert case.found(gpu_idle, HEALTHY, series=gpu(0.75)) is None
+
+
+def test_one_gpu_of_several_that_rests_is_told(case: Case) -> None:
+    found = case.told(gpu_unused, HEALTHY, more=[DEVICE], series=[*gpu(0.9), *gpu(0.0, device="gpu1")])
+    assert (found.rule, found.severity) == ("gpu-unused", WARNING)
+    assert "gpu1 holds memory of the training and is busy 0 % of the time, another one 90 %" in found.title
+    assert case.found(gpu_unused, HEALTHY, more=[DEVICE], series=[*gpu(0.9), *gpu(0.8, device="gpu1")]) is None
+
+
+@pytest.mark.parametrize("text", [*(f"Xid {number}: an error" for number in (48, 63, 79, 94, 95)), "a memory error x"])
+def test_errors_after_which_a_gpu_computes_wrongly_are_an_alarm(text: str, case: Case) -> None:
+    event = EventHappened(STARTED_NS + 10**9, "gpu", f"gpu0: {text}")
+    found = case.told(gpu_error, HEALTHY, more=[event])
+    assert (found.severity, found.title) == (CRITICAL, f"GPU error: gpu0: {text}")
+    harmless = EventHappened(STARTED_NS + 10**9, "gpu", "gpu0: Xid 43: GPU stopped processing")
+    assert case.found(gpu_error, HEALTHY, more=[harmless]) is None
+
+
+def link(generation: int, lanes: int) -> list[Series]:
+    values = {"generation": generation, "lanes": lanes, "generation_most": 5, "lanes_most": 16}
+    return [of(f"gpu_pcie_{name}", value) for name, value in values.items()]
+
+
+SM, TENSOR = of("gpu_sm_active_share", 0.6), of("gpu_tensor_active_share", 0.3)
+REMARKS: dict[str, tuple[Rule, list[Series], list[Series], str]] = {
+    "lanes": (pcie_link, gpu(0.9, *link(5, 8)), gpu(0.9, *link(5, 16)), "8 of 16 lanes and generation 5 of 5"),
+    "a link that may rest": (pcie_link, gpu(0.9, *link(3, 16)), gpu(0.02, *link(1, 16)), "lanes and generation 3 of 5"),
+    "small kernels": (
+        underfilled,
+        gpu(0.97, of("gpu_sm_active_share", 0.08)),
+        gpu(0.97, SM),
+        "gpu0 runs something 97 % of the time, on 8 % of its multiprocessors",
+    ),
+    "tensor cores": (
+        tensor_cores_idle,
+        gpu(0.97, SM, of("gpu_tensor_active_share", 0.0)),
+        gpu(0.97, SM, TENSOR),
+        "the tensor cores of gpu0 are busy 0 % of the time, its multiprocessors 60 %",
+    ),
+}
+
+
+@pytest.mark.parametrize(("rule", "series", "healthy", "text"), REMARKS.values(), ids=REMARKS)
+def test_counters_are_remarked_on(
+    rule: Rule, series: list[Series], healthy: list[Series], text: str, case: Case
+) -> None:
+    found = case.told(rule, HEALTHY, series=series)
+    assert found.severity == INFO
+    assert text in found.title
+    assert case.found(rule, HEALTHY, series=healthy) is None

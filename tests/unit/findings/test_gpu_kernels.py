@@ -10,7 +10,7 @@ from support.synthetic import MAIN, STARTED_NS
 
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.findings.finding import CRITICAL, WARNING
-from profd.daemon.findings.gpu import memory_format, precision
+from profd.daemon.findings.gpu import copies, elementwise, memory_format, precision
 from profd.daemon.store.records import DeviceSeen, OperatorTotals, WindowTaken
 
 GPU = "gpu0"
@@ -126,3 +126,26 @@ def test_images_that_are_turned_around_want_channels_last(tmp_path: Path) -> Non
     assert found.gain_bound == pytest.approx(1 / (1 - 0.18))
     few = write(tmp_path / "b.profd", window(kernel(TURNING, 20), kernel(TF32, 980)))
     assert diagnose(few, memory_format) is None
+
+
+@pytest.mark.parametrize(("model", "kind"), [("Tesla T4", "float16"), ("NVIDIA A100-SXM4-80GB", "bfloat16")])
+def test_older_tensor_cores_are_not_given_bfloat16(model: str, kind: str, tmp_path: Path) -> None:
+    path = write(tmp_path / "a.profd", window(kernel(FLOAT32, 600), kernel(OTHER, 400)), model=model)
+    found = diagnose(path, precision)
+    assert found is not None
+    assert f"dtype=torch.{kind})" in found.remedy
+
+
+def test_kernels_that_a_compiler_would_fuse_are_told(tmp_path: Path) -> None:
+    found = diagnose(write(tmp_path / "a.profd", window(kernel(TF32, 300), kernel(OTHER, 700))), elementwise)
+    assert found is not None
+    assert "element by element take 63 % of the time" in found.title
+    assert diagnose(write(tmp_path / "b.profd", window(kernel(TF32, 950), kernel(OTHER, 50))), elementwise) is None
+
+
+def test_copies_from_memory_that_is_not_pinned_are_told(tmp_path: Path) -> None:
+    copying = [kernel(f"Memcpy HtoD ({memory} -> Device)", 300) for memory in ("Pageable", "Pinned")]
+    found = diagnose(write(tmp_path / "a.profd", window(copying[0], kernel(TF32, 700))), copies)
+    assert found is not None
+    assert "take 27 % of the GPU's time" in found.title
+    assert diagnose(write(tmp_path / "b.profd", window(copying[1], kernel(TF32, 700))), copies) is None
