@@ -134,15 +134,12 @@ def test_a_child_has_its_threads_words_and_version(child: subprocess.Popen[bytes
     assert processes.read_stat(child.pid, os.getpid()) is None
 
 
-def test_a_shell_is_no_python() -> None:
+def test_a_shell_is_no_python_and_of_an_environment_only_what_is_allowed_is_told() -> None:
     with subprocess.Popen(["sh", "-c", "echo ready; read x"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as shell:
         assert shell.stdout is not None
         shell.stdout.readline()
         assert processes.python_version(shell.pid) is None
         shell.kill()
-
-
-def test_environment_gives_away_only_what_is_allowed() -> None:
     variables = {"RANK": "3", "TOKEN": "secret"}
     with subprocess.Popen(PYTHON, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
         assert process.stdout is not None

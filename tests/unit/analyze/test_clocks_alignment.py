@@ -64,16 +64,13 @@ def test_uneven_steps_are_told_apart_over_a_wide_reach_and_even_ones_are_not() -
     assert align(seen(chance, even), seen(chance, even, AHEAD_NS), wide) is None
 
 
-def test_even_steps_are_matched_where_the_guess_tells_them_apart() -> None:
+def test_even_steps_are_matched_where_the_guess_tells_them_apart_and_too_few_say_nothing() -> None:
     chance = random.Random(4)
     even = moments(chance, jitter_ms=0.2)
     found = align(seen(chance, even), seen(chance, even, AHEAD_NS), Guess(AHEAD_NS + 25 * MS, 40 * MS))
 
     assert found is not None
     assert abs(found.offset_ns - AHEAD_NS) < 3 * MS
-
-
-def test_too_few_moments_or_others_say_nothing() -> None:
     chance = random.Random(5)
     truth = moments(chance)
     few = seen(chance, truth)[: FEWEST_MATCHED - 1]
@@ -92,9 +89,6 @@ def test_an_interval_of_the_median_holds_it_95_times_in_100() -> None:
     assert held >= 0.95 * 2000
     assert median_interval([3.0, 1.0, 2.0]) == (1.0, 3.0)
     assert median_interval([7.0]) == (7.0, 7.0)
-
-
-def test_an_interval_gets_narrower_with_more_values() -> None:
     chance = random.Random(7)
     few, many = ([chance.gauss(0, 1) for _ in range(count)] for count in (20, 2000))
     widths = [high - low for low, high in (median_interval(few), median_interval(many))]

@@ -63,7 +63,7 @@ def test_shares_are_of_the_time_and_samples_stay_counts(reader: RunReader) -> No
     assert tree.samples == sum(SAMPLES.values())
 
 
-def test_a_range_weighs_by_what_was_recorded_in_it(reader: RunReader) -> None:
+def test_a_range_and_the_recent_window_weigh_by_what_was_recorded_in_them(reader: RunReader) -> None:
     # The second worker was recorded for one of the five seconds, the first for four.
     profile = take_profile(reader, Selection(from_ns=LAST_FIVE))
 
@@ -71,6 +71,9 @@ def test_a_range_weighs_by_what_was_recorded_in_it(reader: RunReader) -> None:
         {name: 1 / 3 for name in SHARES if name != BACKWARD[-1].function}
     )
     assert profile.total_ns == pytest.approx(15 * SECOND_NS)
+    view = View(scope=Selection(), span_ns=30 * SECOND_NS)
+
+    assert selves(snapshot_of(reader, view).functions) == pytest.approx(SHARES)
 
 
 @pytest.mark.parametrize("selection", [MAIN_THREADS, Selection()], ids=["main", "all"])
@@ -86,12 +89,6 @@ def test_the_dashboard_says_what_the_summary_says(reader: RunReader, selection: 
     assert {part.phase: part.share for part in snapshot.timeline.phase_rows[0].shares} == summarize(reader).phases
     assert snapshot.verdict is not None
     assert snapshot.verdict.share == pytest.approx(0.5)
-
-
-def test_the_recent_window_has_shares_of_time_too(reader: RunReader) -> None:
-    view = View(scope=Selection(), span_ns=30 * SECOND_NS)
-
-    assert selves(snapshot_of(reader, view).functions) == pytest.approx(SHARES)
 
 
 def test_errors_go_by_the_distance_of_samples_at_each_change(reader: RunReader) -> None:

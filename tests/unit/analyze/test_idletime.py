@@ -37,21 +37,15 @@ def test_the_truth_lies_within_the_bounds(has_gpm: bool) -> None:
     assert inside >= 0.95 * count
 
 
-def test_gaps_longer_than_readings_are_told_closely() -> None:
+def test_gaps_longer_than_readings_are_told_closely_and_alike_in_all_left_open() -> None:
     chance = random.Random(1)
     shares = told(Timeline(Kind("waits", 600, 0.5, 100, 0, 0.3, False), 60, chance))
     assert shares[WAIT].low > 0.8
     assert shares[COMPUTE].high < 0.15
     assert shares[SYNCHRONIZE].high < 0.15
-
-
-def test_gaps_in_all_readings_alike_leave_it_open() -> None:
     shares = told(Timeline(Kind("starts slowly", 4, 0.5, 200, 0, 0.0, False), 60, random.Random(1)))
     assert shares[COMPUTE].high - shares[COMPUTE].low > 0.2
     assert shares[COMPUTE].estimate is None
-
-
-def test_phases_that_readings_see_apart_have_an_estimate() -> None:
     run = Timeline(Kind("waits", 90, 0.5, 100, 0, 0.4, True), 120, random.Random(1))
     share, true = told(run)[WAIT], run.idle_by_phase()[WAIT] / run.idle(0, run.end_ns)
     assert share.estimate == pytest.approx(true, abs=0.03)

@@ -40,14 +40,11 @@ def test_files_of_one_job_are_joined_and_others_stay_alone() -> None:
     assert [job.name for job in join([node(0, job="a\x1b[2J\n")])] == ["a?[2J?"]
 
 
-def test_a_job_that_ran_again_is_another_one() -> None:
+def test_a_job_that_ran_again_or_meets_on_the_loopback_address_is_another_one() -> None:
     jobs = join([node(0, 1), node(2, 3, at=1), node(0, 1, at=60), node(2, 3, at=61)])
 
     assert [[file.started_ns for file in job.files] for job in jobs] == [[0, 1], [60, 61]]
     assert [job.name for job in jobs] == [JOB, f"{JOB}#2"]
-
-
-def test_who_meets_on_the_loopback_address_is_on_one_host() -> None:
     local = "127.0.0.1:29500"
 
     assert len(join([node(0, job=local), node(1, job=local, host="b", at=1)])) == 2
@@ -95,7 +92,7 @@ def job_of(folder: Path) -> FoundJob:
     return read_folder(folder).choose(None)
 
 
-def test_the_late_rank_is_named_with_its_node_in_the_clock_of_the_first(folder: Path) -> None:
+def test_the_late_rank_is_named_with_its_node_and_nothing_is_lost_or_told_twice(folder: Path) -> None:
     with open_job(job_of(folder)) as reader:
         summary = summarize(reader)
     assert [(row.rank, row.host) for row in summary.ranks] == [(0, "node0"), (1, "node1"), (2, "node2")]
@@ -109,9 +106,6 @@ def test_the_late_rank_is_named_with_its_node_in_the_clock_of_the_first(folder: 
     assert [node.host for node in nodes] == ["node0", "node1", "node2"]
     assert nodes[1].offset_ns == pytest.approx(AHEAD_NS, abs=5_000_000)
     assert max(started) - min(started) < 10_000_000
-
-
-def test_nothing_that_was_seen_is_lost_or_told_twice(folder: Path) -> None:
     everything = Selection()
     seen: list[int] = []
     for path in folder.glob("*.profd"):

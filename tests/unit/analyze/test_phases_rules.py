@@ -33,26 +33,24 @@ def test_stack_of_a_framework_has_its_phase_by_bare_names_too(phase: str, frames
     assert phase_of(*map(bare, frames)) == phase
 
 
-def test_forward_of_a_user_is_no_loss_by_its_bare_name() -> None:
+def test_a_name_that_others_use_too_tells_no_phase() -> None:
     frames = (f"train | {TRAIN} | out = model(x)", CALL, f"forward | {TRAIN} | x = self.conv(x)", CALL)
 
     assert phase_of(*frames) == "forward"
     assert phase_of(f"train | {TRAIN} | a = net(x, y)", CALL, f"FocalLoss.forward | {TRAIN} | return x") == "loss"
+    line = f"train | {TRAIN} | loss = loss_fn(model, batch)"
 
+    assert phase_of(line, f"loss_fn | {TRAIN} | out = model(batch)", CALL, LINEAR) == "forward"
+    assert phase_of(f"train | {TRAIN} | loss = loss_fn(out, y)", f"smooth | {TRAIN} | a + b") == "loss"
+    metric = (CALL, "Metric.forward | torchmetrics/metric.py")
 
-def test_end_of_a_name_says_nothing_where_the_class_has_a_wildcard() -> None:
+    assert phase_of(f"train | {TRAIN} | accuracy(logits, labels)", *metric) == "logging"
+    assert phase_of(f"evaluate | {TRAIN} | accuracy(logits, labels)", *metric) == "evaluation"
     rules = (Rule(phase="loss", function=("*Loss.forward",)), Rule(phase="optimizer", function=("Adam.step",)))
 
     assert phase_of("FocalLoss.forward | a.py", rules=rules) == "loss"
     assert phase_of("forward | a.py", rules=rules) == "other"
     assert phase_of("step | a.py", rules=rules) == "optimizer"
-
-
-def test_loss_function_that_runs_the_model_is_not_all_loss() -> None:
-    line = f"train | {TRAIN} | loss = loss_fn(model, batch)"
-
-    assert phase_of(line, f"loss_fn | {TRAIN} | out = model(batch)", CALL, LINEAR) == "forward"
-    assert phase_of(f"train | {TRAIN} | loss = loss_fn(out, y)", f"smooth | {TRAIN} | a + b") == "loss"
 
 
 @pytest.mark.parametrize("function", ["train_and_eval", "train_and_validate", "fit_with_validation"])
@@ -87,11 +85,18 @@ def test_an_agent_acts_and_its_world_gives_the_data() -> None:
     assert phase_of(f"main | {TRAIN} | optimizer.step()") == "optimizer"
 
 
-def test_import_of_the_compiler_is_startup_until_it_compiles() -> None:
+def test_copies_and_imports_belong_to_what_they_are_a_part_of() -> None:
     imported = ("_find_and_load | <frozen importlib._bootstrap>", "<module> | torch/_dynamo/convert_frame.py")
 
     assert phase_of(*imported) == "startup, import"
     assert phase_of("_compile | torch/_dynamo/convert_frame.py", *imported) == "compile"
+    copy = "mask = mask.to(hidden.device)"
+
+    assert (
+        phase_of(f"train | {TRAIN} | out = model(x)", CALL, f"Net.forward | {TRAIN} | {copy}") == "host-to-device copy"
+    )
+    assert phase_of(CALL, f"GPT2Model.forward | transformers/modeling_gpt2.py | {copy}") == "host-to-device copy"
+    assert phase_of(f"_single_tensor_adam | torch/optim/adam.py | {copy}") == "optimizer"
 
 
 @pytest.mark.parametrize(
@@ -114,16 +119,6 @@ def test_bare_name_of_a_moving_average_does_not_make_every_update_one(name: str)
     assert phase_of(f"{name} | {TRAIN} | a + b") == "other"
 
 
-def test_copy_inside_of_the_model_is_a_copy_and_one_of_the_optimizer_is_not() -> None:
-    copy = "mask = mask.to(hidden.device)"
-
-    assert (
-        phase_of(f"train | {TRAIN} | out = model(x)", CALL, f"Net.forward | {TRAIN} | {copy}") == "host-to-device copy"
-    )
-    assert phase_of(CALL, f"GPT2Model.forward | transformers/modeling_gpt2.py | {copy}") == "host-to-device copy"
-    assert phase_of(f"_single_tensor_adam | torch/optim/adam.py | {copy}") == "optimizer"
-
-
 @pytest.mark.parametrize(
     "frame",
     [
@@ -140,10 +135,3 @@ def test_copy_inside_of_the_model_is_a_copy_and_one_of_the_optimizer_is_not() ->
 )
 def test_reports_are_logging_though_they_wait_or_save(frame: str) -> None:
     assert phase_of(f"train | {TRAIN} | report(step)", frame, "Condition.wait | threading.py") == "logging"
-
-
-def test_metric_is_logging_though_it_is_a_module() -> None:
-    metric = (CALL, "Metric.forward | torchmetrics/metric.py")
-
-    assert phase_of(f"train | {TRAIN} | accuracy(logits, labels)", *metric) == "logging"
-    assert phase_of(f"evaluate | {TRAIN} | accuracy(logits, labels)", *metric) == "evaluation"

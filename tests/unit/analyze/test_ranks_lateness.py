@@ -46,7 +46,7 @@ def test_intervals_hold_the_truth_at_least_as_often_as_they_say() -> None:
     assert 0.975 * RUNS < held < 0.993 * RUNS
 
 
-def test_what_is_large_but_not_sure_makes_no_one_late() -> None:
+def test_what_is_not_sure_or_was_not_seen_makes_no_one_late() -> None:
     now_and_then = effort(0, *(1.0 if part % 6 == 0 else 0.2 for part in range(PARTS)))
     always = effort(0, *(0.35 for _ in range(PARTS)))
     others = [effort(rank, *(0.2 for _ in range(PARTS))) for rank in (1, 2)]
@@ -54,9 +54,6 @@ def test_what_is_large_but_not_sure_makes_no_one_late() -> None:
     # Both are above the others by more than a tenth.
     assert find_late([now_and_then, *others], by_cpu=False) == ()
     assert [one.rank for one in find_late([always, *others], by_cpu=False)] == [0]
-
-
-def test_parts_in_which_a_rank_was_not_seen_say_nothing() -> None:
     seen = [0.5, None] * (PARTS // 2)
     others = [effort(rank, *(0.2 for _ in range(PARTS))) for rank in (1, 2)]
     one = lateness([effort(0, *seen), *others], 0)
@@ -66,14 +63,11 @@ def test_parts_in_which_a_rank_was_not_seen_say_nothing() -> None:
     assert lateness([effort(0, 0.5, 0.5, 0.5), *(effort(rank, 0.2, 0.2, 0.2) for rank in (1, 2))], 0) is None
 
 
-def test_a_rank_is_measured_by_the_median_of_the_others() -> None:
+def test_a_rank_is_measured_by_the_median_of_the_others_and_placed_by_its_largest_surplus() -> None:
     efforts = [effort(rank, share, share, share, share) for rank, share in enumerate((0.9, 0.2, 0.3, 0.8))]
 
     assert median_of_others(efforts, 0) == pytest.approx(0.3)
     assert median_of_others(efforts, 2) == pytest.approx(0.8)
-
-
-def test_the_place_is_that_of_the_largest_surplus_not_of_the_most_time() -> None:
     late = effort(0, *[0.8] * PARTS, loads=0.5, reads=0.3)
     others = [effort(rank, *[0.6] * PARTS, loads=0.5, reads=0.1) for rank in (1, 2)]
     one = lateness([late, *others], 0)

@@ -100,30 +100,24 @@ def test_growth_is_known_while_it_lasts_and_once_it_is_as_much_as_is_asked_for()
     assert growing([1e9 + 0.05 * MB * at_s for at_s in range(120)])
 
 
-def test_steady_has_a_slope_with_an_interval_too() -> None:
+def test_steady_has_an_interval_too_and_holes_and_days_are_no_error() -> None:
     found = trend(range(300), curve(still, "steady", 300), least_growth=LEAST)
     assert found is not None
     assert not found.is_growing
     assert found.low_per_s <= 0 <= found.high_per_s
-
-
-@pytest.mark.parametrize("seconds", [0, 1, 10, int(LEAST_SPAN_S)])
-def test_too_short_a_series_says_nothing(seconds: int) -> None:
-    assert trend(range(seconds), [1e9 + MB * at_s for at_s in range(seconds)], least_growth=LEAST) is None
-
-
-def test_holes_in_a_series_are_no_error() -> None:
     times_s = [*range(20), *range(5000, 5010)]
     assert trend(times_s, [1e9] * len(times_s), least_growth=LEAST) is None
     times_s = [at_s for at_s in range(100) if at_s % 7]
     found = trend(times_s, [2 * MB * at_s for at_s in times_s], least_growth=LEAST)
     assert found is not None
     assert found.slope_per_s == pytest.approx(2 * MB)
-
-
-def test_days_of_readings_are_told_by_a_slope() -> None:
     values = [1e9 + 100 * at_s + (at_s * 7919 % 13) * MB for at_s in range(200_000)]
     found = trend(range(200_000), values, least_growth=LEAST)
     assert found is not None
     assert found.is_growing
     assert found.slope_per_s == pytest.approx(100, rel=0.1)
+
+
+@pytest.mark.parametrize("seconds", [0, 1, 10, int(LEAST_SPAN_S)])
+def test_too_short_a_series_says_nothing(seconds: int) -> None:
+    assert trend(range(seconds), [1e9 + MB * at_s for at_s in range(seconds)], least_growth=LEAST) is None

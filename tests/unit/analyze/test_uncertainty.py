@@ -27,6 +27,12 @@ def test_the_variance_is_the_changes_of_a_state_and_one_more() -> None:
 
     assert doubt.standard_error("a", 0.5, 10) == pytest.approx(math.sqrt(8 + 4 + 1) / 10)
     assert doubt.standard_error("x", 0.5, 10) == pytest.approx(math.sqrt(3 + 4 + 1) / 10)
+    doubt = doubt_of({((UNSELECTED, UNSELECTED + 1),): 5.0, ((A, UNSELECTED), (UNSELECTED, A)): 5.0})
+
+    assert doubt.standard_error("a", 0.5, 10) == pytest.approx(math.sqrt(1) / 10)
+    assert doubt_of({}, open_ns2=0.0).standard_error("a", 0.5, 10) == 1.0
+    assert doubt_of({((A, B),): 8.0}).standard_error("a", 0.5, 0) == 1.0
+    assert doubt_of({((A, B),): 800.0}).standard_error("a", 0.5, 1) == 1.0
 
 
 def test_threads_that_change_the_selection_at_once_err_together() -> None:
@@ -48,12 +54,6 @@ def test_where_the_whole_is_uncertain_too_its_error_is_taken_off() -> None:
     assert doubt.standard_error("a", 0.5, 10) == pytest.approx(math.sqrt(10 * 0.25 + 1) / 10)
 
 
-def test_what_changes_outside_of_the_selection_leaves_nothing_open() -> None:
-    doubt = doubt_of({((UNSELECTED, UNSELECTED + 1),): 5.0, ((A, UNSELECTED), (UNSELECTED, A)): 5.0})
-
-    assert doubt.standard_error("a", 0.5, 10) == pytest.approx(math.sqrt(1) / 10)
-
-
 def test_what_failed_reads_would_have_shown_is_a_guess_that_no_time_makes_better() -> None:
     def error(failed: float, whole_ns: float, share: float = 0.5) -> float:
         doubt = doubt_of({})
@@ -67,25 +67,16 @@ def test_what_failed_reads_would_have_shown_is_a_guess_that_no_time_makes_better
     assert error(50, 1e12, share=1.0) < 1e-5, "a share of everything is everything"
 
 
-def test_failed_reads_of_processes_count_by_their_time() -> None:
+def test_processes_add_up_by_their_weights_and_failed_reads_by_their_time() -> None:
     changes = {1: TransitionsSeen(reads=Reads(10, 100)), 2: TransitionsSeen(reads=Reads(0, 100))}
     assert together(changes, {1: 3.0, 2: 1.0}).reads.failed_share == pytest.approx(30 / 400)
     assert Reads().failed_share == 0
     assert Reads(9, 3).failed_share == 1
-
-
-def test_processes_add_up_by_their_weights() -> None:
     one = TransitionsSeen({((A, B),): 8.0}, 1.0)
     weighted = together({1: one, 2: one}, {1: 1.0, 2: 2.0})
     both = doubt_of(dict(weighted.squares), weighted.open_ns2)
 
     assert both.standard_error("a", 0.5, 10) == pytest.approx(math.sqrt(8 + 32 + 1 + 4) / 10)
-
-
-def test_without_samples_nothing_is_known() -> None:
-    assert doubt_of({}, open_ns2=0.0).standard_error("a", 0.5, 10) == 1.0
-    assert doubt_of({((A, B),): 8.0}).standard_error("a", 0.5, 0) == 1.0
-    assert doubt_of({((A, B),): 800.0}).standard_error("a", 0.5, 1) == 1.0
 
 
 def test_a_share_within_its_interval_is_a_hint() -> None:

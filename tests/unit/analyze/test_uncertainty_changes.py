@@ -41,12 +41,14 @@ def test_a_change_leaves_the_squared_distance_of_samples_open() -> None:
 
     assert seen.squares == {moment("ab"): 2 * TEN_MS**2, moment("ba"): TEN_MS**2}
     assert seen.open_ns2 == TEN_MS**2
-
-
-def test_threads_that_change_at_one_sample_change_together() -> None:
     seen = changes_in(rows("aab"), rows("xyy", thread=2, late_ns=20_000), rows("ppq", thread=3, late_ns=40_000))
 
     assert set(seen.squares) == {moment("xy"), moment("ab", "pq")}
+    fast, slow = rows("ab" * 200), rows("cd" * 200, lasts_ns=4 * TEN_MS, late_ns=400 * TEN_MS)
+    squares = changes_in(fast, slow).squares
+
+    assert squares[moment("ab")] == pytest.approx(200 * TEN_MS**2)
+    assert squares[moment("cd")] == pytest.approx(200 * (4 * TEN_MS) ** 2)
 
 
 def test_what_was_not_recorded_or_dropped_is_no_change() -> None:
@@ -58,24 +60,13 @@ def test_what_was_not_recorded_or_dropped_is_no_change() -> None:
     assert changes_in([row for row in rows("a?b") if row.stack != ord("?")]).squares == {moment("ab"): TEN_MS**2}
 
 
-def test_the_distance_of_samples_is_that_of_the_time() -> None:
-    fast, slow = rows("ab" * 200), rows("cd" * 200, lasts_ns=4 * TEN_MS, late_ns=400 * TEN_MS)
-    squares = changes_in(fast, slow).squares
-
-    assert squares[moment("ab")] == pytest.approx(200 * TEN_MS**2)
-    assert squares[moment("cd")] == pytest.approx(200 * (4 * TEN_MS) ** 2)
-
-
-def test_what_was_taken_is_not_taken_again() -> None:
+def test_what_was_taken_is_not_taken_again_and_weights_are_squared() -> None:
     changes = Transitions()
     for row in rows("ab"):
         changes.add(row)
 
     assert changes.take().squares
     assert not changes.take().squares
-
-
-def test_weights_of_processes_are_squared() -> None:
     seen = TransitionsSeen({moment("ab"): 5.0}, 1.0)
 
     both = together({1: seen, 2: seen}, {1: 1.0, 2: 3.0})

@@ -58,15 +58,12 @@ def test_memory_of_processes_is_added_up_in_bytes_and_of_who_is_gone_none() -> N
     assert two.rss_bytes == pytest.approx(2 * one.rss_bytes, rel=0.05)
 
 
-def test_descriptors_are_counted() -> None:
+def test_descriptors_and_cpu_of_children_are_counted() -> None:
     before = descriptors(os.getpid())
     ends = os.pipe()
     assert descriptors(os.getpid()) == before + 2
     for end in ends:
         os.close(end)
-
-
-def test_cpu_counts_children_that_ended_and_that_live() -> None:
     words = [sys.executable, "-c", BURN]
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None

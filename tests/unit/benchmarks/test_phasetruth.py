@@ -118,7 +118,7 @@ def test_phases_that_nobody_spends_time_in_have_no_column() -> None:
     assert table[2] == "| loop | 99.8 / 99.8 | 0.0 / 0.0 | 0.0 | 0.0 | 3.0 / 3.0 | right |"
 
 
-def test_steps_are_told_beside_those_that_were_made() -> None:
+def test_steps_and_their_pace_are_told_beside_those_that_were_made() -> None:
     shares = Shares.of({"forward": 1.0})
     known = Steps(per_s=5.1, count=9, source="loop counter `i`", per_s_error=0.2, count_error=2)
 
@@ -127,6 +127,12 @@ def test_steps_are_told_beside_those_that_were_made() -> None:
 
     assert rows[-1] == "| one | 10 | 9 ± 2 | loop counter `i` | 5.00 | 5.10 ± 0.20 | +2.0 % |"
     assert unknown[-1] == "| one | 10 | unknown | none | 5.00 | unknown | unknown |"
+    passes = [second * SECOND_NS // 2 for second in range(20)]
+
+    assert paced(passes, (SECOND_NS, 4 * SECOND_NS)) == pytest.approx(2.0)
+    assert paced([*passes, 60 * SECOND_NS], (8 * SECOND_NS, 12 * SECOND_NS)) == pytest.approx((3 + 2.5 / 50.5) / 4)
+    assert paced(passes, None) == pytest.approx(2.0)
+    assert math.isnan(paced(passes[:1], None))
 
 
 def test_a_backward_pass_that_is_interrupted_is_one(tmp_path: Path) -> None:
@@ -135,12 +141,3 @@ def test_a_backward_pass_that_is_interrupted_is_one(tmp_path: Path) -> None:
     diary.write_text("".join(f"{at} {phase}\n" for at, phase in enumerate(("data wait", *step, "evaluation", *step))))
 
     assert read_passes(diary) == [3, 10]
-
-
-def test_a_pace_is_that_between_the_first_and_the_last_time_in_a_range() -> None:
-    passes = [second * SECOND_NS // 2 for second in range(20)]
-
-    assert paced(passes, (SECOND_NS, 4 * SECOND_NS)) == pytest.approx(2.0)
-    assert paced([*passes, 60 * SECOND_NS], (8 * SECOND_NS, 12 * SECOND_NS)) == pytest.approx((3 + 2.5 / 50.5) / 4)
-    assert paced(passes, None) == pytest.approx(2.0)
-    assert math.isnan(paced(passes[:1], None))

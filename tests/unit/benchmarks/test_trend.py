@@ -20,15 +20,12 @@ def test_slope_is_told_by_the_hour_once_it_settled() -> None:
         take_trend([(0.0, 1.0), (599.0, 1.0), (600.0, 1.0)], settled_s=600)
 
 
-def test_bounds_break_one_by_one() -> None:
+def test_bounds_break_one_by_one_and_a_soak_names_what_broke() -> None:
     trend = Trend(per_hour=3.0, growth=2.0, highest=160.0)
     assert Bound(highest=160.0, per_hour=3.0).breaches(trend) == []
     assert Bound(highest=150.0).breaches(trend) == ["160.0 is more than 150.0"]
     assert Bound(per_hour=2.0).breaches(trend) == ["grows by 3.0 an hour, more than 2.0"]
     assert Bound().breaches(trend) == []
-
-
-def test_soak_names_what_broke() -> None:
     flat = [(float(second), 5.0) for second in range(0, 3600, 5)]
     readings = {quantity.name: flat for quantity in soak.QUANTITIES} | {"USS of the session": RISING}
     rows, broken = soak.judge(readings, settled_s=600)

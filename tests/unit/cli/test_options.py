@@ -40,8 +40,10 @@ def received(decorate: object, *words: str) -> dict[str, object]:
     return got
 
 
-def test_recording_options_have_their_defaults() -> None:
+def test_recording_options_have_their_defaults_and_selections_arrive_together() -> None:
     assert received(recording_options) == {"recording": RecordingOptions()}
+    got = received(selection_options, "--from", "1", "--to", "12:00:00", "--process", "7", "--phase", "data wait")
+    assert got == {"words": SelectionWords("1", "12:00:00", None, 7, None, "data wait")}
 
 
 def test_recording_options_arrive_in_their_units() -> None:
@@ -69,11 +71,6 @@ def test_recording_options_arrive_in_their_units() -> None:
 def test_recording_option_out_of_its_range_is_refused(words: str) -> None:
     ended = CliRunner().invoke(click.command()(recording_options(lambda **_: None)), words.split())
     assert ended.exit_code == 2
-
-
-def test_selection_options_arrive_together() -> None:
-    got = received(selection_options, "--from", "1", "--to", "12:00:00", "--process", "7", "--phase", "data wait")
-    assert got == {"words": SelectionWords("1", "12:00:00", None, 7, None, "data wait")}
 
 
 def test_main_threads_are_selected_unless_a_process_a_worker_or_a_thread_is_asked_for(reader: RunReader) -> None:

@@ -187,19 +187,13 @@ def told(waiting: Share | None) -> tuple[float, float, float]:
     return waiting.value, waiting.low, waiting.high
 
 
-def test_what_is_neither_work_nor_cpu_time_is_waiting_for_sure() -> None:
+def test_cpu_time_bounds_the_waiting_from_above_and_sleep_may_want_a_core() -> None:
     # 1 - 0.5 - 0.3 in each part; it is at most the half that is not its own work.
     steady = [effort((0.5, 0.5), (0.3, 0.3))] * 2
     assert told(take_waiting(steady, 0.0)) == pytest.approx((0.2, 0.2, 0.5))
-
-
-def test_who_sleeps_may_have_wanted_a_core() -> None:
     steady = [effort((0.5, 0.5), (0.3, 0.3))]
     assert told(take_waiting(steady, 0.05)) == pytest.approx((0.2, 0.15, 0.5))
     assert told(take_waiting(steady, 0.9)) == pytest.approx((0.2, 0.0, 0.5))
-
-
-def test_cpu_time_bounds_the_waiting_from_above() -> None:
     # The rank computes four fifths of the time: it waits for one fifth at most, however little of that is known work.
     assert told(take_waiting([effort((0.1, 0.1), (0.8, 0.8))], 0.0)) == pytest.approx((0.1, 0.1, 0.2))
     # Several threads of it use more than a core.

@@ -49,7 +49,7 @@ def test_the_page_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["fleet.html"]
 
 
-def test_numbers_stand_to_the_right_and_words_to_the_left() -> None:
+def test_numbers_stand_to_the_right_and_of_nothing_it_is_said() -> None:
     lines = fleet_text(answers()).splitlines()
     headline = "12 runs of 1 job on 3 nodes: 400 GPU hours, 100 of them lost (25 %)"
     assert lines[:3] == [headline, "2026-11-01 to 2026-11-14", ""]
@@ -60,6 +60,10 @@ def test_numbers_stand_to_the_right_and_words_to_the_left() -> None:
         "  80.0  100   80 %      75 %  data wait     1",
         "  20.0  300    7 %       0 %  forward       1",
     ]
+    lines = fleet_text(nothing()).splitlines()
+    assert lines[3:5] == ["Rank hours lost by phase", "  Nothing."]
+    assert lines[lines.index("Findings that cost most") + 1] == "  No findings."
+    assert not any(line != line.rstrip() for line in lines)
 
 
 def test_of_a_long_table_the_first_rows_are_shown() -> None:
@@ -68,13 +72,6 @@ def test_of_a_long_table_the_first_rows_are_shown() -> None:
     assert f"phase {ROWS - 1:02}" in text
     assert f"phase {ROWS:02}" not in text
     assert "  and 3 more" in text.splitlines()
-
-
-def test_where_nothing_is_found_that_is_said() -> None:
-    lines = fleet_text(nothing()).splitlines()
-    assert lines[3:5] == ["Rank hours lost by phase", "  Nothing."]
-    assert lines[lines.index("Findings that cost most") + 1] == "  No findings."
-    assert not any(line != line.rstrip() for line in lines)
 
 
 def table(fleet: Fleet, title: str) -> Table:

@@ -12,12 +12,16 @@ from profd.daemon.fleet.paces import Gap, RunPaces, combined, find_slow_nodes, g
 from profd.daemon.fleet.reduction import RunPart, Spent, Stepped
 
 
-def test_welch_by_hand() -> None:
+def test_welch_by_hand_and_gaps_weigh_as_much_as_they_have_values() -> None:
     found = gap([3.0, 5.0], [1.0, 1.0, 4.0])
     assert found is not None
     assert found.value == 2.0
     assert found.error == pytest.approx((2 / 2 + 3 / 3) ** 0.5)
     assert found.freedom == int(2**2 / (1**2 / 1 + 1**2 / 2))
+    found = combined([Gap(1.0, 0.3, 4, 1.0), Gap(4.0, 0.6, 6, 2.0)])
+    assert found.value == pytest.approx(3.0)
+    assert found.error == pytest.approx((0.1**2 + 0.4**2) ** 0.5)
+    assert found.freedom == int((0.01 + 0.16) ** 2 / (0.01**2 / 4 + 0.16**2 / 6))
 
 
 def test_few_values_tell_by_how_others_vary_or_nothing() -> None:
@@ -31,13 +35,6 @@ def test_few_values_tell_by_how_others_vary_or_nothing() -> None:
     one = Gap(0.0, 1.0, 10)
     assert one.bounds(1) == pytest.approx((-2.228, 2.228), abs=1e-3)
     assert one.bounds(10)[1] == pytest.approx(3.581, abs=0.01)
-
-
-def test_gaps_weigh_as_much_as_they_have_values() -> None:
-    found = combined([Gap(1.0, 0.3, 4, 1.0), Gap(4.0, 0.6, 6, 2.0)])
-    assert found.value == pytest.approx(3.0)
-    assert found.error == pytest.approx((0.1**2 + 0.4**2) ** 0.5)
-    assert found.freedom == int((0.01 + 0.16) ** 2 / (0.01**2 / 4 + 0.16**2 / 6))
 
 
 @pytest.mark.parametrize("jobs", [1, 12])
@@ -84,15 +81,12 @@ def runs_of(step_ms: float, spread: float, chance: random.Random, count: int = 4
     return [run(node, step_ms * chance.lognormvariate(0, spread)) for node in NODES for _ in range(count)]
 
 
-def test_a_slow_node_is_named_with_bounds_around_the_truth() -> None:
+def test_slow_nodes_are_named_with_bounds_around_the_truth_and_hide_no_other() -> None:
     chance = random.Random(1)
     runs = [*runs_of(100, 0.02, chance), *(run("slow", 130 * chance.lognormvariate(0, 0.02)) for _ in range(4))]
     [slow], compared = find_slow_nodes(runs, 0.02)
     assert (slow.node, slow.runs, slow.jobs, compared) == ("slow", 4, ("job",), 7)
     assert slow.low < 1.3 < slow.high
-
-
-def test_two_slow_nodes_do_not_hide_each_other() -> None:
     chance = random.Random(2)
     runs = runs_of(100, 0.02, chance, 2)
     runs += [run(node, ms * chance.lognormvariate(0, 0.02)) for node, ms in (("x", 300), ("y", 115)) for _ in range(2)]
@@ -114,14 +108,11 @@ def test_a_node_with_one_run_is_judged_by_how_others_vary() -> None:
     )
 
 
-def test_other_commands_and_jobs_are_no_measure() -> None:
+def test_other_commands_and_waits_for_others_are_no_measure() -> None:
     runs = [run(node, 100 + number) for number, node in enumerate(NODES)]
     assert found([*runs, run("x", 200, command="train.py --large")]) == []
     assert found([*runs, run("x", 200, job="other")]) == []
     assert found([*runs, run("x", 200)]) == ["x"]
-
-
-def test_what_a_node_waits_for_others_is_not_its_own() -> None:
     runs = [run(node, 100 + number, collective=0.1) for number, node in enumerate(NODES)]
     assert found([*runs, run("x", 150, collective=0.4)]) == []
 

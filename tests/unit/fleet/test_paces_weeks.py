@@ -35,11 +35,18 @@ def week(prefix: str, day: int, *step_ms: float) -> list[RunPaces]:
     return [run(f"{prefix}{number}", {day: ms}) for number, ms in enumerate(step_ms)]
 
 
-def test_runs_that_are_surely_slower() -> None:
+def test_runs_that_are_surely_slower_than_the_newest_earlier_week() -> None:
     [slower], [pace] = find_slower([*week("a", 8, 100, 101, 99), *week("b", 1, 120, 121, 119)], 0.02)
     assert (slower.job, slower.basis, slower.before, slower.now, slower.weeks_ago) == ("job", RUNS, 3, 3, 1)
     assert slower.low < 1.2 < slower.high
     assert [one.step_s for one in pace.weeks] == [pytest.approx(0.1, rel=1e-3), pytest.approx(0.12, rel=1e-3)]
+    [slower], _ = find_slower([*week("a", 22, 100, 101), *week("b", 29, 50, 51), *week("c", 1, 150, 151)], 0.02)
+    assert slower.weeks_ago == 3
+    assert slower.times == pytest.approx(1.5, rel=0.01)
+    days = {day: (100.0 if day > 6 else 130.0) + day % 2 for day in range(14)}
+    [slower], _ = find_slower([run("long", days)], 0.02)
+    assert (slower.basis, slower.before, slower.now) == (DAYS, 7, 7)
+    assert slower.low < 1.3 < slower.high
 
 
 def test_a_faster_or_hardly_slower_job_or_one_run_a_week_is_not_slower() -> None:
@@ -55,13 +62,6 @@ def test_a_faster_or_hardly_slower_job_or_one_run_a_week_is_not_slower() -> None
     assert pace.why_untold == "one run a week tells nothing of how much runs differ by chance"
 
 
-def test_days_of_a_run_that_lasts_over_both_weeks_tell() -> None:
-    days = {day: (100.0 if day > 6 else 130.0) + day % 2 for day in range(14)}
-    [slower], _ = find_slower([run("long", days)], 0.02)
-    assert (slower.basis, slower.before, slower.now) == (DAYS, 7, 7)
-    assert slower.low < 1.3 < slower.high
-
-
 def test_nodes_of_one_execution_are_one_run() -> None:
     nodes = [run(f"a{node}", {8: 100 + node}, node=f"n{node}", world_size=4) for node in range(4)]
     nodes += [run(f"b{node}", {1: 120 + node}, node=f"n{node}", world_size=4) for node in range(4)]
@@ -73,19 +73,20 @@ def test_nodes_of_one_execution_are_one_run() -> None:
     assert len(find_slower(alone, 0.02)[0]) == 1
 
 
-def test_the_newest_earlier_week_is_compared() -> None:
-    [slower], _ = find_slower([*week("a", 22, 100, 101), *week("b", 29, 50, 51), *week("c", 1, 150, 151)], 0.02)
-    assert slower.weeks_ago == 3
-    assert slower.times == pytest.approx(1.5, rel=0.01)
-
-
-def test_the_phase_that_grew_is_named() -> None:
+def test_the_phase_that_grew_is_named_and_the_job_that_got_slowest_comes_first() -> None:
     before = [run(f"a{number}", {8: ms}, wait=0.2) for number, ms in enumerate((100, 101, 99))]
     now = [run(f"b{number}", {1: ms}, wait=0.36) for number, ms in enumerate((125, 126, 124))]
     [slower], _ = find_slower([*before, *now], 0.02)
     assert [one.phase for one in slower.phases] == ["data wait"]
     assert slower.phases[0].before_s == pytest.approx(0.02, rel=0.01)
     assert slower.phases[0].now_s == pytest.approx(0.045, rel=0.01)
+
+    def of(job: str, day: int, *step_ms: float) -> list[RunPaces]:
+        return [run(f"{job}{day}{number}", {day: ms}, job=job) for number, ms in enumerate(step_ms)]
+
+    runs = [*of("a", 8, 100, 101), *of("a", 1, 120, 121), *of("b", 8, 100, 101), *of("b", 1, 160, 161)]
+    both, _ = find_slower(runs, 0.02)
+    assert [one.job for one in both] == ["b", "a"]
 
 
 def test_among_many_jobs_chance_has_to_be_smaller() -> None:
@@ -97,12 +98,3 @@ def test_among_many_jobs_chance_has_to_be_smaller() -> None:
         for number, day in enumerate((8, 8, 1, 1))
     ]
     assert find_slower([*runs, *others], 0.02)[0] == []
-
-
-def test_the_job_that_got_slowest_comes_first() -> None:
-    def of(job: str, day: int, *step_ms: float) -> list[RunPaces]:
-        return [run(f"{job}{day}{number}", {day: ms}, job=job) for number, ms in enumerate(step_ms)]
-
-    runs = [*of("a", 8, 100, 101), *of("a", 1, 120, 121), *of("b", 8, 100, 101), *of("b", 1, 160, 161)]
-    slower, _ = find_slower(runs, 0.02)
-    assert [one.job for one in slower] == ["b", "a"]

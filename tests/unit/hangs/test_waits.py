@@ -45,11 +45,21 @@ def wait_of(os_tid: int, kind: str, pid: int = os.getpid()) -> Wait:
     return until(look, f"a wait of kind {kind}")
 
 
-def test_lock() -> None:
+def test_a_lock_a_child_and_a_stop_are_named() -> None:
     lock = threading.Lock()
     lock.acquire()
     with thread_in(lock.acquire, lock.release) as os_tid:
         assert wait_of(os_tid, "lock").text.startswith("a lock (futex")
+    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
+    assert child.stdin is not None
+    with thread_in(child.wait, child.stdin.close) as os_tid:
+        assert wait_of(os_tid, "child").text == f"waits for the end of pid {child.pid}"
+    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as child:
+        os.kill(child.pid, signal.SIGSTOP)
+        try:
+            assert wait_of(child.pid, "stopped", child.pid).text == "it is stopped by a signal"
+        finally:
+            child.kill()
 
 
 def test_pipe_and_who_holds_its_other_end() -> None:
@@ -93,13 +103,6 @@ def test_poll_of_one_descriptor_is_a_read_of_it() -> None:
         assert "reads a pipe" in wait_of(os_tid, "read").text
 
 
-def test_child() -> None:
-    child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    assert child.stdin is not None
-    with thread_in(child.wait, child.stdin.close) as os_tid:
-        assert wait_of(os_tid, "child").text == f"waits for the end of pid {child.pid}"
-
-
 @pytest.mark.parametrize(
     ("program", "kind"),
     [
@@ -112,15 +115,6 @@ def test_other_processes(program: str, kind: str) -> None:
     with subprocess.Popen([sys.executable, "-c", program]) as child:
         try:
             assert wait_of(child.pid, kind, child.pid).text
-        finally:
-            child.kill()
-
-
-def test_stopped() -> None:
-    with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as child:
-        os.kill(child.pid, signal.SIGSTOP)
-        try:
-            assert wait_of(child.pid, "stopped", child.pid).text == "it is stopped by a signal"
         finally:
             child.kill()
 

@@ -142,16 +142,13 @@ def test_a_port_in_use_and_a_host_that_is_not_there_are_told() -> None:
     assert open_exporter(None, None, print) is None
 
 
-def test_a_port_is_free_again_at_once() -> None:
+def test_a_port_is_free_again_at_once_and_addresses_of_six_have_brackets() -> None:
     with listen(Address("127.0.0.1", 0)) as listener:
         address = Address(*listener.getsockname())
         with socket.create_connection(address) as client:
             listener.accept()[0].close()  # who closes first keeps the port for a while
             assert client.recv(1) == b""
     listen(address).close()
-
-
-def test_the_url_of_an_address_of_six_has_brackets() -> None:
     try:
         listener = listen(Address("::1", 0))
     except UsageError:

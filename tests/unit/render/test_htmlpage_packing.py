@@ -55,14 +55,11 @@ def test_a_column_is_as_narrow_as_its_numbers(numbers: list[int], kind: str) -> 
     assert unpack(pack(page)).column == numbers
 
 
-def test_columns_begin_where_a_typed_array_may_begin() -> None:
+def test_columns_alone_leave_the_head_and_begin_where_a_typed_array_may() -> None:
     for title in ("", "a", "ab", "abc", "abcd", "abcde", "abcdef", "abcdefg"):
         head, behind = inflated({**PAGE, "title": title})
         assert behind % 8 == 0
         assert {pair[name]["at"] % 8 for pair in head["pairs"] for name in ("first", "second") if pair[name]} == {0}
-
-
-def test_only_columns_leave_the_head() -> None:
     head, _ = inflated(PAGE)
     assert head["shares"] == [0.5, 8]
     assert [(pair["first"] == [], pair["names"]) for pair in head["pairs"]] == [(False, ["a"]), (True, [])]

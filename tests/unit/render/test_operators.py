@@ -32,7 +32,7 @@ def words(table: str, line: int) -> list[str]:
     return [word.strip() for word in cells(table)[line] if word.strip()]
 
 
-def test_columns_are_those_of_torch_and_only_where_there_is_something() -> None:
+def test_columns_are_those_of_torch_and_last_the_lines_that_issued_operators() -> None:
     host = ["Name", "Self CPU %", "Self CPU", "CPU total %", "CPU total", "CPU time avg"]
     assert words(operator_table([STEP]), 0) == [*host, "# of Calls"]
     assert words(operator_table([MM]), 0) == [*host, "# of Calls", "Input Shapes", "Total MFLOPs"]
@@ -41,9 +41,6 @@ def test_columns_are_those_of_torch_and_only_where_there_is_something() -> None:
     with_memory = msgspec.structs.replace(STEP, cpu_bytes=1, self_cuda_bytes=1)
     memory = ["CPU Mem", "Self CPU Mem", "CUDA Mem", "Self CUDA Mem"]
     assert words(operator_table([with_memory]), 0) == [*host, *memory, "# of Calls"]
-
-
-def test_lines_that_issued_operators_are_the_last_column_where_samples_name_any() -> None:
     line = IssuingLine("/home/u/train.py", "train.py", 61, 34)
     table = operator_table([MM, STEP, KERNEL], issuers={"aten::mm": (line,), "sgemm": (line,)})
     assert words(table, 0)[-1] == "From (samples)"

@@ -58,12 +58,18 @@ def test_control_groups_and_gpus_are_named() -> None:
     assert of_gpu.endswith(": GPU 0 is full in 2 h 13 min")
 
 
-def test_only_growth_is_said_and_that_once() -> None:
+def test_only_growth_is_said_once_and_a_jump_names_the_line_that_ran_meanwhile() -> None:
     proportional = msgspec.structs.replace(LEAK, series="pss_bytes")
     steady = msgspec.structs.replace(LEAK, verdict="steady")
     cached = msgspec.structs.replace(LEAK, verdict="cached")
     assert len(list(growth_lines([LEAK, proportional, steady, cached], NAMES))) == 1
     assert len(list(growth_lines([proportional], NAMES))) == 1
+    line = FrameRow(1, "load", "/srv/train.py", "train.py", 12, False, "cache = read(path)")
+    jump = Jump(1, 4242, "rss_bytes", None, 0, 90_000_000_000, 1.5e9, 3, line, ())
+    on_gpu = msgspec.structs.replace(jump, device="gpu0", line=None, pid=7)
+    of_host, of_gpu = jump_lines([jump, on_gpu], NAMES)
+    assert of_host.endswith("  main 4242 rose by 1.5 GB at train.py:12  cache = read(path)")
+    assert of_gpu.endswith("  process 7 rose on gpu0 by 1.5 GB")
 
 
 def test_a_summary_has_the_memory_of_each_process_and_says_who_grows(tmp_path: Path) -> None:
@@ -80,15 +86,6 @@ def test_a_summary_has_the_memory_of_each_process_and_says_who_grows(tmp_path: P
     assert "▲ main 4242 grows by 1.0 MB/s" in text
     calm = msgspec.structs.replace(summary, memory=())
     assert "Growing memory" not in summary_text(calm)
-
-
-def test_a_jump_names_the_line_that_ran_meanwhile() -> None:
-    line = FrameRow(1, "load", "/srv/train.py", "train.py", 12, False, "cache = read(path)")
-    jump = Jump(1, 4242, "rss_bytes", None, 0, 90_000_000_000, 1.5e9, 3, line, ())
-    on_gpu = msgspec.structs.replace(jump, device="gpu0", line=None, pid=7)
-    of_host, of_gpu = jump_lines([jump, on_gpu], NAMES)
-    assert of_host.endswith("  main 4242 rose by 1.5 GB at train.py:12  cache = read(path)")
-    assert of_gpu.endswith("  process 7 rose on gpu0 by 1.5 GB")
 
 
 FRAMES = (Frame("<module>", "/srv/train.py", 40), Frame("all_reduce", "/lib/distributed_c10d.py", 3))

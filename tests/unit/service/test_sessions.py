@@ -26,13 +26,10 @@ def spend(budget: HostBudget, clock: StoppedClock, cores: float, seconds: int) -
         budget.spend(cores)
 
 
-def test_an_idle_host_has_all_of_its_budget() -> None:
+def test_a_budget_is_all_there_until_it_is_spent_and_again_a_minute_later() -> None:
     budget = HostBudget(StoppedClock())
     assert [budget.part(BUDGET, 2.0, sessions) for sessions in (0, 1, 2, 4)] == [10.0, 10.0, 5.0, 2.5]
     assert budget.starts(BUDGET) == int(6 / START_S)
-
-
-def test_what_was_spent_leaves_less_until_a_minute_has_passed() -> None:
     clock = StoppedClock()
     budget = HostBudget(clock)
     spend(budget, clock, 0.5, 11)
@@ -41,6 +38,11 @@ def test_what_was_spent_leaves_less_until_a_minute_has_passed() -> None:
     spend(budget, clock, 0.0, 60)
     assert budget.starts(BUDGET) > 5
     assert budget.part(BUDGET, 2.0, 1) == pytest.approx(10.0)
+    clock = StoppedClock()
+    budget = HostBudget(clock)
+    for _ in range(180):
+        spend(budget, clock, 2 * budget.part(BUDGET, 2.0, 2) / 100, 1)
+    assert 2 * budget.part(BUDGET, 2.0, 2) == pytest.approx(BUDGET)
 
 
 def test_short_jobs_without_end_keep_every_minute_within_the_budget() -> None:
@@ -53,14 +55,6 @@ def test_short_jobs_without_end_keep_every_minute_within_the_budget() -> None:
     minutes = [sum(spent[second : second + 60]) for second in range(240)]
     assert max(minutes) <= 60 * BUDGET / 100 + 1e-9
     assert min(minutes) >= 60 * BUDGET / 100 - 2 * START_S
-
-
-def test_the_parts_of_sessions_that_use_theirs_are_the_budget() -> None:
-    clock = StoppedClock()
-    budget = HostBudget(clock)
-    for _ in range(180):
-        spend(budget, clock, 2 * budget.part(BUDGET, 2.0, 2) / 100, 1)
-    assert 2 * budget.part(BUDGET, 2.0, 2) == pytest.approx(BUDGET)
 
 
 CONFIGURATION = Configuration(budget_percent=10, least_percent=2)

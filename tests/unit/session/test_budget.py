@@ -128,13 +128,10 @@ def cost_with(workers: int) -> float:
     return sum(life.spent_s[-120:]) / 120
 
 
-def test_what_sixteen_workers_add_to_eight_is_less_than_two_points() -> None:
+def test_workers_cost_little_more_the_more_there_are_and_move_the_rate_seldom() -> None:
     eight, sixteen = cost_with(8), cost_with(16)
     assert eight <= BUDGET
     assert sixteen - eight < 0.02
-
-
-def test_workers_of_epochs_move_the_rate_seldom() -> None:
     assert live(Governor(100, BUDGET), RUNS["workers of epochs"](1), 600).changes() <= 30
 
 
@@ -192,9 +189,6 @@ def test_a_raise_that_is_taken_back_makes_the_next_one_wait_twice_as_long() -> N
     governor = begun()
     waits = [seconds_until_raised(governor) for _ in range(6)]
     assert waits == [13, 24, 48, 96, 192, 240]  # twelve readings, after one that is in part of the rate before
-
-
-def test_a_lowering_long_after_a_raise_takes_nothing_back() -> None:
     governor = begun()
     assert seconds_until_raised(governor) == 13
     for _ in range(120):
@@ -242,7 +236,7 @@ def test_a_budget_that_cannot_be_kept_is_known() -> None:
     assert not governor.is_beyond_budget
 
 
-def test_a_ledger_holds_a_minute() -> None:
+def test_a_ledger_holds_a_minute_and_allows_what_any_minute_to_come_leaves() -> None:
     ledger = Ledger()
     assert ledger.spent_s(60) == 0
     for _ in range(1000):
@@ -251,9 +245,6 @@ def test_a_ledger_holds_a_minute() -> None:
     assert ledger.spent_s(1) == pytest.approx(0.2)
     ledger.add(Spending(1.0, 0.0))
     assert ledger.spent_s(1.5) == pytest.approx(1.3)
-
-
-def test_what_is_allowed_is_the_least_that_any_minute_to_come_leaves() -> None:
     ledger = Ledger()
     ledger.add(Spending(3.0, 1.0))
     for _ in range(29):

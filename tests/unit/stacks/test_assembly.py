@@ -166,16 +166,13 @@ def test_where_nobody_can_tell_every_thread_lives(threads: Threads | None) -> No
     assert record.threads[0].intervals[0].duration_ns == 4000 * MILLISECOND_NS
 
 
-def test_threads_of_a_container_get_the_ids_that_they_have_here() -> None:
+def test_threads_of_a_container_or_without_ids_get_those_that_they_have_here() -> None:
     main = Told([(0, stack("a"))], 1_000_000, "thread (1): MainThread")
     other = Told([(0, WAITING)], 1_000_000, "thread (9): T", 0x7F11)
     threads = Threads({1: MAIN_TID, 9: 4250}, is_current=True)
     record = assemble(raw_recording(main, other), TARGET, 100, Span(), threads)
     assert [(thread.os_tid, thread.is_main) for thread in record.threads] == [(MAIN_TID, True), (4250, False)]
     assert all(thread.intervals[0].duration_ns == 1000 * MILLISECOND_NS for thread in record.threads)
-
-
-def test_an_interpreter_that_tells_no_ids_has_its_main_thread_by_name() -> None:
     other = Told([(0, WAITING)], 1_000_000, "thread (0x7F71075C16C0): wkr", 0x7F71075C16C0)
     main = Told([(0, stack("a"))], 1_000_000, "thread (0x7F7107FC2B80): MainThread", 0x7F7107FC2B80)
     threads = Threads({MAIN_TID: MAIN_TID}, is_current=True)
@@ -195,15 +192,12 @@ def test_the_only_thread_is_the_main_one_whatever_it_is_called() -> None:
     assert (thread.name, thread.is_main) == ("MainThread", True)
 
 
-def test_a_recording_that_saw_nothing_of_what_is_kept_is_empty() -> None:
+def test_a_recording_that_saw_nothing_is_empty_and_each_keeps_what_it_cost() -> None:
     record = assemble(raw_recording(samples=0), TARGET, 100, Span())
     assert (record.start_ns, record.end_ns, record.samples, record.threads) == (ZERO_NS, ZERO_NS, 0, ())
     later_ns = ZERO_NS + 10_000 * MILLISECOND_NS
     record = assemble(raw_recording(Told([(0, stack("a"))], 1000)), TARGET, 100, Span(later_ns, None))
     assert (record.start_ns, record.end_ns, record.samples) == (later_ns, later_ns, 0)
-
-
-def test_what_a_recording_cost_and_missed_is_kept() -> None:
     raw = msgspec.structs.replace(raw_recording(Told([(0, stack("a"))], 1000)), errors=7, cpu_ns=5)
     record = assemble(raw, TARGET, 50, Span())
     assert (record.rate_hz, record.errors, record.cpu_ns, record.clock_error_ns) == (50, 7, 5, raw.clock_error_ns)

@@ -55,20 +55,14 @@ def torn_shares(seen: dict[Stack, int], torn: dict[Stack, int]) -> TornShares:
     return known
 
 
-def test_all_are_alike_where_nothing_was_ever_torn() -> None:
+def test_where_reads_are_torn_they_fail_and_elsewhere_hardly() -> None:
     known = torn_shares({BUSY: 100, CALM: 100}, {})
     assert known.of(BUSY) == known.of(CALM) == known.of(stack("unseen"))
-
-
-def test_where_reads_are_torn_they_fail_and_elsewhere_hardly() -> None:
     known = torn_shares({BUSY: 100, CALM: 100}, {BUSY: 40})
     assert known.of(BUSY) >= 20 * known.of(CALM)
     assert known.of(stack("report", "unseen")) == known.of(BUSY)
     few = torn_shares({BUSY: 100, CALM: 1}, {BUSY: 40})
     assert few.of(BUSY) < 8 * few.of(CALM)
-
-
-def test_a_chain_of_calls_is_one_place_and_not_the_proof_of_itself() -> None:
     chain = stack(*"abcdefghijkl")
     short, deep = (torn_shares({one: 5, BUSY: 100}, {BUSY: 40}).of(one) for one in (chain[:2], chain))
     assert deep == short
@@ -135,20 +129,14 @@ def test_lengths_that_are_too_short_or_as_restless_as_their_neighbors_stay() -> 
     assert with_visits(reader.trace, reader.failed_us, reader.samples, known) == reader.trace
 
 
-def test_stacks_of_like_depth_are_left_as_they_were() -> None:
+def test_stacks_of_like_depth_and_long_stays_are_left_as_they_were() -> None:
     other = stack(*reversed("abcdefghijklmnopqrstuvwxyz"))
     reader = Reader({other: 9_400, DEEP: 14_100}, {other: 20, DEEP: 2_500}, 1)
     assert reader.failed_us
     assert with_visits(reader.trace, reader.failed_us, reader.samples, TornShares()) == reader.trace
-
-
-def test_long_stays_are_as_true_as_before() -> None:
     before, after = errors({FLAT: 200_000, DEEP: 300_000}, {FLAT: 20, DEEP: 2_500})
     assert abs(before) < 0.3
     assert abs(after) < 0.3
-
-
-def test_what_fails_far_from_any_deep_stack_was_in_none() -> None:
     changes = Change(0, DEEP), Change(100_000, FLAT), Change(5_000_000, DEEP), Change(5_100_000, ())
     trace = ThreadTrace(7, 1, "MainThread", changes)
     assert with_visits(trace, range(1_000_000, 4_000_000, 100_000), 510, TornShares()) == trace

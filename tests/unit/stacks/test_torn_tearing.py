@@ -198,11 +198,8 @@ def test_a_line_that_is_known_for_other_calls_is_torn_from_what_it_never_calls(t
     assert mended(stacks) == [*[drawn, modeled] * 40, drawn]
 
 
-def test_source_that_cannot_be_read_speaks_against_nothing() -> None:
+def test_a_call_that_lasts_is_seen_once_and_unread_source_speaks_against_nothing() -> None:
     assert not any(torn([*loop("/nowhere/program.py", 40), call("/nowhere/program.py", 3, "Adam.step")]))
-
-
-def test_a_call_that_lasts_is_seen_once() -> None:
     calls = Calls()
     calls.add([SCRIPT, (*SCRIPT, Frame("f", "x.py", 1)), SCRIPT])
     assert calls.callers(("main", "x.py")) == {SCRIPT[0]: 1}

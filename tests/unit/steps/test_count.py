@@ -121,15 +121,12 @@ def test_a_counter_that_goes_up_at_the_end_of_a_round_stands_at_the_number_of_ro
     assert (count.rounds, count.error) == (118, 0)
 
 
-def test_a_round_is_dated_to_when_it_was_first_seen() -> None:
+def test_a_round_is_dated_to_when_it_was_first_seen_and_the_last_ones_are_made() -> None:
     count = Count()
     for tenth in range(40):
         count.take(tenth * SECOND_NS // 10, tenth // 30)
         assert count.has_moved == (tenth >= 30)
     assert count.changed_ns == 3 * SECOND_NS
-
-
-def test_a_loop_that_is_over_has_made_the_rounds_that_nobody_saw() -> None:
     count = Count()
     for tenth in range(50):
         count.take(tenth * SECOND_NS // 10, 2 * tenth, end=100)

@@ -84,16 +84,13 @@ def test_intervals_are_in_order_of_time_and_those_of_the_threads_asked_for(finis
     assert len(list(finished.intervals(threads=list(finished.threads)))) == len(list(finished.intervals()))
 
 
-def test_what_was_recorded_is_that_of_the_recordings(finished: RunReader) -> None:
+def test_what_was_recorded_is_that_of_the_recordings_and_their_intervals(finished: RunReader) -> None:
     middle_ns = STARTED_NS + 2 * SECOND_NS
     for bounds in ((None, None), (None, middle_ns), (middle_ns, None), (middle_ns, middle_ns)):
         recordings, recorded = finished.recordings(*bounds), finished.recorded(*bounds)
         assert recorded.samples == sum(row.samples for row in recordings)
         assert recorded.torn == sum(row.torn for row in recordings)
     assert 0 < finished.recorded(None, middle_ns).samples < finished.recorded().samples
-
-
-def test_stack_totals_are_those_of_the_intervals(finished: RunReader) -> None:
     added: dict[tuple[int, int], tuple[int, int]] = {}
     for interval in finished.intervals(STARTED_NS, STARTED_NS + SECOND_NS):
         samples, time_ns = added.get((interval.thread, interval.stack), (0, 0))

@@ -85,16 +85,13 @@ def test_minutes_are_added_together_from_the_runs_start_on(reader: RunReader) ->
     assert told == {row.stack: (row.samples, row.duration_ns) for row in intervals}
 
 
-def test_who_is_summed_and_until_when(reader: RunReader) -> None:
+def test_minutes_have_who_is_summed_their_mean_and_their_ends(reader: RunReader) -> None:
     summed = reader.rollups.processes()
     assert set(summed) == set(reader.processes)
     for row in summed.values():
         end_ns = STARTED_NS + SECONDS * SECOND_NS
         assert (row.from_ns, row.to_ns, reader.rollups._ends_ns[row.process]) == (0, end_ns, end_ns)
     assert count_stack_minutes(reader) == len(stack_minutes(reader, list(reader.threads), range(100)))
-
-
-def test_readings_of_a_minute_have_their_mean_and_their_ends(reader: RunReader) -> None:
     series = next(row.id for row in reader.series.values() if row.name == "rss_bytes" and row.process == 1)
     first, second, _ = point_minutes(reader, series, 0, 3)
     # A reading a second, the first one after a second, each 1 MB above the one before it.

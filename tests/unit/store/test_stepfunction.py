@@ -75,22 +75,13 @@ def test_a_range_has_the_mean_of_what_is_known_in_it() -> None:
         (0.0, 0), (0.0, 0), (1.0, 5), (3.0, 5)
     ]  # fmt: skip
     assert one.mean(15, 30) == pytest.approx((7 / 3, 15))
-
-
-def test_a_series_that_is_read_less_often_from_now_on_is_known_again() -> None:
     one = function(*((at, 1.0) for at in (*range(0, 100, 10), *range(200, 1100, 100))))
     begins = [step.start_ns for step in one.steps if step.end_ns >= 200]
     assert begins == [170, 270, 370, 470, 500, 600, 700, 800, 900]
-
-
-def test_a_single_reading_is_known_at_its_moment() -> None:
     one = function((10, 4.0))
     assert one.period_ns is None
     assert (one.over(0, 20), one.over(11, 20)) == (Aggregate(0, 0.0, 4.0, 4.0), Aggregate())
     assert (one.over(0, 20).mean, one.over(11, 20).mean) == (4.0, None)
-
-
-def test_a_range_has_the_mean_the_least_and_the_most_of_what_held_in_it() -> None:
     one = function((0, 9.0), (10, 2.0), (20, 5.0), (30, 8.0))
     assert one.over(5, 20) == Aggregate(15, 2.0 * 5 + 5.0 * 10, 2.0, 5.0)
     assert one.over(5, 20).mean == 4.0

@@ -83,10 +83,11 @@ def test_the_loop_of_a_data_loader_alone_makes_a_worker() -> None:
     assert roles.is_worker([[Frame("worker", "/usr/lib/python3.11/multiprocessing/pool.py", 125)]])
 
 
-def test_ordinals_of_the_dead_are_given_again() -> None:
+def test_ordinals_of_the_dead_are_given_again_and_little_of_an_environment_is_asked_for() -> None:
     assert roles.next_ordinal([]) == 1
     assert roles.next_ordinal([None, 1, 3]) == 2
     assert roles.next_ordinal([1, 2]) == 3
+    assert {*TORCHRUN, *OPEN_MPI, *MPICH, *SLURM, *MEETING, *RUN_ID, *SLURM_STEP} == VARIABLES
 
 
 TORCHRUN = {"RANK": "5", "LOCAL_RANK": "1", "GROUP_RANK": "1", "WORLD_SIZE": "8"}
@@ -122,10 +123,6 @@ AGENT_OF_SLURM = {"SLURM_PROCID": "1", "SLURM_LOCALID": "0", "SLURM_NODEID": "1"
 )
 def test_place_is_what_the_nearest_launcher_wrote(environment: dict[str, str], place: Placement | None) -> None:
     assert placement_of(environment) == place
-
-
-def test_nothing_else_of_an_environment_is_asked_for() -> None:
-    assert {*TORCHRUN, *OPEN_MPI, *MPICH, *SLURM, *MEETING, *RUN_ID, *SLURM_STEP} == VARIABLES
 
 
 @pytest.mark.parametrize(

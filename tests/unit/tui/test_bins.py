@@ -56,16 +56,13 @@ def test_merging_loses_no_time_however_long_the_run(spans: list[tuple[int, int]]
     assert sum(weight.length_ns for weight in whole.values()) == sum(length for _, length in spans)
 
 
-def test_values_are_means_over_time_and_sums_over_keys() -> None:
+def test_values_are_means_over_time_and_sums_over_keys_for_as_long_as_these_were_there() -> None:
     bins = TimeBins[int](ORIGIN_NS, SECOND_NS)
     bins.add(1, ORIGIN_NS, ORIGIN_NS + SECOND_NS, 3.0)
     bins.add(1, ORIGIN_NS + SECOND_NS, ORIGIN_NS + 2 * SECOND_NS, 1.0)
     bins.add(2, ORIGIN_NS, ORIGIN_NS + 2 * SECOND_NS, 10.0)
 
     assert means_of_sum(bins.columns(Ruler(ORIGIN_NS, 2 * SECOND_NS, 2))) == (12.0, None)
-
-
-def test_a_key_that_was_there_for_a_part_of_a_bin_counts_for_that_part() -> None:
     bins = TimeBins[int](ORIGIN_NS, SECOND_NS)
     bins.add(1, ORIGIN_NS, ORIGIN_NS + SECOND_NS, 4.0)
     for worker in range(2, 6):

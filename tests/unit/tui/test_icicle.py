@@ -102,20 +102,18 @@ def test_folding_leaves_no_library_frame_below_another_and_keeps_the_users(profi
     assert set(own.values()) == {0.0}
 
 
-def test_leaves_are_on_top_when_it_is_inverted() -> None:
+def test_a_folded_run_says_whose_and_how_many_and_leaves_may_be_on_top() -> None:
     form = inverted(tree_of({(1, 2, 3): 60, (1, 3): 30, (1, 2): 10}))
 
     assert {child.key: (child.total_ns, child.own_ns) for child in form.children} == {3: (90, 90), 2: (10, 10)}
     (three,) = [child for child in form.children if child.key == 3]
     assert {child.key: child.total_ns for child in three.children} == {1: 30, 2: 60}
-
-
-def test_a_folded_run_says_whose_and_how_many() -> None:
     (user,) = folded(tree_of({(1, 5, 6, 2): 10, (1, 5, 7): 20, (1, 6): 5})).children
 
     (library,) = user.children
     assert (library.title, library.total_ns, library.own_ns) == ("torch · 3 frames", 35, 25)
     assert [child.key for child in library.children] == [2]
+    assert FlameSearch("").share(tree_of({(1,): 1})) == 0
 
 
 @given(stacks, st.integers(1, 9))
@@ -125,10 +123,6 @@ def test_the_share_that_a_search_finds_is_that_of_stacks_with_it(profile: dict[S
     share = FlameSearch(f"FUNCTION_{number} ").share(tree_of(profile))
 
     assert share == pytest.approx(with_it / sum(profile.values()))
-
-
-def test_nothing_is_found_by_nothing() -> None:
-    assert FlameSearch("").share(tree_of({(1,): 1})) == 0
 
 
 class TestCursor:

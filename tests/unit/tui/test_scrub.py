@@ -75,16 +75,13 @@ def test_zoom_goes_from_the_whole_run_to_half_a_minute_and_back() -> None:
     assert scrub == Scrub()
 
 
-def test_a_zoom_has_the_cursor_in_its_middle() -> None:
+def test_a_zoom_has_the_cursor_in_its_middle_and_escape_gives_up_all_else() -> None:
     zoomed = at(30).zoomed(2, RULER, RUN)
 
     assert zoomed.span_ns == 600 * SECOND_NS
     assert zoomed.end_ns == minute(30).from_ns + 30 * SECOND_NS + 300 * SECOND_NS
     assert at(59).zoomed(2, RULER, RUN).end_ns == RUN.to_ns
     assert at(0).zoomed(2, RULER, RUN).end_ns == RUN.from_ns + 600 * SECOND_NS
-
-
-def test_escape_gives_up_all_but_the_zoom() -> None:
     scrub = at(30).zoomed(2, RULER, RUN).begun(RULER, RUN)
 
     assert scrub.released() == Scrub(span_ns=600 * SECOND_NS)

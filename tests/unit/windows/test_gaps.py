@@ -28,14 +28,11 @@ def test_a_gap_is_the_hosts_until_the_call_is_over_that_launched_what_comes_next
     assert times(script) == ([WindowGpu(0, 10_000, 0, 0, 0)], [])
 
 
-def test_busy_is_counted_once_and_overlap_where_two_or_more_run() -> None:
+def test_busy_is_counted_once_and_ranges_synchronizations_and_overhead_are_no_work() -> None:
     script = CudaScript().launch("a", 0, 1, (10, 20))
     for stream in (8, 9):
         script.launch("b", 1, 1, (20, 20), stream=stream, cat="gpu_memcpy")
     assert times(script)[0] == [WindowGpu(0, 30_000, 0, 20_000, 0)]
-
-
-def test_ranges_synchronizations_and_overhead_are_no_work() -> None:
     script = CudaScript().launch("a", 0, 1, (10, 20)).annotation("Optimizer.step#SGD.step", 0, 90, 3)
     script.sync(0, 90).overhead(0, 90)
     assert times(script) == ([WindowGpu(0, 20_000, 0, 0, 0)], [])

@@ -154,9 +154,11 @@ async def test_a_window_that_is_not_taken_says_why(
             pass
 
 
-def test_source_is_the_means() -> None:
+def test_source_is_the_means_and_an_own_interpreter_asks_one_of_its_version() -> None:
     assert Injection(None, StoppedClock()).source == gdb.SOURCE == "gdb"
     assert Injection("/usr/bin/python3.14", StoppedClock()).source == injection.SOURCE == "remote_exec"
+    assert helper_for("3.14", own=(3, 14), executable="/opt/python") == "/opt/python"
+    assert helper_for("3.15.0", own=(3, 15, 1), executable="/opt/python") == "/opt/python"
 
 
 async def test_helper_is_given_the_text_as_a_file(
@@ -179,11 +181,6 @@ async def test_helper_is_given_the_text_as_a_file(
 def test_older_and_unknown_versions_have_no_helper(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
     assert helper_for(version, own=(3, 14)) is None
-
-
-def test_own_interpreter_asks_one_of_its_own_version() -> None:
-    assert helper_for("3.14", own=(3, 14), executable="/opt/python") == "/opt/python"
-    assert helper_for("3.15.0", own=(3, 15, 1), executable="/opt/python") == "/opt/python"
 
 
 def test_interpreter_of_another_version_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:

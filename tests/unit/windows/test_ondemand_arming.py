@@ -46,9 +46,10 @@ def test_what_the_user_says_of_kineto_stays(tmp_path: Path) -> None:
         )
 
 
-def test_settings_that_cannot_be_read_are_no_failure() -> None:
+def test_settings_that_cannot_be_read_or_a_process_that_is_gone_arm_nothing() -> None:
     with armed({"KINETO_CONFIG": "/nowhere/mine.conf"}) as arms:
         assert Path(arms.environment["KINETO_CONFIG"]).exists()
+    assert sockets_of(1 << 22) is None
 
 
 @pytest.mark.parametrize(
@@ -73,7 +74,3 @@ def test_what_others_have_armed_is_found_in_its_environment(
         monkeypatch.setattr(ondemand, "_shares_network", lambda pid: False)
         assert sockets_of(process.pid) is None  # in a container
         process.kill()
-
-
-def test_process_that_is_gone_is_not_armed() -> None:
-    assert sockets_of(1 << 22) is None

@@ -67,9 +67,6 @@ def test_a_training_step_has_the_columns_of_torch() -> None:
     # The range of the device is no work beside the kernels that it spans.
     row = ours(script)["Optimizer.step#SGD.step", "cpu", True]
     assert (row.self_cuda_us, row.cuda_total_us) == (0, 3 * 60)
-
-
-def test_an_operator_that_only_calls_one_of_its_name_counts_once() -> None:
     script = CudaScript().host("aten::sum", 0, 100, 1).host("aten::sum", 10, 80, 2).host("aten::fill_", 20, 10, 3)
     compare(script.launch("reduce", 40, 5, (50, 9), op=2).launch("fill", 22, 5, (30, 2), op=3))
 

@@ -31,11 +31,8 @@ def test_steps_begin_at_the_next_one() -> None:
     }
 
 
-def test_what_torch_2_0_does_not_know_comes_last() -> None:
+def test_seconds_replace_steps_and_what_torch_2_0_does_not_know_comes_last() -> None:
     assert WindowRequest().configuration(Path("/tmp/w/trace.json")).endswith(",cuda_driver\n")
-
-
-def test_seconds_replace_steps() -> None:
     asked = settings(WindowRequest(seconds=0.25))
     assert (asked["ACTIVITIES_DURATION_MSECS"], asked["ACTIVITIES_WARMUP_PERIOD_SECS"]) == ("250", "1")
     assert "ACTIVITIES_ITERATIONS" not in asked
