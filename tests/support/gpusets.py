@@ -18,9 +18,16 @@ MAIN = Identity(4242, 1000)
 class GpuRoom:
     """A run of the process ``MAIN`` on the GPUs of a scenario; open it once the scenario has them."""
 
-    def __init__(self, driver: SimulatedDriver, traces: FakeTraces | None = None, *, everything: bool = False) -> None:
+    def __init__(
+        self,
+        driver: SimulatedDriver,
+        traces: FakeTraces | None = None,
+        *,
+        everything: bool = False,
+        clock: StoppedClock | None = None,
+    ) -> None:
         self.driver = driver
-        self.clock = StoppedClock()
+        self.clock = clock or StoppedClock()
         self.start_ns = self.clock.at_ns
         self.source = NvmlSource(self.clock, GpuNames())
         assert self.source.open()
