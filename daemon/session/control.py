@@ -93,20 +93,20 @@ class ControlServer:
         self._watchers: set[asyncio.StreamWriter] = set()
         self._server: asyncio.Server | None = None
 
-    async def start(self) -> None:
-        """Bind the socket and answer from now on; raises SessionFailed where it cannot be bound."""
-        self._server = await self._bind()
-
     async def renew(self) -> None:
         """Bind the socket again where it is gone, as the folder of a login is when its user logs out."""
-        if self._server is not None and not self.path.exists():
+        former = self._server
+        if former is not None and not self.path.exists():
             with contextlib.suppress(SessionFailed, OutputUnwritable):  # there is no such folder until the next login
                 paths.make_private(self.path.parent)
-                former, self._server = self._server, await self._bind()
+                await self.start()
                 former.close()
 
-    async def _bind(self) -> asyncio.Server:
-        """Listen on a socket that gets its name when it listens: one that is only bound refuses clients."""
+    async def start(self) -> None:
+        """Bind the socket and answer from now on; raises SessionFailed where it cannot be bound.
+
+        The socket gets its name when it listens: one that is only bound refuses clients.
+        """
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         unnamed = self.path.with_name(f".{os.getpid()}")
         previous = os.umask(0o177)
@@ -117,7 +117,7 @@ class ControlServer:
             listening.bind(str(unnamed))
             listening.listen(100)
             unnamed.rename(self.path)
-            return await asyncio.start_unix_server(self._serve, sock=listening, limit=_LINE_LIMIT)
+            self._server = await asyncio.start_unix_server(self._serve, sock=listening, limit=_LINE_LIMIT)
         except OSError as error:
             listening.close()
             reason = f"{self.path} cannot be bound ({error.strerror or error})"
