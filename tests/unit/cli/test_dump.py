@@ -50,13 +50,10 @@ def is_running(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "is_running", lambda pid, start_ticks: (pid, start_ticks) == MAIN)
 
 
-def test_processes_come_first_then_their_stacks(asked: list[int], capsys: Captured) -> None:
+def test_processes_come_first_then_their_stacks_and_json_has_every_thread(asked: list[int], capsys: Captured) -> None:
     assert run_command_line(["dump", "4711"]) == ExitCode.OK
     assert asked == [4711]
     assert capsys.readouterr().out == TEXT
-
-
-def test_json_has_every_thread_of_every_process(asked: list[int], capsys: Captured) -> None:
     assert run_command_line(["dump", "4711", "--json"]) == ExitCode.OK
     first, second = json.loads(capsys.readouterr().out)
     assert first["threads"][0]["frames"][0] == {"name": "forward", "filename": "/home/ada/cifar/model.py", "line": 12}

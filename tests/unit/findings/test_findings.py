@@ -178,13 +178,10 @@ def test_severity_goes_by_what_is_sure(case: Case, lost_ms: int, severity: str |
     assert (found.severity if found else None) == severity
 
 
-def test_what_may_be_less_is_not_warned_of(case: Case) -> None:
+def test_a_share_that_may_be_less_is_not_warned_of_and_startup_is_no_part_of_it(case: Case) -> None:
     found = case.told(load_in_process, step((LOAD_IN_PROCESS, 54)), seconds=10)
     assert found.evidence.measures[0].value > 0.1
     assert found.severity == INFO
-
-
-def test_startup_is_no_part_of_the_step(case: Case) -> None:
     steps = [((IMPORT, 500),)] * 20 + [step((LOAD_IN_PROCESS, 200))] * 20
     found = case.told(load_in_process, *steps, seconds=40)
     assert found.evidence.measures[0].value == pytest.approx(0.4, abs=0.01)
@@ -235,12 +232,9 @@ def test_a_wait_beside_idle_workers_is_not_for_want_of_workers(tmp_path: Path) -
     assert diagnose(path, saturated_workers) is None
 
 
-def test_workers_started_anew_each_epoch_should_persist(case: Case) -> None:
+def test_idle_workers_should_persist_or_hand_over_smaller_types(case: Case) -> None:
     found = case.told(idle_workers, WAITING, workers={1: IDLE_WORKER}, generations=6)
     assert "persistent_workers=True" in found.remedy
-
-
-def test_batches_that_are_slow_to_take_over_are_no_matter_of_prefetching(case: Case) -> None:
     # The same wait, but the main thread is busy with a batch that it has.
     rebuild = (*DATA_WAIT[:-2], Frame("rebuild_storage_fd", DATA_WAIT[-1].file, 9))
     found = case.told(idle_workers, step((rebuild, 250)), workers={1: IDLE_WORKER})

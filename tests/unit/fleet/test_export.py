@@ -153,7 +153,7 @@ def test_others_read_the_partitions_by_their_names(tmp_path: Path, name: str) ->
     assert {tuple(row.values()) for row in table.to_pylist()} == {(name, name, None)}
 
 
-def test_a_data_set_may_be_at_a_url(tmp_path: Path) -> None:
+def test_a_data_set_may_be_at_a_url_and_is_asked_there(tmp_path: Path) -> None:
     url = f"memory://{tmp_path.name}/fleet"
     with RunReader(write_run(tmp_path / "a.profd")) as reader:
         first, second = (export_run(reader, DataSet(url)) for _ in range(2))
@@ -161,13 +161,7 @@ def test_a_data_set_may_be_at_a_url(tmp_path: Path) -> None:
     assert data.manifests() == [second]
     assert not data.files.exists(f"{data.root}/{first.files[0].path}")
     assert all(data.files.exists(f"{data.root}/{file.path}") for file in second.files)
-
-
-def test_a_data_set_at_a_url_is_asked(tmp_path: Path) -> None:
-    url = f"memory://{tmp_path.name}/fleet"
-    with RunReader(write_run(tmp_path / "a.profd")) as reader:
-        export_run(reader, DataSet(url))
-    fleet = ask(DataSet(url), Question())
+    fleet = ask(data, Question())
     assert {one.phase: one.hours.ranks * 180 for one in fleet.phases} == pytest.approx(PHASE_SHARES)
 
 

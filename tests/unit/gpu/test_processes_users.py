@@ -27,24 +27,47 @@ def traces() -> FakeTraces:
     return FakeTraces(on_host=False)
 
 
-def test_on_the_host_a_pid_is_a_pid() -> None:
-    found = users(FakeTraces()).identify({WHOLE[0]: [40, 99], WHOLE[1]: [41]}, WHOLE)
-    assert found == {40: RANKS[0], 41: RANKS[1]}
-
-
-def test_process_that_left_the_run_is_matched_no_more() -> None:
+def test_on_the_host_a_pid_is_a_pid_of_the_run() -> None:
     room = users(FakeTraces())
-    room.take(RANKS[1:])
+    assert room.identify({WHOLE[0]: [40, 99], WHOLE[1]: [41]}, WHOLE) == {40: RANKS[0], 41: RANKS[1]}
+    room.take(RANKS[1:])  # a process that left the run is matched no more
     assert room.identify({WHOLE[0]: [40]}, WHOLE) == {}
 
 
-def test_driver_that_translates_pids_into_the_container(traces: FakeTraces) -> None:
-    traces.compute(40)
-    assert users(traces).identify({WHOLE[0]: [40]}, WHOLE) == {40: RANKS[0]}
+Uses = dict[int, tuple[int, ...]]
+ALL = (0, 1, 2)
 
 
-def test_number_of_the_host_that_someone_has_here_by_chance(traces: FakeTraces) -> None:
-    assert users(traces).identify({WHOLE[0]: [40]}, WHOLE) == {}
+@pytest.mark.parametrize(
+    ("uses", "named", "ranks", "found"),
+    [
+        ({40: ()}, {0: [40]}, RANKS, {40: RANKS[0]}),
+        ({}, {0: [40]}, RANKS, {}),
+        (
+            {40: (0,), 41: (1,), 42: (2,)},
+            {0: [91], 1: [92], 2: [93]},
+            RANKS,
+            dict(zip((91, 92, 93), RANKS, strict=True)),
+        ),
+        ({40: ALL, 41: ALL, 42: ALL}, {0: [91], 1: [92]}, RANKS, {}),
+        ({40: (0,)}, {0: [91, 92]}, RANKS[:1], {}),
+        ({40: ALL, 77: (1,)}, {1: [77]}, RANKS[:1], {}),
+    ],
+    ids=[
+        "the driver translates into the container",
+        "a number of the host that someone has here by chance",
+        "ranks with a GPU each",
+        "ranks that may all use all GPUs cannot be told apart",
+        "two numbers for one process",
+        "the number is of another process here",
+    ],
+)
+def test_in_a_container_processes_are_told_by_their_gpus(
+    traces: FakeTraces, uses: Uses, named: dict[int, list[int]], ranks: tuple[Identity, ...], found: dict[int, Identity]
+) -> None:
+    for pid, gpus in uses.items():
+        traces.compute(pid, *gpus)
+    assert users(traces, *ranks).identify({WHOLE[gpu]: pids for gpu, pids in named.items()}, WHOLE) == found
 
 
 def test_pid_in_the_namespace_of_the_process(traces: FakeTraces) -> None:
@@ -53,34 +76,10 @@ def test_pid_in_the_namespace_of_the_process(traces: FakeTraces) -> None:
     assert users(traces).identify({WHOLE[0]: [7]}, WHOLE) == {7: RANKS[1]}
 
 
-def test_ranks_with_a_gpu_each_are_told_by_their_gpus(traces: FakeTraces) -> None:
-    for number, rank in enumerate(RANKS):
-        traces.compute(rank.pid, number)
-    pids = {WHOLE[0]: [90_001], WHOLE[1]: [90_002], WHOLE[2]: [90_003]}
-    assert users(traces).identify(pids, WHOLE) == dict(zip([90_001, 90_002, 90_003], RANKS, strict=True))
-
-
 def test_ranks_that_were_told_which_gpu_to_see(traces: FakeTraces) -> None:
     for number, rank in enumerate(RANKS):
         traces.compute(rank.pid, 0, 1, 2, visible=str(number))
     assert users(traces).identify({WHOLE[1]: [90_002]}, WHOLE) == {90_002: RANKS[1]}
-
-
-def test_ranks_that_may_all_use_all_gpus_cannot_be_told_apart(traces: FakeTraces) -> None:
-    for rank in RANKS:
-        traces.compute(rank.pid, 0, 1, 2)
-    assert users(traces).identify({WHOLE[0]: [90_001], WHOLE[1]: [90_002]}, WHOLE) == {}
-
-
-def test_two_numbers_for_one_process_are_no_match(traces: FakeTraces) -> None:
-    traces.compute(40, 0)
-    assert users(traces, RANKS[0]).identify({WHOLE[0]: [90_001, 90_002]}, WHOLE) == {}
-
-
-def test_nothing_is_guessed_where_the_number_is_of_another_process_here(traces: FakeTraces) -> None:
-    traces.compute(40, 0, 1, 2)
-    traces.compute(77, 1)
-    assert users(traces, RANKS[0]).identify({WHOLE[1]: [77]}, WHOLE) == {}
 
 
 def test_nothing_is_guessed_once_numbers_were_ours(traces: FakeTraces) -> None:

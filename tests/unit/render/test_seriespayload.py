@@ -39,16 +39,18 @@ def paces(path: Path, *readings: tuple[int, int]) -> list[tuple[int, int, float]
         return held(take_payload(reader, PhaseIndex(reader), ())["processes"][0]["steps_per_s"])
 
 
-def test_the_pace_of_the_steps_begins_with_the_first_reading(tmp_path: Path) -> None:
-    assert paces(tmp_path / "run.profd", (4, 8), (6, 12), (10, 40)) == [(4_000, 6_000, 2.0), (6_000, 10_000, 7.0)]
-
-
-def test_a_counter_that_starts_again_tells_no_pace(tmp_path: Path) -> None:
-    assert paces(tmp_path / "run.profd", (4, 8), (6, 3), (8, 13)) == [(6_000, 8_000, 5.0)]
-
-
-def test_a_single_reading_tells_no_pace(tmp_path: Path) -> None:
-    assert paces(tmp_path / "run.profd", (4, 8)) == []
+@pytest.mark.parametrize(
+    ("counts", "told"),
+    [
+        ([(4, 8), (6, 12), (10, 40)], [(4_000, 6_000, 2.0), (6_000, 10_000, 7.0)]),
+        ([(4, 8), (6, 3), (8, 13)], [(6_000, 8_000, 5.0)]),  # the counter starts again
+        ([(4, 8)], []),
+    ],
+)
+def test_the_pace_of_the_steps_begins_with_the_first_reading(
+    tmp_path: Path, counts: list[tuple[int, int]], told: list[tuple[int, int, float]]
+) -> None:
+    assert paces(tmp_path / "run.profd", *counts) == told
 
 
 def test_a_series_has_the_times_over_which_it_holds_and_gaps_between(tmp_path: Path) -> None:

@@ -26,11 +26,8 @@ def is_running(pid: int) -> bool:
     return stat is not None and stat.state != "Z"
 
 
-def test_nothing_is_served_unless_wanted() -> None:
+def test_runs_are_served_where_it_is_wanted_alone() -> None:
     assert metrics_command(Configuration(), Path("/runs")) == ()
-
-
-def test_all_runs_of_the_folder_are_served_where_it_is_wanted() -> None:
     wanted = Configuration(metrics="0.0.0.0:9464", otlp="http://there:4318")
     words = metrics_command(wanted, Path("/runs"))
     assert words[2:] == (

@@ -101,43 +101,23 @@ async def test_socket_is_the_owners_alone(served: Served) -> None:
     assert stat.S_IMODE(mode) == 0o600
 
 
-async def test_hello_tells_the_status_and_changes_nothing(served: Served) -> None:
+async def test_what_a_client_asks_is_passed_on_or_refused(served: Served) -> None:
     client = await connect(served)
     assert await asyncio.to_thread(client.hello) == FakeSession().status()
     assert served.session.watchers == []
-    client.close()
-
-
-async def test_a_moment_is_marked_with_a_note_that_fits_into_a_line(served: Served) -> None:
-    client = await connect(served)
     assert (await asyncio.to_thread(client.mark, "began to diverge: \N{EURO SIGN}\n")).run_id == "id"
     await asyncio.to_thread(client.mark, "\N{EURO SIGN}" * 3000)
     assert served.session.marks == ["began to diverge: \N{EURO SIGN}\n", "\N{EURO SIGN}" * control.LONGEST_NOTE]
-    client.close()
-
-
-async def test_a_rate_is_passed_on_and_the_answer_says_what_came_of_it(served: Served) -> None:
-    client = await connect(served)
     assert (await asyncio.to_thread(client.aim_at_rate, 50)).rate_hz == 50
     assert (await asyncio.to_thread(client.aim_at_rate, 1000)).rate_hz == 200
     for rate_hz in (0, 1001):
         with pytest.raises(SessionFailed, match="not a request"):
             await asyncio.to_thread(client.aim_at_rate, rate_hz)
-    client.close()
-
-
-async def test_a_budget_is_passed_on(served: Served) -> None:
-    client = await connect(served)
     assert (await asyncio.to_thread(client.aim_at_budget, 2.5)).run_id == "id"
     assert served.session.budget_percent == 2.5
     with pytest.raises(SessionFailed, match="not a request"):
         await asyncio.to_thread(client.aim_at_budget, 0.0)
     assert served.session.budget_percent == 2.5
-    client.close()
-
-
-async def test_window_is_begun_or_refused_with_its_remedy(served: Served) -> None:
-    client = await connect(served)
     assert await asyncio.to_thread(client.window, WindowRequest(steps=7)) == WindowBegun(asked_ns=7, pids=(4242,))
     with pytest.raises(SessionFailed, match="a window cannot be that long: ask for less"):
         await asyncio.to_thread(client.window, WindowRequest(steps=101))

@@ -51,9 +51,11 @@ def test_keeps_no_secret() -> None:
     assert "hunter2" not in str(run_started(OPTIONS, Path("/run/id.sock"), 77))
 
 
-def test_of_a_target_that_is_gone_little_is_known() -> None:
+def test_a_target_that_is_gone_or_a_line_that_is_not_known_stays_unknown() -> None:
     started = run_started(msgspec.structs.replace(OPTIONS, pid=2**22 + 1), Path("/run/id.sock"), 77)
     assert (started.cwd, started.versions["python"]) == ("", "")
+    found = FrameDescription("train.py", False, None)
+    assert described(lambda frame: found, with_source=True)(Frame("f", "train.py", 1)) == found
 
 
 def test_a_folder_whose_name_is_no_text_is_shown_as_far_as_it_is(
@@ -76,8 +78,3 @@ def test_lines_of_source_are_kept_without_secrets_or_not_at_all(with_source: boo
     assert described(lambda frame: found, with_source=with_source)(Frame("f", "train.py", 1)) == (
         FrameDescription("train.py", False, kept)
     )
-
-
-def test_a_line_that_is_not_known_stays_so() -> None:
-    found = FrameDescription("train.py", False, None)
-    assert described(lambda frame: found, with_source=True)(Frame("f", "train.py", 1)) == found

@@ -38,13 +38,10 @@ def test_stored_recording_is_played_for_as_long_as_it_is_asked_for(name: str) ->
         assert len(read_log("".join(played.log).encode(), 0)) == played.errors
 
 
-def test_reads_that_failed_are_logged_in_proportion() -> None:
+def test_recordings_follow_each_other_and_failed_reads_are_logged_in_proportion() -> None:
     """A deep recursion, of which some reads failed."""
     once, twice = play("recursion", 2_000_000), play("recursion", 6_000_000)
     assert 0 < once.errors < twice.errors
-
-
-def test_recordings_follow_each_other() -> None:
     assert play("flat", 300_000, 1).data != play("flat", 300_000, 2).data
 
 

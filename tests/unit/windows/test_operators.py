@@ -71,10 +71,13 @@ def test_call_of_nothing_but_its_namesake_counts_once() -> None:
     assert (totals["a@cpu"].calls, totals["a@cpu"].self_cuda_ns, totals["a@cpu"].cuda_total_ns) == (1, 3_000, 3_000)
 
 
-def test_steps_of_the_profiler_are_one_row() -> None:
+def test_steps_of_the_profiler_are_one_row_and_odd_places_cost_the_shapes_only() -> None:
     script = TraceScript().op("ProfilerStep#3", 0, 1, cat="user_annotation")
     totals = script.op("ProfilerStep#4", 2, 1, cat="user_annotation").totals()
     assert {name: sums.calls for name, sums in totals.items()} == {"ProfilerStep*@cpu": 2}
+    odd: dict[str, object] = {"Input Dims": "[1, 2]", "External id": "four", "Sequence number": None}
+    totals = TraceScript().op("aten::mm", 0, 1, args=odd).totals()
+    assert totals["aten::mm@cpu"] == Totals(calls=1, self_cpu_ns=1_000, cpu_total_ns=1_000)
 
 
 def test_kernels_count_for_the_operator_that_launched_them_and_those_above() -> None:
@@ -125,12 +128,6 @@ def test_shapes_are_told_apart_or_summed_and_a_list_of_tensors_has_none() -> Non
         script.op("aten::mm", at * 10, 1 + at, args={"Input Dims": dims})
     (totals,) = by_name(sum_up(script.spans())).values()
     assert (totals.calls, totals.cpu_total_ns) == (3, 6_000)
-
-
-def test_what_another_torch_writes_in_odd_places_costs_the_shapes_only() -> None:
-    odd: dict[str, object] = {"Input Dims": "[1, 2]", "External id": "four", "Sequence number": None}
-    totals = TraceScript().op("aten::mm", 0, 1, args=odd).totals()
-    assert totals["aten::mm@cpu"] == Totals(calls=1, self_cpu_ns=1_000, cpu_total_ns=1_000)
 
 
 def test_times_are_exact_to_the_nanosecond_for_a_quarter_of_a_year() -> None:
