@@ -1,12 +1,13 @@
 """What a torch.profiler window says beside its operators: whom GPUs waited for, and what the window itself cost.
 
-Each moment of a thread belongs to the sample that is nearest. Gaps are shorter than the distance of samples, so a
-single one may be put on the line before or after; over many, the shares are those of the samples that fell into gaps.
+The host's part of a GPU's idle time is split by the samples of the launching threads that fell into gaps. Gaps are
+shorter than the distance of samples, so few are seen, but no line gets more than its share of them.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
@@ -20,7 +21,7 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import points_of
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import STEP_COUNT, HostGap, OperatorTotals
+from profd.daemon.store.records import STEP_COUNT, HostGap, OperatorTotals, WindowGpu
 from profd.daemon.store.rows import IntervalRow, WindowRow
 from profd.daemon.units import percent, plural
 
@@ -34,12 +35,16 @@ _SLOWER, _HELD_UP = 0.05, 0.1
 
 
 class WaitingLine(msgspec.Struct, frozen=True):
-    """A line of the user's code that ran while a GPU waited for the host; ``function`` is that around it."""
+    """A line of the user's code that ran while a GPU waited for the host, in so many samples.
+
+    ``function`` is that around it, ``idle_ns`` its part of the time by the samples.
+    """
 
     file: str
     module_path: str
     line: int
     function: str
+    samples: int
     idle_ns: int
 
     @property
@@ -51,13 +56,14 @@ class IdleGpu(msgspec.Struct, frozen=True):
     """The time of a GPU in a window from its first work to its last; it was idle for ``idle_ns`` of it.
 
     For ``host_ns`` of that it had nothing to run, as the host had not launched it; ``lines`` ran meanwhile, the one
-    that took most first. They sum to less where samples are missing, or none of the user's code ran.
+    that took most first, by ``samples`` of them. They sum to less where none of the user's code ran in some.
     """
 
     gpu: int
     busy_ns: int
     idle_ns: int
     host_ns: int
+    samples: int
     lines: tuple[WaitingLine, ...]
 
     def share(self, part_ns: int) -> float:
@@ -89,54 +95,34 @@ def idle_gpus(reader: RunReader, window: WindowRow) -> tuple[IdleGpu, ...]:
     gaps: defaultdict[tuple[int, ...], list[HostGap]] = defaultdict(list)
     for gap in reader.host_gaps(window.id):
         gaps[named.get(gap.os_tid, main)].append(gap)
-    waited: defaultdict[int, Counter[tuple[Line, str]]] = defaultdict(Counter)
+    seen: defaultdict[int, Counter[tuple[Line, str] | None]] = defaultdict(Counter)
     for threads, those in gaps.items():
-        intervals = reader.intervals(window.start_ns - BEFORE_NS, window.end_ns + BEFORE_NS, threads)
-        samples = list(_nearest(intervals)) if threads else []
-        for gap, stack, took_ns in _shared(those, samples):
-            if frame := own_frame(reader.frames_of(stack)):
-                line = Line(frame.file, frame.module_path, frame.line)
-                waited[gap.gpu][line, frame.function] += took_ns
-    return tuple(
-        IdleGpu(
-            *(row.gpu, row.busy_ns, row.idle_ns, row.host_ns),
-            tuple(WaitingLine(*line, function, ns) for (line, function), ns in waited[row.gpu].most_common()),
-        )
-        for row in reader.window_gpus(window.id)
-    )
+        intervals = reader.intervals(window.start_ns - BEFORE_NS, window.end_ns, threads) if threads else ()
+        samples = sorted(_moments(intervals))
+        for gap in those:
+            first, after = (bisect_left(samples, (at_ns, 0)) for at_ns in (gap.start_ns, gap.end_ns))
+            for _, stack in samples[first:after]:
+                frame = own_frame(reader.frames_of(stack))
+                line = (Line(frame.file, frame.module_path, frame.line), frame.function) if frame else None
+                seen[gap.gpu][line] += 1
+    return tuple(_idle(row, seen[row.gpu]) for row in reader.window_gpus(window.id))
 
 
-class _Samples(NamedTuple):
-    """A time in which the nearest sample of a thread showed this stack."""
-
-    start_ns: int
-    end_ns: int
-    stack: int
-
-
-def _nearest(intervals: Iterable[IntervalRow]) -> Iterator[_Samples]:
-    """Yield the times around the samples of a thread: an interval begins with its first one, a hole ends none."""
-    before_ns = half_ns = 0
+def _moments(intervals: Iterable[IntervalRow]) -> Iterator[tuple[int, int]]:
+    """Yield when a thread was sampled, and its stack: an interval begins with a sample, and others follow evenly."""
     for interval in intervals:
-        end_ns = interval.start_ns + interval.duration_ns
-        own_ns = interval.duration_ns // max(interval.samples, 1) // 2
-        early_ns = half_ns if interval.start_ns == before_ns else own_ns
-        yield _Samples(interval.start_ns - early_ns, end_ns - own_ns, interval.stack)
-        before_ns, half_ns = end_ns, own_ns
+        count = max(interval.samples, 1)
+        yield from ((interval.start_ns + n * interval.duration_ns // count, interval.stack) for n in range(count))
 
 
-def _shared(gaps: Iterable[HostGap], samples: Sequence[_Samples]) -> Iterator[tuple[HostGap, int, int]]:
-    """Yield for each gap the stacks that its time belongs to, with how long. Gaps are by GPU and in order of time."""
-    first, gpu = 0, None
-    for gap in gaps:
-        first, gpu = (first if gap.gpu == gpu else 0), gap.gpu
-        while first < len(samples) and samples[first].end_ns <= gap.start_ns:
-            first += 1
-        place = first
-        while place < len(samples) and samples[place].start_ns < gap.end_ns:
-            start_ns, end_ns, stack = samples[place]
-            yield gap, stack, min(end_ns, gap.end_ns) - max(start_ns, gap.start_ns)
-            place += 1
+def _idle(row: WindowGpu, seen: Counter[tuple[Line, str] | None]) -> IdleGpu:
+    samples = seen.total()
+    lines = (
+        WaitingLine(*line[0], line[1], count, row.host_ns * count // samples)
+        for line, count in seen.most_common()
+        if line is not None
+    )
+    return IdleGpu(row.gpu, row.busy_ns, row.idle_ns, row.host_ns, samples, tuple(lines))
 
 
 class StepTimes(msgspec.Struct, frozen=True):

@@ -23,7 +23,7 @@ from profd.daemon.store.records import Frame, Interval, OperatorTotals, WindowGp
 from profd.daemon.windows.reduction import reduce
 
 LINES = tuple(Frame("train", "/home/ada/cifar/train.py", line) for line in (30, 31, 32))
-SAMPLE_US = 40
+SAMPLE_US = 20
 Samples = list[tuple[int, int, int]]
 """Stays of a thread: the line that it stood in, from when, in how many samples; microseconds."""
 
@@ -56,46 +56,46 @@ def written(path: Path, *rows: records.Record) -> WindowSummary:
 
 
 def by_line(gpu: IdleGpu) -> dict[int, int]:
-    return {line.line: line.idle_ns for line in gpu.lines}
+    """Return the samples of each line, after a look at what they make of the time."""
+    assert all(line.idle_ns == gpu.host_ns * line.samples // gpu.samples for line in gpu.lines)
+    assert sum(line.samples for line in gpu.lines) == gpu.samples
+    return {line.line: line.samples for line in gpu.lines}
 
 
 def test_time_that_a_gpu_waited_belongs_to_the_line_that_the_launching_thread_was_in(tmp_path: Path) -> None:
     script = CudaScript().launch("a", 0, 5, (10, 90)).launch("b", 495, 5, (510, 100), op=3)
     script.host("aten::mm", 490, 20, 3)
-    # The line changes halfway between the last sample of one and the first of the other: at 300 - 20 us.
-    (gpu,) = idle(tmp_path / "a.profd", script, {PID: [(0, 100, 5), (1, 300, 10)]})
+    # A sample falls on the beginning of the gap at 100 us, and one on its end at 500, which is behind it.
+    (gpu,) = idle(tmp_path / "a.profd", script, {PID: [(0, 60, 5), (1, 160, 7), (2, 500, 2)]})
     assert (gpu.busy_ns, gpu.idle_ns, gpu.host_ns) == (190_000, 410_000, 400_000)
-    assert by_line(gpu) == {31: 220_000, 30: 180_000}
-    assert gpu.lines[0].label == "train.py:31"
-    assert gpu.lines[0].function == "train"
+    assert by_line(gpu) == {31: 7, 30: 3}
+    line = gpu.lines[0]
+    assert (line.label, line.function, line.idle_ns) == ("train.py:31", "train", 280_000)
 
 
 def test_threads_without_python_do_what_the_main_thread_waits_for(tmp_path: Path) -> None:
     script = CudaScript().launch("a", 0, 5, (10, 90)).launch("b", 495, 5, (510, 100), tid=-99)
     (gpu,) = idle(tmp_path / "a.profd", script, {PID: [(2, 0, 20)], PID + 1: [(1, 0, 20)]})
-    assert by_line(gpu) == {32: 400_000}
+    assert by_line(gpu) == {32: 15}
 
 
 def test_time_without_samples_has_no_line(tmp_path: Path) -> None:
     script = CudaScript().launch("a", 0, 5, (10, 90)).launch("b", 995, 5, (1000, 100))
-    (gpu,) = idle(tmp_path / "a.profd", script, {PID: [(0, 100, 2), (1, 580, 5)]})
-    assert gpu.host_ns == 900_000
-    # 20 us of the first sample lie before the gap; behind its last one the hole begins, 20 us after it.
-    assert by_line(gpu) == {30: 60_000, 31: 200_000}
+    (gpu,) = idle(tmp_path / "a.profd", script, {PID: [(0, 20, 2), (1, 1010, 5)]})
+    assert (gpu.host_ns, gpu.samples, gpu.lines) == (900_000, 0, ())
 
 
 def truth(script: CudaScript, gpu: int, threads: dict[int, Samples]) -> Counter[int]:
-    """Return the time by line that a GPU waited for, by the sample that is nearest to each microsecond."""
+    """Return the samples by line that fell into a microsecond in which a GPU waited for their thread."""
     moments = {
-        tid: [(at + place * SAMPLE_US, line) for line, at, n in samples for place in range(n)]
+        tid: {at + place * SAMPLE_US: line for line, at, n in samples for place in range(n)}
         for tid, samples in threads.items()
     }
     found: Counter[int] = Counter()
     for at, _, tid in script.sweep(gpu):
-        if tid is not None:
-            sampled = moments.get(tid, moments[PID])
-            _, line = min(sampled, key=lambda moment: abs(moment[0] - at - 0.5))
-            found[30 + line] += 1000
+        sampled = moments.get(tid, moments[PID]) if tid is not None else {}
+        if at in sampled:
+            found[30 + sampled[at]] += 1
     return found
 
 
@@ -119,7 +119,6 @@ def test_idle_time_by_line_is_what_a_sweep_of_each_microsecond_finds(tmp_path: P
     assert len(gpus) == 2
     for one in gpus:
         assert by_line(one) == truth(script, one.gpu, threads)
-        assert sum(line.idle_ns for line in one.lines) == one.host_ns
 
 
 WINDOW_NS, STEP_NS = STARTED_NS + 60 * SECOND_NS, 150 * MILLISECOND_NS
