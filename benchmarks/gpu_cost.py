@@ -34,8 +34,9 @@ _METRICS = (1, 2, 3, 5, 10, 20, 21, 60, 61)
 
 
 class Cost(NamedTuple):
-    """The cores that reading and writing took, and how many values a second came of it."""
+    """The cores that reading took, and reading and writing together, and how many values a second came of it."""
 
+    reading_cores: float
     cores: float
     points_per_s: float
 
@@ -61,8 +62,7 @@ def measure_apart(seconds: int, *, real: bool) -> Cost:
         environment = {} if real else scenario(Path(folder))
         words = [sys.executable, __file__, "--one", "--seconds", str(seconds)]
         ended = subprocess.run(words, env={**os.environ, **environment}, capture_output=True, text=True, check=True)
-    cores, points_per_s = ended.stdout.split()
-    return Cost(float(cores), float(points_per_s))
+    return Cost(*map(float, ended.stdout.split()))
 
 
 def scenario(folder: Path) -> dict[str, str]:
@@ -107,13 +107,19 @@ def measure(seconds: int) -> Cost:
         collector.start()
         nothing = threading.Event()
         nothing.wait(SETTLING_S)
-        before = time.process_time(), time.monotonic(), points
+        before = time.process_time(), time.monotonic(), points, reading_s()
         nothing.wait(seconds)
         cpu_s, wall_s = time.process_time() - before[0], time.monotonic() - before[1]
-        read = points - before[2]
+        read, read_cpu_s = points - before[2], reading_s() - before[3]
         collector.close()
         writer.close()
-    return Cost(cpu_s / wall_s, read / wall_s)
+    return Cost(read_cpu_s / wall_s, cpu_s / wall_s, read / wall_s)
+
+
+def reading_s() -> float:
+    """Return the CPU time of the threads that ask the driver."""
+    asking = (thread.ident for thread in threading.enumerate() if thread.name.startswith("profd-gpu"))
+    return sum(time.clock_gettime(time.pthread_getcpuclockid(ident)) for ident in asking if ident is not None)
 
 
 def started(clock: Clock) -> RunStarted:
@@ -136,19 +142,21 @@ def started(clock: Clock) -> RunStarted:
 
 def report(costs: list[Cost], seconds: int, *, real: bool) -> None:
     """Print the medians and write the section."""
+    reading_cores = statistics.median(cost.reading_cores for cost in costs)
     cores = statistics.median(cost.cores for cost in costs)
     points_per_s = statistics.median(cost.points_per_s for cost in costs)
     what = "the GPUs of this machine" if real else f"{GPUS} GPUs, {PROCESSES} processes, from a scenario"
     lines = [
-        "| | CPU, share of one core | values a second |",
-        "|---|---|---|",
-        f"| {what} | {cores:.2%} | {points_per_s:.0f} |",
+        "| | CPU of reading, share of one core | with writing | values a second |",
+        "|---|---|---|---|",
+        f"| {what} | {reading_cores:.2%} | {cores:.2%} | {points_per_s:.0f} |",
     ]
     print("\n".join(lines))
     write_section(
         "What reading GPUs costs" + (" on a real driver" if real else ""),
         f"`benchmarks/gpu_cost.py{' --real' if real else ''}`: {len(costs)} runs of {seconds} s at the default rate, "
-        "read through pynvml and written to a run file; medians of the process's CPU time, the library's among it.",
+        "read through pynvml, GPM nine times a second, and written to a run file; medians of CPU time, the library's "
+        "among it.",
         lines,
     )
 

@@ -24,7 +24,7 @@ INTERVAL_S = 1.0
 RETRY_S = 30.0
 BLOCKED_NS = 3 * SECOND_NS
 WAKING_NS = 30 * SECOND_NS
-"""For so long a first call may take: without persistence mode the driver initializes each GPU anew, 6 to 24 s."""
+"""For so long opening and listing may take: without persistence mode the driver wakes each GPU, 6 to 24 s in all."""
 CLOSING_TIMEOUT_S = 0.5
 _HOPELESS = (LIBRARY_NOT_FOUND, NO_MODULE)  # nobody installs a driver under a running program
 
@@ -52,7 +52,7 @@ class GpuCollector:
         self._identities: tuple[Identity, ...] = ()
         self._names = GpuNames()
         self._source: GpuSource = NvmlSource(clock, self._names)
-        self._has_read = False
+        self._has_listed = False
         self._users = GpuUsers(clock)
         self._gpus: GpuSet | None = None
         self._events: GpuEvents | None = None
@@ -79,7 +79,7 @@ class GpuCollector:
             seconds = (now_ns - self._blocking.since_ns) / SECOND_NS
             self._report(f"NVML answers again; {self._blocking.function} took {seconds:.0f} s")
             self._blocking = None
-        patience_ns = BLOCKED_NS if self._has_read else WAKING_NS
+        patience_ns = BLOCKED_NS if self._has_listed else WAKING_NS
         if self._blocking is None and call is not None and now_ns - call.since_ns > patience_ns:
             self._report(f"NVML does not answer ({call.function}): until it does there are no GPU counters")
             self._blocking = call
@@ -130,6 +130,7 @@ class GpuCollector:
 
     def _begin(self) -> None:
         self._gpus = GpuSet(self._source, self.clock, since_ns=self._read_ns, everything=self._everything)
+        self._has_listed = True
         self._events = GpuEvents(NvmlSource(self.clock, self._names), self.clock, self._take_event)
         if self._failure_reported:
             self._failure_reported = False
@@ -144,7 +145,6 @@ class GpuCollector:
         for record in list(gpus.read(self._users)):
             self._hand_over(record)
         self._used |= gpus.readers.keys()
-        self._has_read = True
         for remark in gpus.remarks():
             self._report(remark)
         for name, words in gpus.lost.items():

@@ -61,9 +61,11 @@ class DriverClock:
                 self.offset_ns = min(self.offset_ns, delay_ns)
             self._least_ns = delay_ns if self._least_ns is None else min(self._least_ns, delay_ns)
             self._arrivals += has_waited
+            if self.offset_ns is None and self._arrivals:
+                self.offset_ns = self._least_ns
         if self.estimates_until_ns is None and now_ns >= self._anew_ns:
             self.estimate(now_ns)
         elif self.estimates_until_ns is not None and now_ns >= self.estimates_until_ns:
             self.estimates_until_ns = None
-            if self._arrivals:
+            if self._arrivals:  # a clock that falls behind has a larger offset by now
                 self.offset_ns = self._least_ns

@@ -152,7 +152,7 @@ def test_call_that_does_not_return_is_said_once_and_so_is_its_end(
     desk, gate = blocked
     clock = desk.collector.clock
     assert isinstance(clock, StoppedClock)
-    clock.advance(30)  # without persistence mode the driver takes that long for its first answers
+    clock.advance(3)
     desk.collector.check()
     assert desk.events() == []
     for _ in range(3):
@@ -165,8 +165,28 @@ def test_call_that_does_not_return_is_said_once_and_so_is_its_end(
     desk.wait_for_points()
     desk.collector.check()
     assert [text for text in desk.events()[1:] if text.startswith("NVML")] == [
-        "NVML answers again; nvmlDeviceGetMemoryInfo took 37 s"
+        "NVML answers again; nvmlDeviceGetMemoryInfo took 10 s"
     ]
+
+
+def test_a_driver_that_wakes_its_gpus_may_take_half_a_minute(driver: SimulatedDriver, tmp_path: Path) -> None:
+    gate = tmp_path / "gate"
+    os.mkfifo(gate)
+    driver.add_gpu(utilization_share=1)
+    driver.add("block", gate, key="nvmlDeviceGetHandleByIndex_v2")
+    clock = StoppedClock()
+    desk = Desk(clock)
+    desk.collector.start()
+    driver.wait_for_call("nvmlDeviceGetHandleByIndex")
+    clock.advance(30)
+    desk.collector.check()
+    assert desk.events() == []
+    clock.advance(1)
+    desk.collector.check()
+    assert [text.partition(":")[0] for text in desk.events()] == ["NVML does not answer (nvmlDeviceGetHandleByIndex)"]
+    driver.add("block", "", key="nvmlDeviceGetHandleByIndex_v2")
+    gate.open("wb").close()
+    desk.collector.close(DEADLINE_S)
 
 
 def test_closing_does_not_wait_for_a_call_that_does_not_return(
