@@ -58,12 +58,14 @@ def end_script(launch: OnTerminal) -> None:
     assert launch.current_modes() == launch.modes
 
 
-def test_script_is_shown_once_the_dashboard_is_left(start: Start) -> None:
+def test_script_is_shown_once_the_dashboard_is_left_and_resized_with_its_window(start: Start) -> None:
     launch, _ = start_echoing(start)
     launch.type(b"q")
     launch.expect(b"the dashboard is closed")
     launch.type(b"hello\r")
     assert launch.expect(b"script read hello") == b"120 36"
+    launch.resize(10, 20)
+    until(lambda: size_seen(launch) == b"20 10", "the new size")
     end_script(launch)
 
 
@@ -160,15 +162,6 @@ def test_interrupt_key_reaches_the_script_that_is_shown(start: Start) -> None:
     launch.type(b"\x03")
     launch.expect(b"KeyboardInterrupt")
     assert launch.launcher.wait(DEADLINE_S) == 130
-
-
-def test_resized_window_resizes_the_script_that_is_shown(start: Start) -> None:
-    launch, _ = start_echoing(start)
-    launch.type(b"q")
-    launch.expect(b"the dashboard is closed")
-    launch.resize(10, 20)
-    until(lambda: size_seen(launch) == b"20 10", "the new size")
-    end_script(launch)
 
 
 def size_seen(launch: OnTerminal) -> bytes:

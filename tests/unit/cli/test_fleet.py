@@ -125,27 +125,12 @@ def test_help_loads_none_of_it() -> None:
     assert told.splitlines()[-1] == "loaded"
 
 
-def test_a_place_without_a_data_set(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_place_without_a_data_set_and_a_url_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     code, said = told_of(["fleet", str(tmp_path)], capsys)
     assert code == ExitCode.UNREADABLE_RUN
     assert "holds no data set" in said
-
-
-def test_a_url_that_is_none(capsys: pytest.CaptureFixture[str]) -> None:
-    assert told_of(["fleet", "nonsense://x"], capsys)[0] == ExitCode.USAGE
-    assert told_of(["fleet", "/tmp/a[b]"], capsys)[0] == ExitCode.USAGE
-
-
-def test_a_file_that_is_gone(data: str, capsys: pytest.CaptureFixture[str]) -> None:
-    next(Path(data).glob("samples/**/*.parquet")).unlink()
-    code, said = told_of(["fleet", data], capsys)
-    assert code == ExitCode.UNREADABLE_RUN
-    assert "export its runs again" in said
-
-
-def test_a_file_that_is_damaged(data: str, capsys: pytest.CaptureFixture[str]) -> None:
-    next(Path(data).glob("stacks/**/*.parquet")).write_bytes(b"PAR1 no more")
-    assert told_of(["fleet", data], capsys)[0] == ExitCode.UNREADABLE_RUN
+    for place in ("nonsense://x", "/tmp/a[b]"):
+        assert told_of(["fleet", place], capsys)[0] == ExitCode.USAGE
 
 
 @pytest.mark.parametrize(
@@ -168,5 +153,13 @@ def test_manifests_that_lie(data: str, content: str, said: str, capsys: pytest.C
     assert said in told
 
 
-def test_a_time_without_runs(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_damaged_file_or_one_that_is_gone_and_a_time_without_runs_are_refused(
+    data: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     assert told_of(["fleet", data, "--until", "2020-01-01"], capsys)[0] == ExitCode.USAGE
+    next(Path(data).glob("samples/**/*.parquet")).unlink()
+    code, said = told_of(["fleet", data], capsys)
+    assert code == ExitCode.UNREADABLE_RUN
+    assert "export its runs again" in said
+    next(Path(data).glob("stacks/**/*.parquet")).write_bytes(b"PAR1 no more")
+    assert told_of(["fleet", data], capsys)[0] == ExitCode.UNREADABLE_RUN

@@ -36,15 +36,13 @@ def test_no_runs_yet_says_how_to_make_one(runs: Path, capsys: pytest.CaptureFixt
     assert "profd run" in capsys.readouterr().out
 
 
-def test_run_is_listed_with_what_is_known(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_are_listed_with_what_is_known_the_newest_first(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write_run(runs / f"{RUN_ID}.profd", seconds=4)
     (run,) = listed(capsys)
     assert (run["run"], run["file"], run["state"], run["duration_s"]) == (RUN_ID, str(path), "ended", 4.0)
     assert run["command"] == ["python", "train.py", "--epochs", "2"]
     assert run["samples"] == 4 * 100 * 4  # of two threads of the main process and one of each worker
-
-
-def test_newest_run_comes_first(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path.unlink()
     for day in ("19", "21", "20"):
         write_run(runs / f"202611{day}-120000-cifar-0000.profd", seconds=1)
     assert [Path(run["file"]).name[6:8] for run in listed(capsys)] == ["21", "20", "19"]

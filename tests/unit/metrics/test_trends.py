@@ -53,9 +53,11 @@ def test_nothing_is_looked_for_in_the_first_minute(tmp_path: Path, desk: Desk) -
     assert math.isnan(value(samples, catalog.MEMORY_SLOPE, "", "rss"))
 
 
-def test_growth_and_steps_are_told_once_they_are_known(tmp_path: Path, desk: Desk) -> None:
+def test_growth_and_steps_are_told_once_they_are_known_by_one_look_at_a_time(tmp_path: Path, desk: Desk) -> None:
     with live_run(tmp_path / "a.profd", seconds=61) as run:
         watched = desk.watch(run)
+        watched.take()
+        desk.now_s += 1e6
         watched.take()
         assert desk.work() == 1
         samples = watched.take()
@@ -64,16 +66,6 @@ def test_growth_and_steps_are_told_once_they_are_known(tmp_path: Path, desk: Des
     assert value(samples, catalog.MEMORY_GROWING, "", "rss") == 1
     assert value(samples, catalog.MEMORY_LEFT, "", "rss") == pytest.approx(7000, rel=0.01)
     assert value(samples, catalog.STEP_RATE, "") == pytest.approx(2)
-
-
-def test_one_look_at_a_time(tmp_path: Path, desk: Desk) -> None:
-    with live_run(tmp_path / "a.profd", seconds=61) as run:
-        watched = desk.watch(run)
-        watched.take()
-        desk.now_s += 1e6
-        watched.take()
-
-    assert len(desk.waiting) == 1
 
 
 @pytest.mark.parametrize(("cost_s", "rests_s"), [(0.001, EVERY_S), (0.4, REST * 0.4 / 2)])

@@ -95,7 +95,7 @@ def ended(tmp_path: Path) -> Path:
     return synthetic.write_run(tmp_path / "a.profd", seconds=40)
 
 
-def test_a_snapshot_has_what_the_analysis_has_of_its_scope_and_its_time(ended: Path) -> None:
+def test_a_snapshot_has_what_the_analysis_has_of_its_scope_its_time_and_its_processes(ended: Path) -> None:
     with RunReader(ended) as reader:
         snapshot = model_of(reader).snapshot(View())
 
@@ -118,6 +118,19 @@ def test_a_snapshot_has_what_the_analysis_has_of_its_scope_and_its_time(ended: P
         assert list(snapshot.functions) == hot_functions(reader, take_profile(reader, selection))
         assert snapshot.samples == 3000
         assert snapshot.from_ns == reader.info.end_ns - 30 * SECOND_NS
+    with RunReader(ended) as reader:
+        verdict = model_of(reader).snapshot(View()).verdict
+
+    assert verdict is not None
+    assert verdict.phase == "data wait"
+    assert verdict.share == pytest.approx(0.4)
+    assert (verdict.where, verdict.source) == ("train.py:58", "for images, labels in loader:")
+    first_half = Range(synthetic.STARTED_NS, synthetic.STARTED_NS + 20 * SECOND_NS)
+    with RunReader(ended) as reader:
+        shown = model_of(reader).snapshot(View(tab="processes", chosen=first_half)).processes
+        expected = summarize(reader, Selection(to_ns=first_half.to_ns)).processes
+    found = {one.row.pid: (one.cpu_cores, one.rss_bytes) for one in shown}
+    assert found == {one.pid: pytest.approx((one.cpu_cores, one.rss_bytes)) for one in expected}
 
 
 def test_what_grew_bit_by_bit_is_what_is_read_at_once(tmp_path: Path) -> None:
@@ -150,16 +163,6 @@ def test_lanes_and_shares_are_those_of_the_main_threads(ended: Path, view: View)
         assert sorted(mixture, key=lambda part: order.index(part.phase)) == list(mixture)
 
 
-def test_the_verdict_names_the_largest_phase_and_the_users_line(ended: Path) -> None:
-    with RunReader(ended) as reader:
-        verdict = model_of(reader).snapshot(View()).verdict
-
-    assert verdict is not None
-    assert verdict.phase == "data wait"
-    assert verdict.share == pytest.approx(0.4)
-    assert (verdict.where, verdict.source) == ("train.py:58", "for images, labels in loader:")
-
-
 @pytest.mark.parametrize("live", [True, False])
 def test_vitals_are_those_of_the_analysis(tmp_path: Path, live: bool) -> None:
     with RunReader(synthetic.write_run(tmp_path / "a.profd", live=live, seconds=5)) as reader:
@@ -186,15 +189,6 @@ def test_series_sum_up_the_tree_now_and_are_means_and_peaks_later(tmp_path: Path
     assert {name: value for name, (value, _) in live.items()} == pytest.approx(VALUES)
     assert {name: kind for name, (_, kind) in later.items()} == dict(zip(VALUES, ("mean", "peak", "mean"), strict=True))
     assert {name: value for name, (value, _) in later.items()} == pytest.approx(VALUES)
-
-
-def test_processes_of_a_range_have_the_numbers_of_the_summary(ended: Path) -> None:
-    first_half = Range(synthetic.STARTED_NS, synthetic.STARTED_NS + 20 * SECOND_NS)
-    with RunReader(ended) as reader:
-        shown = model_of(reader).snapshot(View(tab="processes", chosen=first_half)).processes
-        expected = summarize(reader, Selection(to_ns=first_half.to_ns)).processes
-    found = {one.row.pid: (one.cpu_cores, one.rss_bytes) for one in shown}
-    assert found == {one.pid: pytest.approx((one.cpu_cores, one.rss_bytes)) for one in expected}
 
 
 def test_processes_are_a_tree_with_what_each_is_doing(tmp_path: Path) -> None:
