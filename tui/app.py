@@ -46,6 +46,13 @@ class _Selector(selectors.SelectSelector):
         return super().select(LOOKS_EVERY_S if timeout is None else min(timeout, LOOKS_EVERY_S))
 
 
+class _Driver(linux_driver.LinuxDriver):
+    """Asks the terminal that it draws on for its size; Textual's asks stdout, which may be a file."""
+
+    def _get_terminal_size(self) -> tuple[int, int]:
+        return os.get_terminal_size(2)
+
+
 class ProfdApp(App[Leaving]):
     """The dashboard of one run file."""
 
@@ -72,7 +79,7 @@ class ProfdApp(App[Leaving]):
         # Textual's driver looks more often then; no other module's selectors change.
         offered = cast("Mapping[str, object]", vars(selectors))
         setattr(linux_driver, "selectors", SimpleNamespace(**{**offered, "SelectSelector": _Selector}))  # noqa: B010
-        return super().get_driver_class()
+        return _Driver
 
     def get_default_screen(self) -> Screen[None]:
         return Dashboard(self._run_file, self.feed, self._terminal)

@@ -81,9 +81,6 @@ class Dashboard(Screen[None]):
         self._feed.look(self._view)
         self.screen_layout_refresh_signal.subscribe(self, self._fit)
 
-    def on_resize(self) -> None:
-        self.call_after_refresh(self._fit)  # the signal leaves out the first layout
-
     @property
     def info(self) -> RunInfo | None:
         return self._snapshot.info if self._snapshot is not None else None
@@ -102,6 +99,7 @@ class Dashboard(Screen[None]):
             self.query_one(widget).show(message.snapshot)
         self.query_one(OutputPane).mode = info.mode
         self._show_table()
+        self._fit()  # the signal leaves out the first layout
         if was_live and info.state == "interrupted":
             self.notify("profd's recorder was ended; all it wrote is kept", severity="error", markup=False)
         elif was_live and info.state != "live":

@@ -138,8 +138,10 @@ class VerdictLine(LineWidget):
     def on_resize(self) -> None:
         width, is_roomy = self.size.width, self.app.size.height >= _TWO_LINES_FROM
         needed = len(wrap_runs(self._sentence(), width, indent=_INDENT)) if width else 1
-        self._lines = 2 if is_roomy and (needed > 1 or (self._lines > 1 and width == self._width)) else 1
-        self._width, self.styles.height = width, self._lines
+        wanted = 2 if is_roomy and (needed > 1 or (self._lines > 1 and width == self._width)) else 1
+        self._width = width
+        if wanted != self._lines:  # to set a height means another layout
+            self._lines = self.styles.height = wanted
 
     def draw(self, y: int, width: int) -> Sequence[Run]:
         """Return a line of the sentence; the last has all that is left, and is cut."""

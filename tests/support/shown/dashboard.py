@@ -31,8 +31,8 @@ _IN_HEADER = (
 _IN_STRIPS = (
     ("GPU utilization", r"^ GPU  .*  (\d+ %) +mean"),
     ("GPU power", r"^ GPU  .*  (\d+ W)$"),
-    ("GPU memory in use", r"^ GPU mem .*  (\S+ [kMGT]?B) of .*peak"),
-    ("GPU memory", r"^ GPU mem .* of (\S+ [kMGT]?B) +peak"),
+    ("GPU memory in use", r"^ GPU mem .*  (\S+ [kMGT]?B) +peak of "),
+    ("GPU memory", r"^ GPU mem .* peak of (\S+ [kMGT]?B)"),
     ("samples", r" · ([\d,]+) samples?$"),
     ("findings", r" 5 Findings (\d+)"),
 )
