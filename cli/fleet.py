@@ -13,12 +13,14 @@ from profd.cli.options import json_option, output_option
 
 @click.command()
 @click.argument("url", metavar="URL")
-@click.option("--dask", "address", metavar="ADDRESS",
-              help="Let the workers of this Dask scheduler read: tcp://HOST:PORT.")  # fmt: skip
+@click.option(
+    "--dask", "address", metavar="ADDRESS", help="Let the workers of this Dask scheduler read: tcp://HOST:PORT."
+)
 @click.option("--memory", "memory_gb", type=click.FloatRange(0.1), default=2.0, show_default=True, metavar="GB",
               help="The most memory that DuckDB takes; what does not fit goes to temporary files.")  # fmt: skip
-@click.option("--days", type=click.IntRange(1), default=28, show_default=True, metavar="N",
-              help="Take the last N days.")  # fmt: skip
+@click.option(
+    "--days", type=click.IntRange(1), default=28, show_default=True, metavar="N", help="Take the last N days."
+)
 @click.option("--until", type=click.DateTime(), metavar="TIME",
               help="The end of the last day, in UTC [default: the end of the newest run].")  # fmt: skip
 @click.option("--least", type=click.FloatRange(0, 100), default=2.0, show_default=True, metavar="PERCENT",
