@@ -1,7 +1,8 @@
-"""What /proc says of the processes of a run and their GPUs, in a test's hands."""
+"""What /proc says of the processes of a run and their GPUs, and the GPUs of a host, one of them cut up."""
 
 from __future__ import annotations
 
+from profd.daemon.gpu.devices import Gpu
 from profd.daemon.gpu.processes import ProcessTraces
 
 CUDA = frozenset({"/dev/nvidiactl", "/dev/nvidia-uvm"})
@@ -37,3 +38,14 @@ class FakeTraces(ProcessTraces):
         self.devices[pid] = CUDA | {f"/dev/nvidia{minor}" for minor in minors}
         if visible is not None:
             self.environments[pid] = {"CUDA_VISIBLE_DEVICES": visible}
+
+
+def gpu(index: int, uuid: str, model: str = "H100", parent: Gpu | None = None, instance: int | None = None) -> Gpu:
+    name = f"gpu{index}" if parent is None else f"gpu{index}-mig{instance}"
+    return Gpu(
+        handle=None, name=name, index=index, uuid=uuid, model=model, minor=index, parent=parent, instance=instance
+    )
+
+
+WHOLE = [gpu(0, "GPU-8f6a-00"), gpu(1, "GPU-8f6b-11"), gpu(2, "GPU-c0de-22")]
+PARTS = [gpu(2, "MIG-1111", parent=WHOLE[2], instance=9), gpu(2, "MIG-2222", parent=WHOLE[2], instance=11)]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.gpusets import MAIN, GpuRoom, values
 from support.gpusim import SimulatedDriver
-from support.hostgpus import PARTS, WHOLE, gpu
+from support.gputraces import PARTS, WHOLE, gpu
 
 from profd.daemon.gpu.devices import GpuNames, visible_gpus
 from profd.daemon.store.records import Point

@@ -6,8 +6,7 @@ import os
 
 import pytest
 from support.clocks import StoppedClock
-from support.gputraces import FakeTraces
-from support.hostgpus import PARTS, WHOLE
+from support.gputraces import PARTS, WHOLE, FakeTraces
 
 from profd.daemon.gpu.devices import Gpu
 from profd.daemon.gpu.processes import GpuUsers, ProcessTraces
