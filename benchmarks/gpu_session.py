@@ -61,11 +61,11 @@ class Step(NamedTuple):
     do: Callable[[float], Iterator[Values | Assumed]]
 
 
-def said(words: list[str], limit_s: float, **environment: str) -> str:
+def said(words: list[str], limit_s: float, *, user: int | None = None, **environment: str) -> str:
     """Return what a command says, and how it ended where it failed; no command may take the step down."""
     try:
         ended = subprocess.run(
-            words, capture_output=True, text=True, timeout=limit_s, env={**os.environ, **environment}, check=False
+            words, capture_output=True, text=True, timeout=limit_s, env={**os.environ, **environment}, user=user
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         return f"{words[0]}: {error}"
@@ -157,18 +157,21 @@ def facts(_: float) -> Iterator[Values | Assumed]:
 
 def recorder(scale: float) -> Iterator[Values | Assumed]:
     """Record raw answers of NVML: without a context, beside one, and as another user."""
-    if not RECORDER.exists():
-        yield {"skipped": f"{RECORDER.name} is not here"}
-        return
-    seconds = str(max(20 * scale, 2))
-    yield {
-        "without": said([sys.executable, str(RECORDER), "--seconds", seconds, "--out", "nvml-raw-none.jsonl.gz"], 60)
-    }
-    beside = subprocess.Popen(
-        [sys.executable, str(PROGRAMS), "gaps", "--gap", "100", "--seconds", str(30 * scale + 5)],
-        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-    )  # fmt: skip
-    yield {"beside": said([sys.executable, str(RECORDER), "--seconds", seconds, "--out", "nvml-raw.jsonl.gz"], 60)}
+    folder, seconds = Path(os.environ.get("GPU_SESSION_FOLDER", ".")), str(max(20 * scale, 2))
+
+    def record(name: str) -> Values:
+        path = folder / f"nvml-raw-{name}.jsonl.gz"
+        told = said([sys.executable, str(RECORDER), str(path), "--seconds", seconds], 60)
+        return {"recorded": name, "bytes": path.stat().st_size if path.exists() else None, "told": told}
+
+    yield record("without-a-context")
+    words = [sys.executable, str(PROGRAMS), "gaps", "--gap", "100", "--seconds", str(40 * scale + 5)]
+    beside = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    yield record("beside-gaps")
+    if os.geteuid() == 0:  # GPM may be for administrators
+        path = Path(tempfile.mkdtemp(), "nvml-raw-as-nobody.jsonl.gz")
+        path.parent.chmod(0o777)
+        yield {"as nobody": said([sys.executable, str(RECORDER), str(path), "--seconds", "2"], 60, user=65534)}
     beside.terminate()
     beside.wait()
 
@@ -322,7 +325,7 @@ def tables(_: float) -> Iterator[Values | Assumed]:
     """Compare profd's reduction of a trace with torch's own table of the same steps."""
     for name in ("gpu-bound", "launch-bound", "planes+", "foreach+", "graph"):
         with tempfile.TemporaryDirectory() as folder:
-            ran = program(name, "--steps", "3", "--profile", folder, limit_s=90)
+            ran = program(name, "--seconds", "2", "--profile", folder, limit_s=90)
             trace, table = Path(folder, "trace.json"), Path(folder, "table.json")
             if not table.exists():
                 yield {"program": name, "failed": ran}
@@ -363,7 +366,7 @@ def windows(scale: float) -> Iterator[Values | Assumed]:
                 run.kill()
                 output, _ = run.communicate()
             yield {"program": name, "said": last_line(output)}
-            summary = last_line(said([*profd, "summary", "latest", "--json"], 60, PROFD_HOME=home))
+            summary = json.loads(said([*profd, "summary", "latest", "--json"], 60, PROFD_HOME=home))
             yield {"program": name, "windows": summary.get("last_window"), "steps": summary.get("steps")}
             yield Assumed(f"{name}: a window was taken", bool(summary.get("last_window")), summary.get("losses"))
 
@@ -456,8 +459,9 @@ def take(step: Step, scale: float, out: Path, left_s: float) -> list[Values]:
     print(f"{step.part} {step.name} …", flush=True)
     begun = time.monotonic()
     words = [sys.executable, __file__, step.part, "--step", step.name, "--scale", str(scale)]
+    environment = {**os.environ, "GPU_SESSION_FOLDER": str(out.absolute().parent)}
     process = subprocess.Popen(
-        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True
+        words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True, env=environment
     )
     timer = threading.Timer(limit_s, lambda: os.killpg(process.pid, signal.SIGKILL))
     timer.start()

@@ -31,19 +31,26 @@ def synchronization(context: FindingContext) -> Finding | None:
     return of_phase("synchronization", context, cases={"on-cpu": context.uses_gpu is False})
 
 
-# The optimizers that have a fused form.
-_ONE_BY_ONE = frozenset({f"_single_tensor_{name}" for name in ("adam", "adamw", "adagrad", "sgd")})
+# The optimizers that have a fused form: without it they go tensor by tensor, or on a GPU operation by operation.
+_FUSIBLE = ("adam", "adamw", "adagrad", "sgd")
 
 
 def unfused_optimizer(context: FindingContext) -> Finding | None:
-    def is_one_by_one(stack: int) -> bool:
-        return any(
-            frame.function in _ONE_BY_ONE and frame.module_path.startswith("torch/optim/")
-            for frame in context.reader.frames_of(stack)
-        )
-
-    share = context.share_of(context.profile, is_one_by_one)
-    return context.finding("unfused-optimizer", share, gain=lambda: bound(context, share))
+    for form in ("single", "multi") if context.uses_gpu else ("single",):
+        names = {f"_{form}_tensor_{name}" for name in _FUSIBLE}
+        stacks = {
+            stack
+            for stack in context.profile.time_ns
+            if any(
+                frame.function in names and frame.module_path.startswith("torch/optim/")
+                for frame in context.reader.frames_of(stack)
+            )
+        }
+        share = context.share_of(context.profile, stacks.__contains__)
+        cases = {"foreach": form == "multi"}
+        if found := context.finding("unfused-optimizer", share, gain=partial(bound, context, share), cases=cases):
+            return found
+    return None
 
 
 def small_batches(context: FindingContext) -> Finding | None:

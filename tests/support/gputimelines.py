@@ -11,6 +11,7 @@ from typing import NamedTuple
 
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.store.rows import IntervalRow, PointRow
+from support import gpusim
 
 RATE_HZ = 100
 WAIT, COMPUTE, SYNCHRONIZE, LOG = range(4)
@@ -45,20 +46,12 @@ class Timeline:
         while self._at_ns < self.end_ns:
             self._step()
         self._phases.append((self._at_ns, LOG))
-        self._starts = [start_ns for start_ns, _ in self._busy]
-        self._before = [0]
-        for start_ns, end_ns in self._busy:
-            self._before.append(self._before[-1] + end_ns - start_ns)
-
-    def busy_until(self, at_ns: float) -> float:
-        place = bisect_right(self._starts, at_ns) - 1
-        if place < 0:
-            return 0.0
-        start_ns, end_ns = self._busy[place]
-        return self._before[place] + min(at_ns, end_ns) - start_ns
+        self.gpu = gpusim.Timeline((start_ns / SECOND_NS, end_ns / SECOND_NS) for start_ns, end_ns in self._busy)
 
     def idle(self, from_ns: float, to_ns: float) -> float:
-        return to_ns - from_ns - (self.busy_until(to_ns) - self.busy_until(from_ns))
+        if to_ns <= from_ns:
+            return 0.0
+        return (to_ns - from_ns) * (1 - self.gpu.busy_share(from_ns / SECOND_NS, to_ns / SECOND_NS))
 
     def idle_by_phase(self) -> dict[int, float]:
         found: defaultdict[int, float] = defaultdict(float)
@@ -80,7 +73,7 @@ class Timeline:
         """Return means of utilization: the driver's in whole percents, or those of GPM, read by a busy process."""
         found, before_ns, at_ns = [], 0.0, self._chance.random() * self._kind.period_ms * MILLISECOND_NS
         while at_ns < self.end_ns:
-            busy = (self.busy_until(at_ns) - self.busy_until(before_ns)) / (at_ns - before_ns)
+            busy = self.gpu.busy_share(before_ns / SECOND_NS, at_ns / SECOND_NS)
             value = busy if self._kind.has_gpm else round(busy, 2)
             found.append(PointRow(int(at_ns + self._kind.offset_ms * MILLISECOND_NS), value))
             before_ns = at_ns

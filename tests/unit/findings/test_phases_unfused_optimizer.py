@@ -3,7 +3,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.findingruns import HEALTHY, Case, at_most_without, diagnose, step, write_case
+from support.findingruns import HEALTHY, Case, Series, at_most_without, diagnose, step, write_case
 from support.training_stacks import LIBRARY, OPTIMIZER
 
 from profd.daemon.findings.catalog import find
@@ -26,6 +26,18 @@ def test_weights_that_are_updated_tensor_by_tensor_are_told_with_the_line(case: 
 def test_a_fused_optimizer_and_a_short_one_are_no_finding(tmp_path: Path) -> None:
     for number, spans in enumerate([step((FUSED, 190)), HEALTHY]):
         assert diagnose(write_case(tmp_path / f"{number}.profd", spans), unfused_optimizer) is None
+
+
+def test_torchs_default_on_a_gpu_is_told_there_alone(case: Case) -> None:
+    foreach = step(((*OPTIMIZER[:-1], Frame("_multi_tensor_adam", LIBRARY + "torch/optim/adam.py", 590)), 190))
+    used = [
+        Series("gpu_utilization_share", 0.5, identity=None, device="gpu0"),
+        Series("gpu_process_memory_bytes", 1e9, device="gpu0"),
+    ]
+    found = case.told(unfused_optimizer, foreach, series=used)
+    assert "operation by operation takes 38 % of a step (train.py:64)" in found.title
+    assert found.gain_bound == pytest.approx(at_most_without(0.38), rel=0.03)
+    assert case.found(unfused_optimizer, foreach) is None
 
 
 @pytest.mark.parametrize(("one_by_one_ms", "besides_ms"), [(190, 0), (225, 30)], ids=["mild", "grave"])
