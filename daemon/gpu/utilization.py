@@ -112,7 +112,8 @@ class UtilizationSamples:
         if not is_dry or share or self.driver_clock.period_ns is None:
             return [(now_ns, share)]
         distance_ns = _SILENT_PERIODS * max(self.driver_clock.period_ns, FINEST_NS)
-        return [(at_ns, 0.0) for at_ns in range(now_ns, self._last_ns, -distance_ns)][::-1]
+        since_ns = max(self._last_ns, now_ns - _LONG_NS)  # nobody looked before that
+        return [(at_ns, 0.0) for at_ns in range(now_ns, since_ns, -distance_ns)][::-1]
 
     def _release(self, now_ns: int) -> list[tuple[int, float]]:
         """Return the samples that were held back, at their times, once the offset is known."""

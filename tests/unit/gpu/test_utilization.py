@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 import pytest
 from support.gpusets import MAIN, GpuRoom, values
 from support.gpusim import SimulatedDriver
@@ -101,6 +103,20 @@ def test_no_sample_is_lost_where_the_driver_is_opened_anew(room: GpuRoom) -> Non
     room.read()
     room.read(3)
     assert [at_s for at_s, _ in room.series(UTILIZATION)] == pytest.approx([n / 4 for n in range(1, 33)], abs=0.02)
+
+
+def test_a_buffer_that_is_dry_means_an_idle_gpu_as_far_back_as_someone_looked(driver: SimulatedDriver) -> None:
+    driver.add_gpu(sample_period_s=0.25, utilization_share=1, dry_after_s=0.5)
+    driver.add("utilization_share", 0, "gpu0", at_s=4)
+    room = GpuRoom(driver, everything=True)
+    for _ in range(10):
+        room.read(1)
+    idle = [at_s for at_s, share in room.series(UTILIZATION) if share == 0 and at_s <= 10]
+    assert max(after - before for before, after in pairwise([4.0, *idle, 10.0])) <= 0.75
+    room.clock.advance(3600)
+    room.taken.clear()
+    room.read(1)
+    assert len(room.series(UTILIZATION)) <= 20
 
 
 def test_a_gpu_is_read_from_the_second_on_in_which_the_run_came_to_it(driver: SimulatedDriver) -> None:
