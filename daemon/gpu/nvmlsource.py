@@ -145,10 +145,10 @@ class NvmlSource(Nvml):
         ]
 
     def memory(self, gpu: Gpu) -> Memory:
-        newer = self.ask("nvmlDeviceGetMemoryInfo", gpu.handle, getattr(self.module, "nvmlMemory_v2", None))
+        version = getattr(self.module, "nvmlMemory_v2", None)
+        newer = self.ask("nvmlDeviceGetMemoryInfo", gpu.handle, version) if version else None
         if newer is not None:  # before R510 what the driver keeps for itself counts as used
-            reserved = getattr(newer, "reserved", 0)
-            return Memory(int(newer.total - newer.free - reserved), int(newer.total))
+            return Memory(int(newer.total - newer.free - newer.reserved), int(newer.total))
         memory = self.call("nvmlDeviceGetMemoryInfo", gpu.handle)
         return Memory(int(memory.used), int(memory.total))
 

@@ -122,7 +122,8 @@ class GpuReader:
 
     def remarks(self) -> Iterator[str]:
         """Yield what a user has to know of the readings of this device: each time something changed."""
-        behind_ns = self._behind_ns()
+        offset_ns = self._samples.driver_clock.offset_ns
+        behind_ns = self._told_behind_ns if offset_ns is None else offset_ns + self._clock.wall_jump_ns()
         if abs(behind_ns - self._told_behind_ns) > _FAR_NS:
             self._told_behind_ns = behind_ns
             distance = units.duration(abs(behind_ns) / SECOND_NS)
@@ -132,10 +133,6 @@ class GpuReader:
         self._amiss = words.partition(" (")[0]
         if self._amiss != before:
             yield f"{self.gpu.name}: {words or 'utilization is read as usual again'}"
-
-    def _behind_ns(self) -> int:
-        offset_ns = self._samples.driver_clock.offset_ns
-        return self._told_behind_ns if offset_ns is None else offset_ns + self._clock.wall_jump_ns()
 
     def _utilization_words(self) -> str:
         if self.gpu.is_mig_parent:
@@ -178,15 +175,11 @@ class GpuReader:
             value = self._ask_gauge(name)
             if value is not None:
                 yield self._point(name, value)
-        if self._readings % _CLOCK_EVERY == _CALM_EVERY:
-            yield from self._clock_points()
-
-    def _clock_points(self) -> Iterator[Point]:
         clock = self._samples.driver_clock
-        if clock.offset_ns is not None:
+        if self._readings % _CLOCK_EVERY == _CALM_EVERY and clock.offset_ns is not None:
             yield self._point("gpu_clock_offset_s", clock.offset_ns / SECOND_NS)
-        if clock.period_ns is not None:
-            yield self._point("gpu_sampling_period_s", clock.period_ns / SECOND_NS)
+            if clock.period_ns is not None:
+                yield self._point("gpu_sampling_period_s", clock.period_ns / SECOND_NS)
 
     def _power(self) -> float | None:
         """Return the mean power since the last reading by the energy counter; else what the driver says.

@@ -31,7 +31,7 @@ class UtilizationSamples:
 
     def __init__(self, questions: Questions, gpu: Gpu, clock: Clock, since_ns: int) -> None:
         """Begin at ``since_ns``: earlier samples are left in the driver's buffer."""
-        self._questions = questions
+        self._questions, self._source = questions, questions.source
         self._gpu = gpu
         self._clock = clock
         self._jump_ns = clock.wall_jump_ns()
@@ -52,8 +52,7 @@ class UtilizationSamples:
     def poll(self) -> None:
         """Look for new samples, and keep them until they are read."""
         now_ns = self._clock.now_ns()
-        source = self._questions.source
-        answer = self._questions.ask(source.samples, self._gpu, then=(self._stamp_us,)) or []
+        answer = self._questions.ask(self._source.samples, self._gpu, then=(self._stamp_us,)) or []
         new = sorted(sample for sample in _since_clock_was_set(answer) if sample.stamp_us not in self._seen)
         self._seen.extend(sample.stamp_us for sample in new)
         self.driver_clock.look(now_ns, [sample.stamp_us for sample in new], has_waited=self._has_looked)
@@ -90,8 +89,7 @@ class UtilizationSamples:
         """Return why there is no utilization at all; None where there was one lately."""
         if self._clock.now_ns() - self.told_ns < _LONG_NS + self._patience_ns():
             return None
-        source = self._questions.source
-        errors = (self._questions.why_not(one, self._gpu) for one in (source.samples, source.utilization))
+        errors = (self._questions.why_not(one, self._gpu) for one in (self._source.samples, self._source.utilization))
         return "; ".join(str(error) for error in errors if error is not None) or "the driver has no samples"
 
     def why_coarse(self) -> str | None:
@@ -103,8 +101,7 @@ class UtilizationSamples:
 
         Where it has none because the GPU idles, all the time since the last one was idle.
         """
-        source = self._questions.source
-        share, error = (self._questions.ask(source.utilization, self._gpu), self._error())
+        share, error = self._questions.ask(self._source.utilization, self._gpu), self._error()
         if share is None:
             return []
         is_dry = error is None or error.why is Why.EMPTY
@@ -138,7 +135,7 @@ class UtilizationSamples:
         if now_ns - self._looked_ns < _LONG_NS:
             return
         self._looked_ns = now_ns
-        all_samples = self._questions.ask(self._questions.source.samples, self._gpu, then=(0,))
+        all_samples = self._questions.ask(self._source.samples, self._gpu, then=(0,))
         if all_samples and max(all_samples).stamp_us < self._stamp_us:
             self._stamp_us, self._has_looked = 0, False
             self.driver_clock.restart(now_ns)
@@ -151,7 +148,7 @@ class UtilizationSamples:
         return error is not None and error.why in (Why.LACKING, Why.REFUSED)
 
     def _error(self) -> NoAnswer | None:
-        return self._questions.why_not(self._questions.source.samples, self._gpu)
+        return self._questions.why_not(self._source.samples, self._gpu)
 
 
 def _since_clock_was_set(samples: list[Sample]) -> list[Sample]:
@@ -188,8 +185,7 @@ class ProcessShares:
         """
         last_us = self._stamp_us
         samples = self._questions.ask(self._questions.source.process_samples, self._gpu, then=(last_us or 0,)) or []
-        newest_us = max((sample.stamp_us for sample in samples), default=last_us or 0)
-        self._stamp_us = newest_us
+        self._stamp_us = max((sample.stamp_us for sample in samples), default=last_us or 0)
         if last_us is None:
             return {}
         shares: defaultdict[int, list[float]] = defaultdict(list)
