@@ -153,7 +153,7 @@ def test_the_text_names_the_gpus() -> None:
 def test_the_text_states_shares_and_their_resolution(one_gpu: Path) -> None:
     with RunReader(one_gpu) as reader:
         text = summary_text(summarize(reader))
-    headline, waiting, backward, resolution = text.partition("GPU idle")[2].splitlines()[:4]
+    headline, waiting, backward, resolution = text.partition("\nGPU idle")[2].splitlines()[:4]
     assert headline == " 55 % of the time"
     assert re.fullmatch(r"  8\d-9\d % of the idle time is data wait \(train.py:\d+  .*", waiting)
     assert re.fullmatch(r"  [5-9]-1\d % of the idle time is backward.*", backward)
