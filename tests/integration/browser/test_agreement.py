@@ -21,7 +21,6 @@ ALL_VIEWS = "all views"
 ELSEWHERE = {
     "self CUDA share of an operator": "two ranks with a window",
     "memory of a role": "two ranks with a window",
-    "share of sampled time with an idle GPU": "two GPUs",
     "own work of a rank": "ranks-slow-data",
     "waiting of a rank": "ranks-slow-data",
     "jump of memory": "leaking",

@@ -12,7 +12,6 @@ from unittest import mock
 
 from profd.daemon.metrics import catalog
 from profd.daemon.metrics import runs as metrics_watch
-from profd.daemon.store.reader import RunReader
 from support.metricvalues import watch
 from support.shown.numbers import Numbers, command, exact, function
 
@@ -69,13 +68,8 @@ def of_metrics(path: Path) -> Numbers:
             yield exact("memory of a role", f"{labels[1]} {labels[0]}", value)
         if metric is catalog.GPU_MEMORY_TOTAL and not math.isnan(value):
             yield exact("GPU memory", f"gpu{labels[0]}", value)
-    idle = [value for (metric, _), value in found.items() if metric is catalog.GPU_IDLE_SECONDS]
     times = {labels: value for (metric, labels), value in found.items() if metric is catalog.PHASE_SECONDS and value}
     if len({rank for rank, _ in times}) == 1:
-        with RunReader(path) as reader:  # metrics know idle time by sums alone, which may have begun anew
-            is_whole = not any(row.from_ns for row in reader.rollups.processes().values())
-        if idle and is_whole:
-            yield exact("share of sampled time with an idle GPU", "run", sum(idle) / sum(times.values()))
         yield from (
             exact("share of a phase", phase, value / sum(times.values())) for (_, phase), value in times.items()
         )
@@ -89,6 +83,3 @@ def of_fleet(path: Path, folder: Path) -> Numbers:
         yield exact("share of a phase", row["phase"], row["hours"]["ranks"] / said["hours"]["ranks"])
     for pace in said["paces"]:
         yield from (exact("step rate", "run", 1 / week["step_s"]) for week in pace["weeks"] if week["step_s"])
-    if said["hours"]["gpus_idle"]:
-        idle = said["hours"]["gpus_idle"] / said["hours"]["gpus"]
-        yield exact("share of sampled time with an idle GPU", "run", idle)
