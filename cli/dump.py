@@ -46,8 +46,7 @@ def command(target: str, as_json: bool) -> None:
     for stack in merge(dumped):
         owners = click.style(visible(", ".join(stack.owners)), bold=True)
         # A frame as py-spy writes it, with its file's last two parts; the innermost is on top.
-        frames = (
-            f"{frame.name} ({'/'.join(PurePath(frame.filename).parts[-2:])}:{frame.line})" for frame in stack.frames
-        )
+        files = ["/".join(PurePath(frame.filename).parts[-2:]) for frame in stack.frames]
+        frames = [f"{one.name} ({file}:{one.line})" for one, file in zip(stack.frames, files, strict=True)]
         stacks.append("\n".join([owners, *(f"    {visible(frame)}" for frame in frames)]))
     click.echo("\n\n".join([*hangs, "\n".join(lines), *stacks]))

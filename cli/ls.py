@@ -20,10 +20,7 @@ from profd.daemon.units import duration
 
 
 class ListedRun(msgspec.Struct, frozen=True):
-    """A run file in the list; one that cannot be read has only its file and ``error``.
-
-    ``state`` is live, ended, interrupted or unreadable; ``started`` is ISO 8601 with the offset of local time.
-    """
+    """A run in the list; one that cannot be read has only its file and ``error``. ``started`` is ISO 8601."""
 
     run: str
     file: str

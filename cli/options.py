@@ -106,15 +106,9 @@ class RecordingOptions(NamedTuple):
         name = paths.clean_name(self.name or script_name(command))
         run_id = paths.new_run_id(name)
         given = {**self._asdict(), "name": name, "hang_after_s": self.hang_after_s or None}
-        return SessionOptions(
-            run_id=run_id,
-            run_file=paths.new_run_file(run_id, self.output),
-            mode=mode,
-            pid=pid,
-            start_ticks=start_ticks,
-            command=command,
-            **{field: value for field, value in given.items() if field in SessionOptions.__struct_fields__},
-        )
+        known = {field: value for field, value in given.items() if field in SessionOptions.__struct_fields__}
+        known |= {"run_file": paths.new_run_file(run_id, self.output), "start_ticks": start_ticks}
+        return SessionOptions(run_id=run_id, mode=mode, pid=pid, command=command, **known)
 
 
 class SelectionWords(NamedTuple):
@@ -130,11 +124,7 @@ class SelectionWords(NamedTuple):
     when: tuple[str, ...] = ()
 
     def build(self, reader: RunReader, *, main_threads: bool = True) -> Selection:
-        """Return the selection of this run's samples.
-
-        ``main_threads`` narrows it to the main threads of training processes, unless a process or thread is named.
-        Raises UsageError where the run has no such time, rank, process, thread or phase, or cannot judge a condition.
-        """
+        """Return the selection of a run's samples; raises UsageError where the run has no such thing."""
         from profd.daemon.analyze import conditions
         from profd.daemon.analyze.phases import PHASES
         from profd.daemon.analyze.selection import Condition, Selection
@@ -154,16 +144,9 @@ class SelectionWords(NamedTuple):
         conditions.check(reader, when, from_ns, to_ns)
         # A PID that was used again during the run has several rows.
         rows = frozenset(process.id for process in reader.processes.values() if process.pid == self.pid)
-        return Selection(
-            from_ns=from_ns,
-            to_ns=to_ns,
-            processes=None if self.pid is None else rows,
-            rank=self.rank,
-            thread=self.thread,
-            phase=self.phase,
-            main_threads=main_threads and self.pid is None and self.thread is None,
-            when=when,
-        )
+        of_main = main_threads and self.pid is None and self.thread is None
+        whose = None if self.pid is None else rows, self.rank, self.thread, self.phase, of_main
+        return Selection(from_ns, to_ns, *whose, when)
 
 
 def _check_known(what: str, value: int | str | None, known: set[Any]) -> None:

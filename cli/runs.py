@@ -25,10 +25,7 @@ if TYPE_CHECKING:
 
 @contextlib.contextmanager
 def brought_here(run: str) -> Iterator[str]:
-    """Give RUN as it is, or the path of a copy for the time of the context where it is a URL.
-
-    Raises RunUnreadable, MissingTool, and UsageError where nothing can be read by such a URL.
-    """
+    """Give RUN, of a URL the path of a copy; raises RunUnreadable, MissingTool or UsageError."""
     if "://" not in run:
         yield run
         return
@@ -64,10 +61,7 @@ def known_folder(folder: Path) -> Folder:
 
 @contextlib.contextmanager
 def open_run(run: str, job: str | None) -> Iterator[RunReader]:
-    """Give a reader of a run, or of all nodes of a job where RUN is a folder.
-
-    Raises NoSuchRun, RunUnreadable, MissingTool, and UsageError where a folder holds several jobs and none is named.
-    """
+    """Give a reader of a run, or of a job in a folder; raises NoSuchRun, RunUnreadable, MissingTool, UsageError."""
     with brought_here(run) as here:
         folder = folder_of(here, job)
         if folder is None:
@@ -107,10 +101,8 @@ def run_of(pid: int, *, inject: bool) -> Iterator[Path]:
             yield path
             return
     if not inject and sockets_of(pid) is None:
-        raise UsageError(
-            f"process {pid} is in no live run, and was not armed for windows",
-            "launch it with `profd run --torch-window -- CMD`, or add --inject to start the profiler inside of it",
-        )
+        remedy = "launch it with `profd run --torch-window -- CMD`, or add --inject to start the profiler inside of it"
+        raise UsageError(f"process {pid} is in no live run, and was not armed for windows", remedy)
     session = start_session(attached(pid))
     say(f"recording pid {pid} as {session.run_file.stem} meanwhile")
     try:
@@ -129,10 +121,8 @@ def run_of(pid: int, *, inject: bool) -> Iterator[Path]:
 
 def _is_in(reader: RunReader, pid: int) -> bool:
     """Say whether the process that has a PID now is one of a run."""
-    stat = processes.read_stat(pid)
-    return stat is not None and any(
-        (process.pid, process.start_ticks) == (pid, stat.start_ticks) for process in reader.processes.values()
-    )
+    known = {(process.pid, process.start_ticks) for process in reader.processes.values()}
+    return (stat := processes.read_stat(pid)) is not None and (pid, stat.start_ticks) in known
 
 
 def attached(pid: int, recording: RecordingOptions = RecordingOptions()) -> SessionOptions:  # noqa: B008  immutable

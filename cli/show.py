@@ -90,10 +90,8 @@ def _chosen(folder: Path, job: str | None) -> Path:
     files = known_folder(folder).choose(job).files
     if len(files) == 1:
         return files[0].path
-    rows = [
-        (str(number), file.host, ", ".join(map(str, sorted(file.ranks))), str(file.path))
-        for number, file in enumerate(files)
-    ]
+    ranks = [", ".join(map(str, sorted(file.ranks))) for file in files]
+    rows = [(str(node), one.host, ranks[node], str(one.path)) for node, one in enumerate(files)]
     click.echo(aligned(("node", "host", "ranks", "file"), rows, right=("node",)))
     if not sys.stdin.isatty():
         raise UsageError(f"{folder} holds {len(files)} nodes of one job", "name one of the files above")

@@ -36,10 +36,7 @@ _PATH = os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
 def open_below(root: int, path: str) -> int:
-    """Return an ``O_PATH`` descriptor of a path below a folder; raises OSError.
-
-    Links are followed as if the folder were ``/``, whatever others do to the path meanwhile.
-    """
+    """Return an ``O_PATH`` descriptor of a path below a folder, links followed as below ``/``; raises OSError."""
     if len(path) > _LONGEST:
         raise OSError(errno.ENAMETOOLONG, "the path is too long")
     at = [os.dup(root)]

@@ -24,10 +24,7 @@ async def child(
     longest_line: int = LONGEST_LINE,
     end_by: signal.Signals = signal.SIGKILL,
 ) -> AsyncIterator[asyncio.subprocess.Process]:
-    """Run a program, which finds no module in its current folder; raises OSError where it does not start.
-
-    Where it still runs at the end of the block, however that ends, it gets the signal ``end_by`` and is waited for.
-    """
+    """Run a program, ended by ``end_by`` after the block; raises OSError where it does not start."""
     environment = {**os.environ, "PYTHONSAFEPATH": "1"}
     process = await asyncio.create_subprocess_exec(
         *words, stdin=stdin, stdout=stdout, stderr=stderr, limit=longest_line, cwd="/", env=environment

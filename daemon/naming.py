@@ -19,11 +19,7 @@ _LAUNCHER = re.compile(
 
 
 def script(command: Sequence[str]) -> str:
-    """Return the name of a command: that of its script's file, its module after ``-m``, else its program.
-
-    ``python -u train.py --lr 1`` gives ``train.py``, ``python -m app.train`` gives ``app.train``, ``torchrun x.py``
-    gives ``x.py``.
-    """
+    """Return a command's name: ``train.py``, of ``python -m app.train`` ``app.train``, else the program."""
     module = ""
     for word, following in itertools.pairwise(command):
         if word.endswith(_SCRIPT_ENDING):  # a ``-m`` after it is the script's own

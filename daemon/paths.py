@@ -33,10 +33,7 @@ def home() -> Path | None:
 
 
 def runtime_folder() -> Path:
-    """Return the folder of this user's control sockets, made private.
-
-    Raises OutputUnwritable where it cannot be made, or is another user's.
-    """
+    """Return the private folder of this user's control sockets; raises OutputUnwritable."""
     own = home()
     # Not by platformdirs, which warns on stderr where a container or cron sets no such folder.
     login = Path(os.environ["XDG_RUNTIME_DIR"]) if os.environ.get("XDG_RUNTIME_DIR") else None
@@ -59,9 +56,8 @@ def make_private(folder: Path) -> Path:
         if is_ours and folder.stat().st_mode & 0o077:
             folder.chmod(0o700)
     except OSError as error:
-        raise OutputUnwritable(
-            f"cannot create {folder} ({error.strerror})", "set PROFD_HOME to a folder that you can write to"
-        ) from error
+        what = f"cannot create {folder} ({error.strerror})"
+        raise OutputUnwritable(what, "set PROFD_HOME to a folder that you can write to") from error
     if not is_ours:
         raise OutputUnwritable(f"{folder} is not yours", "set PROFD_HOME to a folder of your own")
     return folder
@@ -90,19 +86,15 @@ def new_run_file(run_id: str, output: Path | None = None) -> Path:
         if not os.path.isdir(folder):  # noqa: PTH112
             raise OutputUnwritable(f"the folder {folder} does not exist", "create it, or choose another place")
     if not os.access(folder, os.W_OK | os.X_OK):
-        raise OutputUnwritable(
-            f"the folder {folder} is not writable for you", "choose another place with -o FILE, or set PROFD_HOME"
-        )
+        remedy = "choose another place with -o FILE, or set PROFD_HOME"
+        raise OutputUnwritable(f"the folder {folder} is not writable for you", remedy)
     if not str(path).isprintable():
         raise OutputUnwritable(f"{str(path)!r} cannot be shown as text", "choose another name with -o FILE")
     return path
 
 
 def find_run(word: str) -> Path:
-    """Return the run file of a word: a path, an id, a unique prefix of an id or a name, or ``latest``.
-
-    Raises NoSuchRun where it means none, or more than one.
-    """
+    """Return the run file of a path, an id, a unique prefix of an id or name, or ``latest``; raises NoSuchRun."""
     is_there = os.path.exists(word)  # noqa: PTH110  Path raises for long names
     if os.sep in word or word.endswith(SUFFIX) or (is_there and not os.path.isdir(word)):  # noqa: PTH112
         if not is_there:
@@ -144,10 +136,7 @@ def run_name(path: Path) -> str:
 
 
 def is_on_network(path: Path, mounts: str | None = None) -> bool:
-    """Say whether a path lies on a network file system, where a live run file would not be safe.
-
-    ``mounts`` is in the format of ``/proc/self/mounts``, and is that file's text by default.
-    """
+    """Say whether a path lies on a network file system, by mounts as in ``/proc/self/mounts``."""
     return _file_system(path, mounts).startswith(NETWORK_FILE_SYSTEMS)
 
 
@@ -202,10 +191,7 @@ def replacing(target: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
 
 
 def write_whole(path: Path, content: bytes) -> None:
-    """Write a file beside its place and move it there: after a failure the place is as before.
-
-    Pipes and devices are written to directly. Raises OutputUnwritable.
-    """
+    """Write a file as ``replacing`` does, pipes and devices directly; raises OutputUnwritable."""
     try:
         if path.exists() and not path.is_file():
             path.write_bytes(content)  # for a folder, the system's own error
@@ -213,6 +199,5 @@ def write_whole(path: Path, content: bytes) -> None:
             with replacing(path.resolve(), mode=0o666) as file:
                 file.write(content)
     except OSError as error:
-        raise OutputUnwritable(
-            f"cannot write {path} ({error.strerror})", "choose another place with -o FILE"
-        ) from error
+        what = f"cannot write {path} ({error.strerror})"
+        raise OutputUnwritable(what, "choose another place with -o FILE") from error

@@ -167,10 +167,7 @@ def status(pid: int, os_tid: int | None = None) -> dict[str, str]:
 
 
 def link(pid: int, name: str) -> str:
-    """Return the target of a link of a process: ``exe``, ``cwd``, ``fd/3``; empty where we may not look.
-
-    Bytes that are no text are replaced.
-    """
+    """Return the target of a link of a process: ``exe``, ``cwd``, ``fd/3``; empty where we may not look."""
     try:
         # Path costs double, and there are hundreds of processes.
         return os.readlink(os.fsencode(f"{PROC}/{pid}/{name}")).decode(errors="replace")  # noqa: PTH115
@@ -184,10 +181,7 @@ def maps(pid: int) -> str:
 
 
 def children(pid: int, *, of_all_threads: bool = True) -> list[int]:
-    """Return the PIDs of the living children of a process, those of its main thread alone where that is enough.
-
-    The kernel lists children by the thread that forked them, and a torch process has hundreds of threads.
-    """
+    """Return the PIDs of living children, of the main thread alone where that will do: threads are many."""
     try:
         threads = os.listdir(f"{PROC}/{pid}/task") if of_all_threads else [str(pid)]
     except OSError:
@@ -197,10 +191,7 @@ def children(pid: int, *, of_all_threads: bool = True) -> list[int]:
 
 
 def thread_ids(pid: int) -> dict[int, int]:
-    """Return the living threads: the id that each has for the process itself → its id here.
-
-    The two differ where the process lives in a container that we look into from outside. Empty where it is gone.
-    """
+    """Return the living threads: the id that each has for the process, in a container another, → its id here."""
     try:
         os_tids = [int(name) for name in os.listdir(f"{PROC}/{pid}/task")]
     except OSError:
@@ -284,11 +275,7 @@ def user_name(uid: int) -> str:
 
 
 def python_version(pid: int) -> str | None:
-    """Return ``major.minor`` of the CPython that the process runs, ``""`` where it is Python of unknown version.
-
-    None where it is no Python, or not ours to look into. From the name of the executable and of the mapped libpython:
-    no byte of the process's memory is read.
-    """
+    """Return ``major.minor`` of a CPython by its files' names, ``""`` if unknown; None where it is no Python."""
     executable = link(pid, "exe").removesuffix(" (deleted)")
     if not executable:
         return None

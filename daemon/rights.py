@@ -60,13 +60,9 @@ class Rights:
             return None
         fields = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
         real, effective, saved, _ = map(int, fields["Uid"].split())
-        return Credentials(
-            name=fields["Name"],
-            tgid=int(fields["Tgid"]),
-            state=fields["State"][0],
-            uids=(real, effective, saved),
-            is_kernel_thread="VmSize" not in fields and fields["State"][0] not in "ZX",
-        )
+        state, uids = fields["State"][0], (real, effective, saved)
+        is_kernel = "VmSize" not in fields and state not in "ZX"
+        return Credentials(fields["Name"], int(fields["Tgid"]), state, uids, is_kernel)
 
     def is_hidden(self, pid: int) -> bool:
         """Say whether a process exists that /proc does not show us, as where it is mounted with hidepid."""
@@ -104,10 +100,7 @@ class Rights:
         return bool(_CONTAINER_GROUP.search(groups))
 
     def descendants(self, pid: int) -> Iterator[int]:
-        """Yield the PIDs of the living descendants of a process, the nearest first.
-
-        This process and its own are left out: a shell is not Python because profd was started from it.
-        """
+        """Yield the PIDs of a process's living descendants, the nearest first, without profd's own processes."""
         waiting = deque([pid])
         while waiting:
             for child in processes.children(waiting.popleft()):
@@ -137,10 +130,8 @@ class Rights:
         remote = _IoVec(address, _READ_LENGTH)
         libc = ctypes.CDLL(None, use_errno=True)
         libc.process_vm_readv.restype = ctypes.c_ssize_t
-        done = libc.process_vm_readv(
-            ctypes.c_int(pid), ctypes.byref(local), ctypes.c_ulong(1), ctypes.byref(remote), ctypes.c_ulong(1),
-            ctypes.c_ulong(0),
-        )  # fmt: skip
+        into, of, one = ctypes.byref(local), ctypes.byref(remote), ctypes.c_ulong(1)
+        done = libc.process_vm_readv(ctypes.c_int(pid), into, one, of, one, ctypes.c_ulong(0))
         # EFAULT: we were let in, and the mapping has gone in the meantime.
         return 0 if done >= 0 or ctypes.get_errno() == errno.EFAULT else ctypes.get_errno()
 

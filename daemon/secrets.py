@@ -64,10 +64,7 @@ _CODE_OPTION = re.compile(r"-\w*c")
 
 
 def mask_command(words: Iterable[str]) -> tuple[str, ...]:
-    """Return the words of a command with ``***`` in place of each secret.
-
-    A word is cut to ``WORD_CHARACTERS`` and the whole to about ``COMMAND_CHARACTERS``.
-    """
+    """Return words with ``***`` for each secret, cut to ``WORD_CHARACTERS``, all to ``COMMAND_CHARACTERS``."""
     masked: list[str] = []
     before, left = "", COMMAND_CHARACTERS
     for word in words:

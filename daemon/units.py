@@ -130,8 +130,7 @@ def clock(at_ns: int, form: str = "%H:%M:%S") -> str:
 def time_range(from_ns: int, to_ns: int) -> tuple[str, str]:
     """Return two moments as clocks showed them, with tenths of a second where they lie close together."""
     tenths = (to_ns - from_ns) % SECOND_NS != 0 and to_ns - from_ns < 10 * SECOND_NS
-    first, last = (
-        f"{clock(at_ns)}.{at_ns % SECOND_NS * 10 // SECOND_NS}" if tenths else clock(at_ns)
-        for at_ns in (from_ns, to_ns)
-    )
+    if not tenths:
+        return clock(from_ns), clock(to_ns)
+    first, last = (f"{clock(at_ns)}.{at_ns % SECOND_NS * 10 // SECOND_NS}" for at_ns in (from_ns, to_ns))
     return first, last

@@ -41,21 +41,14 @@ class UserFiles:
     _helper: subprocess.Popen[bytes] | None = None
     _paused_until_s = 0.0
 
-    def __init__(
-        self,
-        owner: processes.Owner | None = None,
-        root: Path = Path("/"),
-        *,
-        deadline_s: float = DEADLINE_S,
-        pause_s: float = PAUSE_S,
-    ) -> None:
+    deadline_s, pause_s = DEADLINE_S, PAUSE_S
+
+    def __init__(self, owner: processes.Owner | None = None, root: Path = Path("/")) -> None:
         """Act as ``owner``, or as our own user, with paths below ``root``; raises OSError where that is gone."""
         owner = owner or processes.Owner(os.geteuid(), os.getegid(), tuple(os.getgroups()))
         self._root = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         ids = (str(self._root), str(owner.uid), str(owner.gid), ",".join(map(str, owner.groups)))
         self._words = [sys.executable, "-I", "-S", str(asuser.__file__), *ids]
-        self._deadline_s = deadline_s
-        self._pause_s = pause_s
         self._lock = threading.Lock()
 
     def __del__(self) -> None:
@@ -68,10 +61,7 @@ class UserFiles:
             self._root = -1
 
     def read(self, path: str) -> bytes:
-        """Return the bytes of a file; none where it is no plain file of usual size, or may not be read.
-
-        Raises Unanswered where the answer does not come in time: it may be read later.
-        """
+        """Return a file's bytes, none where it is not to be read; raises Unanswered: it may be read later."""
         return self._ask(asuser.READ, path)[0] or b""
 
     def is_file(self, path: str | Path) -> bool:
@@ -105,24 +95,21 @@ class UserFiles:
 
     def _ask(self, request: bytes, path: str | Path, content: bytes = b"") -> tuple[bytes | None, list[int]]:
         """Return the answer, None for no file, and the descriptors that come with it; raises Unanswered."""
-        if not self._lock.acquire(timeout=self._deadline_s):
+        if not self._lock.acquire(timeout=self.deadline_s):
             raise Unanswered(path)
         try:
             if not self._is_ready():
                 raise Unanswered(path)
-            return self._exchange(request, os.fsencode(path) + content, time.monotonic() + self._deadline_s)
+            return self._exchange(request, os.fsencode(path) + content, time.monotonic() + self.deadline_s)
         except (OSError, ValueError) as error:
             self._give_up()
-            self._paused_until_s = time.monotonic() + self._pause_s
+            self._paused_until_s = time.monotonic() + self.pause_s
             raise Unanswered(path) from error
         finally:
             self._lock.release()
 
     def _is_ready(self) -> bool:
-        """Say whether there is a child to ask; start one, unless one was given up lately or is not gone yet.
-
-        Raises OSError where it does not start.
-        """
+        """Start a child unless there is one, or one was given up lately or is not gone; raises OSError."""
         if self._socket is not None:
             return True
         if time.monotonic() < self._paused_until_s or (self._helper is not None and self._helper.poll() is None):
@@ -130,14 +117,9 @@ class UserFiles:
         self._socket, theirs = socket.socketpair()
         with theirs:
             # In a session of its own: signals of a terminal or a process group do not reach it.
+            fd, null, passed = theirs.fileno(), subprocess.DEVNULL, [self._root]
             self._helper = subprocess.Popen(
-                self._words,
-                stdin=theirs.fileno(),
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                pass_fds=[self._root],
-                cwd="/",
-                start_new_session=True,
+                self._words, stdin=fd, stdout=null, stderr=null, pass_fds=passed, cwd="/", start_new_session=True
             )
         self._socket.settimeout(START_S)
         if self._socket.recv(len(asuser.READY)) != asuser.READY:
@@ -181,10 +163,7 @@ _known: weakref.WeakValueDictionary[tuple[processes.Owner, str], UserFiles] = we
 
 
 def files_of(pid: int) -> UserFiles:
-    """Return the files that a process sees; processes of one user that see the same share one child.
-
-    For a process that is gone, or not ours to look into: the files that we see, as root those that nobody sees.
-    """
+    """Return the files that a process sees, shared by those alike; for one that is gone, ours, for root nobody's."""
     owner, root, namespace = processes.owner(pid) or processes.NOBODY, Path("/"), ""
     with contextlib.suppress(OSError):
         if not sees_our_files(pid):
@@ -197,10 +176,7 @@ def files_of(pid: int) -> UserFiles:
 
 
 def as_owner(pid: int) -> dict[str, Any]:
-    """Return the arguments with which ``subprocess`` starts a program as the user of a process; none for our own user.
-
-    The program gets an environment of its own, which that user can read.
-    """
+    """Return ``subprocess``'s arguments to start a program as a process's user, its own environment included."""
     owner = processes.owner(pid) or processes.NOBODY
     if os.geteuid() != 0 or owner.uid == 0:
         return {}

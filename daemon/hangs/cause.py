@@ -59,11 +59,9 @@ class Cause(NamedTuple):
 
 def is_waiting_for_work(look: Look) -> bool:
     """Say whether all processes that train wait as servers and prompts do: in an event loop, or at a terminal."""
-    return all(
-        row.wait.kind == "terminal"
-        or any(frame.file.endswith(_EVENT_LOOP[0]) and frame.function.endswith(_EVENT_LOOP[1]) for frame in row.stack)
-        for row in look.mains()
-    )
+    file, function = _EVENT_LOOP
+    others = (row for row in look.mains() if row.wait.kind != "terminal")
+    return all(any(one.file.endswith(file) and one.function.endswith(function) for one in row.stack) for row in others)
 
 
 def ends_by_itself(look: Look) -> bool:

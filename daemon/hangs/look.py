@@ -31,10 +31,7 @@ class Counters(NamedTuple):
     cpu_s: float = 0.0
 
     def moved_since(self, before: Counters, seconds: float, *, steps_are_known: bool) -> bool:
-        """Say whether something went on between two looks.
-
-        Waits do not separate a loop that polls in short sleeps from one that works; steps do.
-        """
+        """Say whether something went on between two looks: by steps in a loop that polls in short sleeps."""
         has_computed = self.cpu_s - before.cpu_s > 0.03 * seconds + 0.03
         has_waited = self.switches - before.switches > 5 * seconds + 3
         is_moving = has_computed or self.has_read_or_written_since(before, seconds)
@@ -83,10 +80,7 @@ class Look(msgspec.Struct, frozen=True):
 
 
 def take_look(members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Look:
-    """Look at the Python processes among ``members``, or at those alone that train; takes some 20 ms each.
-
-    Counters of processes that are gone, or not ours to read, count nothing.
-    """
+    """Look at the Python processes among ``members``, or at those alone that train; takes some 20 ms each."""
     by_pid = {member.identity.pid: member for member in members}
     mains = [member for member in members if is_training(member)]
     pythons = [member for member in members if member.python is not None]

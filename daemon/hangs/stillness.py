@@ -52,10 +52,7 @@ class Stillness:
             self._readings.append((record.at_ns, cores, processes))
 
     def quiet_s(self) -> float:
-        """Return for how many seconds up to the last reading hardly any CPU time was used, on average.
-
-        None of them lies before the last step that was seen: a training that mostly waits steps all the same.
-        """
+        """Return for how many seconds up to now, and since the last step, hardly any CPU time was used."""
         quiet_s = length_s = spent_core_s = 0.0
         for step_s, cores, processes in self._backwards():
             length_s += step_s

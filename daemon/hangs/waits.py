@@ -57,10 +57,7 @@ def pipe_of(pid: int, fd: int) -> Pipe | None:
 
 
 def holders(pipe: Pipe, mode: int) -> list[int] | None:
-    """Return the PIDs that hold an end of a pipe open for ``mode``, O_RDONLY or O_WRONLY.
-
-    None where looking took too long. Processes of others are not seen.
-    """
+    """Return our PIDs with an end of a pipe open for O_RDONLY or O_WRONLY; None where looking took too long."""
     deadline_s = time.monotonic() + _PATIENCE_S
     found = []
     for pid in processes.pids():

@@ -58,10 +58,7 @@ _TICK_S = 0.5
 
 @dataclass(eq=False)
 class HangWatch:
-    """Reports hangs of a run, and when it goes on; ``put`` takes the records, ``members`` are the processes now.
-
-    It is a hang where there is no progress for ``after_s``.
-    """
+    """Reports hangs of a run, no progress for ``after_s``, and when it goes on."""
 
     after_s: float
     clock: Clock
@@ -156,8 +153,7 @@ class HangWatch:
         stillness, seconds = self._stillness, (second.at_ns - first.at_ns) / SECOND_NS
         if stillness.has_stepped_since(first.at_ns) or stillness.gpu_moves_since(first.at_ns):
             return True
-        steps_are_known = stillness.step_ns is not None
-        if second.counters.moved_since(first.counters, seconds, steps_are_known=steps_are_known):
+        if second.counters.moved_since(first.counters, seconds, steps_are_known=stillness.step_ns is not None):
             return True
         before, now = {row.member.identity: row.stack for row in first.mains()}, second.mains()
         return not now or any(before.get(row.member.identity, row.stack) != row.stack for row in now)

@@ -23,10 +23,7 @@ class Spending(NamedTuple):
 
 
 class CostMeter:
-    """CPU and memory of this process and of every process that it started.
-
-    Belongs to the thread that starts and reaps them, so that none ends between two looks of one reading.
-    """
+    """CPU and memory of this process and all that it started; for the thread that starts and reaps them."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -86,10 +83,7 @@ class Ledger:
         return spent_s
 
     def allowance(self, budget_cores: float) -> float:
-        """Return the cores that may be taken from now on so that no minute which ends later passes the budget.
-
-        The minute that ends in h seconds holds the last 60 - h, which are spent, and h that are still to be.
-        """
+        """Return the cores that may be taken from now on so that no minute passes the budget, whenever it ends."""
         whole_s = MINUTE_S * budget_cores
         return min((whole_s - self.spent_s(MINUTE_S - ahead_s)) / ahead_s for ahead_s in (5.0, 10.0, 20.0, 40.0, 60.0))
 

@@ -57,10 +57,7 @@ class SessionStatus(msgspec.Struct, frozen=True):
 
 
 class WindowBegun(msgspec.Struct, frozen=True):
-    """A window was asked of these processes; it will be in the run file under this ``asked_ns``.
-
-    ``injected`` where the profiler is started inside of processes that were not armed for it.
-    """
+    """A window was asked of these processes; ``injected``: of some that were not armed for it."""
 
     asked_ns: int
     pids: tuple[int, ...]
@@ -79,10 +76,7 @@ Answer = TypeVar("Answer", SessionStatus, WindowBegun)
 
 @dataclass(eq=False)
 class ControlServer:
-    """Listens on a socket that only its owner may reach.
-
-    Requests go to ``carry_out``, which may raise SessionFailed, and the number of watchers to ``watchers_changed``.
-    """
+    """Listens on a socket that only its owner may reach. ``carry_out`` may raise SessionFailed."""
 
     path: Path
     carry_out: Callable[[Request], SessionStatus | WindowBegun]
@@ -103,10 +97,7 @@ class ControlServer:
                 former.close()
 
     async def start(self) -> None:
-        """Bind the socket and answer from now on; raises SessionFailed where it cannot be bound.
-
-        The socket gets its name when it listens: one that is only bound refuses clients.
-        """
+        """Bind the socket and answer from now on; raises SessionFailed where it cannot be bound."""
         listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         unnamed = self.path.with_name(f".{os.getpid()}")
         previous = os.umask(0o177)
@@ -170,10 +161,7 @@ class ControlClient:
     """A connection to a live session; every method raises SessionFailed where the session cannot be reached."""
 
     def __init__(self, path: Path, pid: int | None = None) -> None:
-        """Connect to the socket at ``path``, where a process of this user listens, and where it is given, this one.
-
-        A run file names both, and a hostile one may name the socket of another program.
-        """
+        """Connect to a socket where this process of this user listens: a run file may name any socket."""
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.settimeout(_TIMEOUT_S)
         try:

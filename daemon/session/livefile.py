@@ -32,10 +32,8 @@ class LiveFile:
             self.path = paths.make_private(folder / f"profd-{os.getuid()}") / wanted.name
             if paths.is_in_memory(folder):
                 self.most_bytes = MOST_IN_MEMORY_BYTES
-                self.warning = (
-                    f"the run is written to memory, at most {MOST_IN_MEMORY_BYTES >> 20} MiB, as "
-                    f"{wanted.parent} is on a network and {folder} on no disk: set TMPDIR to a folder on a local disk"
-                )
+                why = f"{wanted.parent} is on a network and {folder} on no disk: set TMPDIR to a folder on a local disk"
+                self.warning = f"the run is written to memory, at most {MOST_IN_MEMORY_BYTES >> 20} MiB, as {why}"
             try:
                 wanted.symlink_to(self.path)
             except OSError as error:
@@ -46,17 +44,13 @@ class LiveFile:
         return self.path.exists()
 
     def settle(self) -> None:
-        """Move the finished file to where it was asked for.
-
-        Raises OutputUnwritable; the run then stays where it is, and the link to it with it.
-        """
+        """Move the finished file to where it was asked for; raises OutputUnwritable, and leaves it then."""
         if self.path == self._wanted:
             return
-        whole = copy = self.path.with_name(f".{self.path.name}.whole")
+        whole, copy = self.path, self.path.with_name(f".{self.path.name}.whole")
         try:
-            if not self.path.with_name(f"{self.path.name}-wal").exists():
-                whole = self.path
-            else:  # a reader keeps a part of the run in the log
+            if self.path.with_name(f"{self.path.name}-wal").exists():  # a reader keeps a part of the run in the log
+                whole = copy
                 copy.unlink(missing_ok=True)
                 database.copy_whole(self.path, copy)
             with whole.open("rb") as source, replacing(self._wanted) as moved:

@@ -71,10 +71,7 @@ class Recorder:
         """When the script's last output came."""
 
     async def run(self, announce: Callable[[Ready], None]) -> None:
-        """Record until the target ends, the time is over, or someone says stop.
-
-        ``announce`` is called once everything is in place. Raises ProfdError where it cannot be.
-        """
+        """Record until the target ends or the time is over; ``announce`` is called once all is in place."""
         options, clock = self.options, self._clock
         self._sampling = Sampling(find_py_spy(), self._governor, clock, self._put)
         self._stepping = Stepping(clock, self._put_watched)
@@ -179,10 +176,7 @@ class Recorder:
             await asyncio.sleep(1.0)
 
     async def _exit_status(self, watch: exitstatus.Watch) -> int | None:
-        """Return how the target ended, by its launcher or by the kernel, once all its output is here.
-
-        Both may need a moment; the wait ends after a second without output.
-        """
+        """Return how the target ended, once its output is here: after a second without any at the latest."""
         while self._script.is_open or self._members.root_status is None:
             if self._clock.now_ns() - max(self._ended_ns, self._output_ns) >= STATUS_TIMEOUT_S * SECOND_NS:
                 break

@@ -30,10 +30,7 @@ CLOSING_TIMEOUT_S = 10.0
 
 
 class Sampling:
-    """The chains of recordings of all members; ``put`` takes their records.
-
-    While ``is_watched``, recordings are short: longer ones cost less, shorter ones are seen sooner.
-    """
+    """The chains of recordings of all members; while ``is_watched``, recordings are short, to be seen soon."""
 
     def __init__(self, executable: str, governor: Governor, clock: Clock, put: Callable[[Record], object]) -> None:
         self.is_watched = False

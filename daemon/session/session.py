@@ -102,10 +102,7 @@ class RunningSession:
         self._process.terminate()
 
     def wait_closed(self, timeout_s: float | None) -> bool:
-        """Wait until the session is gone; False where it has not closed its file within ``timeout_s``.
-
-        With a timeout it is to close now, and a stopped one is continued.
-        """
+        """Wait until it is gone, with a timeout even if stopped; False where its file is not closed then."""
         if timeout_s is not None:
             self._process.send_signal(signal.SIGCONT)
         try:
@@ -124,18 +121,12 @@ def start_session(options: SessionOptions, *, channel: socket.socket | None = No
     # Bytes that are no text are replaced: the command is to be shown, not to be run.
     command = tuple(os.fsencode(word).decode(errors="replace") for word in options.command)
     options = msgspec.structs.replace(options, command=command, channel_fd=channel_fd)
-    log = paths.runtime_folder() / f"{options.run_id}.log"
-    home = paths.home()
-    with log.open("wb") as log_file:
+    log, home, pipe = paths.runtime_folder() / f"{options.run_id}.log", paths.home(), subprocess.PIPE
+    own = {**os.environ, "PYTHONSAFEPATH": "1", **({"PROFD_HOME": str(home)} if home else {})}
+    fds, words = [] if channel_fd is None else [channel_fd], [sys.executable, *_PROGRAM]
+    with log.open("wb") as said:
         process = subprocess.Popen(
-            [sys.executable, *_PROGRAM],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            stderr=log_file,
-            pass_fds=[] if channel_fd is None else [channel_fd],
-            start_new_session=True,
-            cwd="/",
-            env={**os.environ, "PYTHONSAFEPATH": "1", **({"PROFD_HOME": str(home)} if home else {})},
+            words, stdin=pipe, stdout=pipe, stderr=said, pass_fds=fds, start_new_session=True, cwd="/", env=own
         )
     try:
         return RunningSession(process, _answer(process, options, log))

@@ -54,10 +54,7 @@ def assemble(
     threads: Threads | None = None,
     evidence: Evidence | None = None,
 ) -> RecordingTaken:
-    """Return the record of a recording, cut to ``keep``; raises TraceDamaged.
-
-    ``evidence`` has the calls in earlier recordings of the process, and learns from this one.
-    """
+    """Return the record of a recording, cut to ``keep``; learns into ``evidence``. Raises TraceDamaged."""
     threads, evidence = threads or Threads(), evidence or Evidence()
     noted = chrometrace.decode(raw.data)
     about = _samples_by_thread(noted, raw.samples)
@@ -74,11 +71,8 @@ def assemble(
         pieces = _pieces(trace, raw.zero_ns, keep)
         shares = apportion(max(total - len(torn_us), 0), [length_ns for _, length_ns, _ in pieces])
         inside = [(*piece, share) for piece, share in zip(pieces, shares, strict=True) if keep.holds(piece[0])]
-        intervals = tuple(
-            Interval(start_ns, length_ns, stacks.setdefault(stack, len(stacks)), share)
-            for start_ns, length_ns, stack, share in inside
-            if stack
-        )
+        seen = [(*times, stacks.setdefault(stack, len(stacks)), share) for *times, stack, share in inside if stack]
+        intervals = tuple(Interval(*fields) for fields in seen)
         lost = sum(keep.holds(raw.zero_ns + at_us * MICROSECOND_NS) for at_us in torn_us)
         lost += 0 if is_seldom_in_python else sum(share for *_, stack, share in inside if not stack)
         samples, torn = samples + sum(interval.samples for interval in intervals) + lost, torn + lost
@@ -98,9 +92,10 @@ def assemble(
     return RecordingTaken(identity, start_ns, end_ns, rate_hz, *read_in_all, tuple(stacks), tuple(timelines))
 
 
-def _read(
-    trace: ThreadTrace, samples: int, raw: RawRecording, evidence: Evidence
-) -> tuple[ThreadTrace, list[int], bool]:
+_Read = tuple[ThreadTrace, list[int], bool]
+
+
+def _read(trace: ThreadTrace, samples: int, raw: RawRecording, evidence: Evidence) -> _Read:
     """Return a thread without impossible stacks, when reads of it were torn, and whether it is one of a C library's.
 
     A torn read is no sample, as one that failed is none: what was seen before it lasts until the next sample, unless it

@@ -47,10 +47,7 @@ class Pace(NamedTuple):
 
 @dataclass(eq=False)
 class StackChain:
-    """The recordings of one process, from now to its end; ``source`` is what it runs, ``put`` takes the records.
-
-    ``pace`` is asked anew for each recording.
-    """
+    """The recordings of one process, from now to its end; ``pace`` is asked anew for each of them."""
 
     executable: str
     identity: Identity

@@ -67,10 +67,7 @@ _decoder = msgspec.json.Decoder(list[_Event])
 
 
 def decode(data: bytes) -> list[ThreadTrace]:
-    """Return what each thread did, threads in order of appearance.
-
-    ``data`` is what ``py-spy record --threads --format chrometrace`` wrote. Raises TraceDamaged.
-    """
+    """Return what each thread did by py-spy's chrometrace, in order of appearance; raises TraceDamaged."""
     try:
         events = _decoder.decode(data)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -159,10 +156,8 @@ def as_read(traces: Sequence[ThreadTrace], samples: int, cpu_ns: int) -> list[Th
     if moments >= 50:
         per_frame_us = (cpu_ns / MICROSECOND_NS - START_US) / moments / (FRAMES_AROUND + frames)
         per_frame_us = min(max(per_frame_us, 2.0), 40.0)
-    return [
-        _shifted(trace, per_frame_us, FRAMES_AROUND + max(frames - depth, 0.0))
-        for trace, depth in zip(traces, depths, strict=True)
-    ]
+    around = [FRAMES_AROUND + max(frames - depth, 0.0) for depth in depths]
+    return [_shifted(trace, per_frame_us, beside) for trace, beside in zip(traces, around, strict=True)]
 
 
 def _mean_depth(trace: ThreadTrace) -> float:

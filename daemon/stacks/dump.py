@@ -26,11 +26,7 @@ class DumpedFrame(msgspec.Struct, frozen=True):
 
 
 class DumpedThread(msgspec.Struct, frozen=True):
-    """A thread and its stack, the innermost frame first.
-
-    ``os_thread_id`` and ``thread_name`` are None where the interpreter does not have them; ``active``: it was on the
-    CPU, as far as py-spy knows.
-    """
+    """A thread and its stack, the innermost frame first; ``active``: on the CPU, as far as py-spy knows."""
 
     thread_id: int
     os_thread_id: int | None
@@ -64,10 +60,7 @@ def take_dump(pid: int, *, tries: int = 5) -> tuple[DumpedThread, ...]:
 
 
 def _ask(pid: int, command: list[str]) -> tuple[int, bytes, bytes]:
-    """Return py-spy's exit code, and what it wrote to stdout and stderr; raises DumpFailed where it does not answer.
-
-    One that hangs in the kernel, as a reader of a process may, is not waited for; no other is started meanwhile.
-    """
+    """Return py-spy's exit code, stdout and stderr; raises DumpFailed where it hangs, and is left to end by itself."""
     if (before := _hanging.get(pid)) is not None and before.poll() is None:
         raise DumpFailed("py-spy still waits for an answer of the kernel's to an earlier look")
     _hanging.pop(pid, None)

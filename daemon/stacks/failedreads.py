@@ -56,10 +56,7 @@ class FailedRead(msgspec.Struct, frozen=True):
 
 
 def read_log(said: bytes, wall_ahead_ns: int) -> tuple[FailedRead, ...]:
-    """Return the failed reads that py-spy logged, in order, by a clock that the wall clock is ahead of by so much.
-
-    Reads without a valid time are left out.
-    """
+    """Return the failed reads with a time that py-spy logged, by a clock that the wall clock is ahead of."""
     found = []
     for seconds, fraction, why in _LOGGED.findall(said):
         try:

@@ -74,10 +74,7 @@ class RecordingFailed(Exception):
 
 
 def find_py_spy() -> str:
-    """Return the path of the py-spy executable: the one that the user names, else the one installed beside profd.
-
-    Raises MissingTool.
-    """
+    """Return the path of py-spy: the one that the user names, else that beside profd; raises MissingTool."""
     if named := os.environ.get(EXECUTABLE_VARIABLE):
         # A session runs in another folder than the command that starts it: a relative path would be another file there.
         if not Path(named).is_absolute() or not Path(named).is_file() or not os.access(named, os.X_OK):
@@ -92,10 +89,7 @@ def find_py_spy() -> str:
 
 
 class Recording:
-    """A running py-spy recording of one process; belongs to the event loop that it was started in.
-
-    ``sampling`` completes once samples are being taken: True, or False where py-spy ended before.
-    """
+    """A running py-spy recording; ``sampling`` completes once it samples: False where it ended before."""
 
     def __init__(self, executable: str, pid: int, rate_hz: int, length_s: float, clock: Clock) -> None:
         """Start py-spy on ``pid`` for at most ``length_s`` seconds and a few to spare."""
@@ -120,20 +114,14 @@ class Recording:
                 opened.callback(os.close, self._pipe)
                 try:
                     os.set_blocking(self._pipe, False)
-                    self._pid = os.posix_spawn(
-                        executable,
-                        arguments,
-                        {**os.environ, **ENVIRONMENT},
-                        file_actions=[
-                            (os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0),
-                            (os.POSIX_SPAWN_DUP2, write_end, 1),
-                            (os.POSIX_SPAWN_DUP2, write_end, 2),
-                            (os.POSIX_SPAWN_DUP2, memory, 3),
-                        ],
-                        setpgroup=0,  # a Ctrl-C at the terminal is not for it
-                        setsigmask=[],
-                        setsigdef=[signal.SIGINT, signal.SIGPIPE, signal.SIGTERM],
-                    )
+                    passed = [(os.POSIX_SPAWN_DUP2, fd, to) for fd, to in ((write_end, 1), (write_end, 2), (memory, 3))]
+                    files = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0), *passed]
+                    signals = [signal.SIGINT, signal.SIGPIPE, signal.SIGTERM]
+                    environment = {**os.environ, **ENVIRONMENT}
+                    self._pid = os.posix_spawn(  # in a group of its own: a Ctrl-C at the terminal is not for it
+                        executable, arguments, environment,
+                        file_actions=files, setpgroup=0, setsigmask=[], setsigdef=signals,
+                    )  # fmt: skip
                 finally:
                     os.close(write_end)
                 opened.pop_all()
@@ -230,9 +218,8 @@ def reason_of(said: bytes) -> str:
     errors = [line.removeprefix("Error:").strip() for line in lines if line.startswith("Error:")]
     cause = re.search(r"^Caused by:\n\s*(?:\d+: )?(.+)$", text, re.MULTILINE)
     causes = [line.partition(":")[2].strip() for line in lines if re.match(r"\d+: (?!.*::)", line)]
-    return " — ".join([*errors, *([cause[1]] if cause else causes[:1])]) or (
-        lines[-1] if lines else "py-spy ended without a word"
-    )
+    last = lines[-1] if lines else "py-spy ended without a word"
+    return " — ".join([*errors, *([cause[1]] if cause else causes[:1])]) or last
 
 
 def last_timestamp_us(data: bytes) -> int:

@@ -23,10 +23,7 @@ from profd.daemon.userfiles import Unanswered, UserFiles
 
 
 class SourceTree:
-    """The source files that a target sees, those that we see ourselves where no ``files`` are given.
-
-    ``own`` is the folder of the script: what lies there is the user's, wherever the folder is.
-    """
+    """The source files that a target sees, our own without ``files``; ``own`` is the folder of its script."""
 
     def __init__(self, files: UserFiles | None = None, own: Path | None = None) -> None:
         self._files = files or UserFiles()
@@ -38,11 +35,8 @@ class SourceTree:
 
     def describe(self, frame: Frame) -> FrameDescription:
         """Return what is kept of a frame beside its identity."""
-        return FrameDescription(
-            module_path=self.module_path(frame.file),
-            is_library=is_library(frame.file.removeprefix(self._own)),
-            source=self.line(frame.file, frame.line),
-        )
+        of_library = is_library(frame.file.removeprefix(self._own))
+        return FrameDescription(self.module_path(frame.file), of_library, self.line(frame.file, frame.line))
 
     def lines(self, file: str) -> list[str]:
         """Return the lines of a file as Python counts them; none where it cannot be read."""
@@ -108,10 +102,7 @@ class Block(NamedTuple):
 
 
 def block_around(lines: Sequence[str], line: int) -> Block | None:
-    """Return the function that holds a line, with its decorators.
-
-    Outside of functions it is the file, unless that is long. None where that is unclear.
-    """
+    """Return the function that holds a line, or the file, unless that is long; None where that is unclear."""
     if not 0 < line <= len(lines):
         return None
     start = _head_above(lines, line - 1)
@@ -182,10 +173,7 @@ _HARMLESS = (
 
 
 class Statement(msgspec.Struct, frozen=True):
-    """A statement, of a compound one its head: what it names, and whether it may enter a function at all.
-
-    ``calls_unnamed`` where it calls what an expression gave, as decorators do, whatever that is called.
-    """
+    """A statement or the head of one; ``calls_unnamed``: it calls what an expression gave."""
 
     names: frozenset[str]
     may_call: bool

@@ -95,21 +95,14 @@ class SuffixIndex:
             known[stack] += times
 
     def whole(self, torn: Stack, roots: frozenset[str]) -> Stack | None:
-        """Return the stack that ends most like a torn one, and of these the most frequent; None of no known ending.
-
-        ``roots`` are the functions that it may begin with.
-        """
+        """Return the most frequent of the stacks from ``roots`` that end most like a torn one."""
         known: Mapping[Stack, int] = self._stacks.get(torn[-1], {}) if torn else {}
         possible = [stack for stack in known if stack[0].function in roots]
         return max(possible, key=lambda stack: (_common(stack[::-1], torn[::-1]), known[stack]), default=None)
 
 
 def valid_roots(stacks: Iterable[tuple[Stack, int]]) -> frozenset[str]:
-    """Return the functions that the stacks of one thread may begin with, from its stacks and their samples.
-
-    A thread that a C library started calls into Python wherever it likes: where no stack begins at a known root, the
-    one that most samples begin at is taken for the root.
-    """
+    """Return the known roots of one thread's stacks, else, as for threads of C libraries, its most frequent one."""
     roots: Counter[str] = Counter()
     for stack, samples in stacks:
         if stack:
@@ -130,10 +123,7 @@ class Evidence:
 
 
 def mend(stacks: Sequence[Stack], roots: frozenset[str], evidence: Evidence) -> list[Stack | None]:
-    """Return the stacks of one thread, in order of time, as they can have been; None in place of impossible ones.
-
-    They become evidence first.
-    """
+    """Learn from stacks of one thread, in order of time, and return them as they can have been, else None."""
     calls, source = evidence.calls, evidence.source
     calls.add(stacks)
     if source is not None:
@@ -152,9 +142,7 @@ def mend(stacks: Sequence[Stack], roots: frozenset[str], evidence: Evidence) -> 
             return None
         callers = [caller_of(call) for call in itertools.pairwise(stack)]
         whole = [caller for caller in callers if caller is not None]
-        if len(whole) < len(callers):
-            return None
-        return stack if whole == list(stack[:-1]) else (*whole, stack[-1])
+        return (*whole, stack[-1]) if len(whole) == len(callers) else None
 
     times = Counter(stacks)
     mended = {stack: possible(stack) for stack in times}
@@ -166,9 +154,7 @@ def mend(stacks: Sequence[Stack], roots: frozenset[str], evidence: Evidence) -> 
     return [mended[stack] for stack in stacks]
 
 
-def _counted(
-    times: Mapping[Stack, int], mended: Mapping[Stack, Stack | None]
-) -> tuple[dict[Stack, float], dict[Stack, float]]:
+def _counted(times: Mapping[Stack, int], mended: Mapping[Stack, Stack | None]) -> tuple[dict[Stack, float], ...]:
     """Return how often stacks were seen, as what they were or may have been, and how often they were torn."""
     seen: defaultdict[Stack, float] = defaultdict(float)
     torn: defaultdict[Stack, float] = defaultdict(float)
@@ -199,13 +185,8 @@ def _counted(
 
 def is_plausible(frame: Frame) -> bool:
     """Say whether a frame can be one: memory that is taken for a frame has no readable names."""
-    return (
-        bool(frame.function and frame.file)
-        and frame.function.isprintable()
-        and frame.file.isprintable()
-        and not frame.file.isdigit()
-        and 0 <= frame.line <= 1_000_000
-    )
+    is_named = bool(frame.function and frame.file) and frame.function.isprintable() and frame.file.isprintable()
+    return is_named and not frame.file.isdigit() and 0 <= frame.line <= 1_000_000
 
 
 def is_possible_call(caller: Frame, callee: Frame, calls: Calls, source: Statements | None) -> bool:

@@ -112,9 +112,8 @@ def _parse(lines: Sequence[str], line: int) -> Function:
         for node in ast.walk(loop):
             if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
                 names[path(node)] += 1
-    loops = sorted(
-        (_loop(node, before, nodes, stores) for node in stores), key=lambda loop: (loop.first_line, -loop.last_line)
-    )
+    loops = [_loop(node, before, nodes, stores) for node in stores]
+    loops.sort(key=lambda loop: (loop.first_line, -loop.last_line))
     return Function(block.first_line, block.first_line + block.text.count("\n"), tuple(loops))
 
 
@@ -143,11 +142,8 @@ def _loop(node: Loops, before: int, nodes: Sequence[ast.AST], stores: dict[Loops
                 yields = True
     backward = [one.lineno for one in ast.walk(node) if isinstance(one, ast.Call) and _name(one.func) == "backward"]
     middle = min(backward, default=(node.body[0].lineno + last_line) / 2)
-    counters = [
-        Counter(*added, is_added=True, is_late=one.lineno >= middle, of_updates=bool(ifs))
-        for one, ifs in own
-        if (added := _addition(one)) and (not ifs or ifs in updates)
-    ]
+    counting = [(one.lineno, ifs, _addition(one)) for one, ifs in own if not ifs or ifs in updates]
+    counters = [Counter(*by, None, True, line >= middle, bool(ifs)) for line, ifs, by in counting if by]
     given: tuple[str, ...] = ()
     if not isinstance(node, ast.While):
         given = tuple(one.id for one in ast.walk(node.target) if isinstance(one, ast.Name))
@@ -160,28 +156,17 @@ def _loop(node: Loops, before: int, nodes: Sequence[ast.AST], stores: dict[Loops
     # What the loop sets in another way, too, does not count.
     counters = [one for one in counters if stores[node][one.name] <= 1]
     apart = [one for one in stores if one.lineno > last_line or (one.end_lineno or 0) < node.lineno]
-    return Loop(
-        before + node.lineno,
-        before + node.body[0].lineno,
-        before + last_line,
-        tuple(counters),
-        given,
-        tuple(bars),
-        updates=bool(updates),
-        every=_every(updates),
-        yields=yields,
-        shared=tuple(one.name for one in counters if any(stores[other][one.name] for other in apart)),
-    )
+    shared = tuple(one.name for one in counters if any(stores[other][one.name] for other in apart))
+    first, body, last = (before + line for line in (node.lineno, node.body[0].lineno, last_line))
+    named = tuple(counters), given, tuple(bars)
+    return Loop(first, body, last, *named, bool(updates), _every(updates), yields, shared)
 
 
 _Ifs = tuple[ast.If, ...]
 
 
 def _own(body: Sequence[ast.stmt], ifs: _Ifs) -> Iterator[tuple[ast.stmt, _Ifs]]:
-    """Yield the simple statements of a loop's own rounds, with the conditions around them: none of loops inside.
-
-    What follows on a condition to go on with the next round is conditional, too.
-    """
+    """Yield the simple statements of a loop's own rounds with conditions around them, ``continue``'s included."""
     for statement in body:
         if isinstance(statement, ast.If):
             yield from _own(statement.body, (*ifs, statement))
@@ -245,23 +230,17 @@ def _given(target: ast.expr, source: ast.expr) -> list[Counter]:
 
 def _number(given: Sequence[ast.expr], default: int) -> int | str | None:
     """Return the number that is given, or its name, or the default where none is; None for all else."""
-    match given:
-        case []:
-            return default
-        case [ast.Constant(value=value), *_]:
-            return value if type(value) is int else None
-    return path(given[0])
+    if not given or not isinstance(given[0], ast.Constant):
+        return path(given[0]) if given else default
+    return given[0].value if type(given[0].value) is int else None
 
 
 def _every(updates: Sequence[_Ifs]) -> int | str | None:
     """Return n where the model is updated in every n-th round: the condition asks for a remainder of n."""
     if not updates or not all(updates):
         return None
-    for condition in updates[0]:
-        for node in ast.walk(condition.test):
-            if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
-                return _number([node.right], 1) or ""
-    return ""
+    binary = (node for one in updates[0] for node in ast.walk(one.test) if isinstance(node, ast.BinOp))
+    return next((_number([node.right], 1) or "" for node in binary if isinstance(node.op, ast.Mod)), "")
 
 
 def _name(node: ast.expr) -> str:

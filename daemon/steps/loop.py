@@ -86,9 +86,8 @@ def find_loop(stacks: Sequence[Stack], declared: Declared) -> StepLoop | None:
         length = _updating(chain) or length
     elif [place.key for place in outer] == [place.key for place in inner[: len(outer)]]:
         length = len(outer)
-    return (
-        StepLoop(chain[length - 1], chain[: length - 1], chain[-1] if length < len(chain) else None) if chain else None
-    )
+    micro = chain[-1] if length < len(chain) else None
+    return StepLoop(chain[length - 1], chain[: length - 1], micro) if chain else None
 
 
 def trains(frame: Frame) -> bool:

@@ -38,10 +38,7 @@ _NO_OTHER = 15
 
 @dataclass(eq=False)
 class StepReader:
-    """Reads the steps of one process, and gives records to ``put``.
-
-    One thread calls ``poll``; any thread may call ``hear``.
-    """
+    """Reads the steps of one process. One thread calls ``poll``; any thread may call ``hear``."""
 
     identity: Identity
     clock: Clock
@@ -267,10 +264,7 @@ class StepReader:
         return steps, self._error_before + self._count.error + rest_error
 
     def _store(self, now_ns: int, *, is_last: bool = False) -> None:
-        """Store the count once a second, as of when it was seen to change; as of now where the loop pauses.
-
-        A pause is stored when it begins and when it ends, so that no reader of the run extrapolates over it.
-        """
+        """Store the count once a second, and at both ends of a pause, so that nobody extrapolates over it."""
         changed_ns, rest = self._count.changed_ns, (0, 0)
         if self._off:  # it went on after the last reading, and another loop may go on since
             if not self._count.has_moved:

@@ -51,10 +51,7 @@ class Source(msgspec.Struct, frozen=True):
 
 
 class Program:
-    """The main thread of a running program, and the sources in it.
-
-    Everything raises Unreadable where the memory is not as expected, and where the program has ended.
-    """
+    """The main thread of a running program, and its sources. Everything raises Unreadable."""
 
     def __init__(self, pid: int, declared: Declared) -> None:
         """Open it; raises Unreadable where it is no Python that can be read."""
@@ -116,10 +113,7 @@ class Program:
         return None
 
     def round_of(self, source: Source) -> int | None:
-        """Return the round, from 0, that a source shows; None where it shows none now.
-
-        Raises Moved where that changes faster than it can be read.
-        """
+        """Return the round, from 0, of a source, None where it shows none; raises Moved where it is too fast."""
         try:
             value: int | None = self._reader.read(source.variable)
         except Moved:

@@ -44,10 +44,7 @@ class Attachable(msgspec.Struct, frozen=True):
 
 
 def find_attachable() -> list[Attachable]:
-    """Return the processes worth attaching to: those with PyTorch first, then the youngest first.
-
-    A process below another one is left out, as workers are, unless it alone of the two has PyTorch loaded.
-    """
+    """Return the outermost processes worth attaching to, those with PyTorch first, then the youngest first."""
     uid = os.geteuid()
     found: dict[int, Attachable] = {}
     for pid in processes.pids():
@@ -128,10 +125,7 @@ def check_attachable(pid: int, system: System | None = None) -> None:
 
 
 def _check_owner(pid: int, found: Credentials, system: System) -> None:
-    """Raise OtherUsersProcess where user ids alone already forbid the reading.
-
-    Root without CAP_SYS_PTRACE, as in a container, passes: what it lacks is no user.
-    """
+    """Raise OtherUsersProcess where user ids alone forbid reading; root passes, whatever it lacks is no user."""
     others = [uid for uid in found.uids if uid != system.uid]
     if not others or system.uid == 0 or system.may_read_all():
         return

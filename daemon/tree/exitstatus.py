@@ -85,9 +85,6 @@ def in_words(code: int | None, number: int | None) -> str:
 
 
 def of_zombie(stat: processes.Stat) -> int | None:
-    """Return the exit status that a zombie holds; None where it still lives, or shows its status to others only.
-
-    The kernel shows 0 to users that may not look inside.
-    """
+    """Return a zombie's exit status, None where it lives; others than its user are shown 0, and get None."""
     may_look = stat.exit_status != 0 or os.geteuid() in (0, processes.owner_uid(stat.pid))
     return stat.exit_status if stat.state in "ZX" and may_look else None

@@ -39,12 +39,8 @@ def role_of(command: Sequence[str], is_python: bool, parent_role: str | None) ->
 
 def is_worker(stacks: Collection[Sequence[Frame]]) -> bool:
     """Say whether stacks are those of a worker process."""
-    return any(
-        frame.function.rpartition(".")[2] == function and frame.file.endswith(file)
-        for stack in stacks
-        for frame in stack
-        for function, file in _WORKER_LOOPS
-    )
+    frames = [(frame.function.rpartition(".")[2], frame.file) for stack in stacks for frame in stack]
+    return any(name == loop and path.endswith(file) for name, path in frames for loop, file in _WORKER_LOOPS)
 
 
 def _program(command: Sequence[str]) -> str:
@@ -83,10 +79,7 @@ VARIABLES = frozenset({name for names in (*_LAUNCHERS, _JOB_VARIABLES) for name 
 
 
 def placement_of(environment: Mapping[str, str]) -> Placement | None:
-    """Return the place that the nearest launcher gave a process; None where none did.
-
-    What another launcher wrote is no part of it: its nodes and local ranks are counted otherwise.
-    """
+    """Return the place that the nearest launcher alone gave a process; None where none did."""
     for names in _LAUNCHERS:
         rank, local_rank, node, world_size = (
             int(word) if re.fullmatch(r"[0-9]{1,6}", word := environment.get(name, "")) else None for name in names

@@ -32,10 +32,7 @@ class Member(msgspec.Struct):
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A process is new in the tree, has become another program, or has ended.
-
-    ``exit_status`` of a process that has ended is as of ``waitpid``, None where it is unknown.
-    """
+    """A process is new, another program, or has ended: ``exit_status`` is as of ``waitpid``, if it is known."""
 
     kind: Literal["started", "exec", "ended"]
     member: Member
@@ -44,10 +41,7 @@ class Change(msgspec.Struct, frozen=True):
 
 @dataclass(eq=False)
 class ProcessTree:
-    """A process and its descendants (unless ``subprocesses`` is False), those whose parent is gone among them.
-
-    ``mask`` hides the secrets of commands.
-    """
+    """A process and its descendants (unless ``subprocesses`` is False), those whose parent is gone among them."""
 
     root: Identity
     mask: Callable[[Sequence[str]], tuple[str, ...]]

@@ -31,10 +31,7 @@ class MergedStack(msgspec.Struct, frozen=True):
 
 
 def dump_tree(pid: int) -> list[DumpedProcess]:
-    """Look at a process and all below it, as far as they are Python.
-
-    Raises the error that says why a process cannot be looked at; of those below it, that is in ``error``.
-    """
+    """Look at the Python processes of a tree; raises where ``pid`` cannot be looked at, others have ``error``."""
     check_attachable(pid)
     found = []
     for member in (pid, *Rights().descendants(pid)):
@@ -55,6 +52,5 @@ def merge(dumped: Sequence[DumpedProcess]) -> list[MergedStack]:
             mark = " (GIL)" if thread.owns_gil else " (active)" if thread.active else ""
             standing[thread.frames].append(f"pid {process.pid} {thread.thread_name or 'thread'}{mark}")
     merged = [MergedStack(tuple(owners), frames) for frames, owners in standing.items()]
-    return sorted(
-        merged, key=lambda stack: (not any(" MainThread" in owner for owner in stack.owners), -len(stack.owners))
-    )
+    merged.sort(key=lambda stack: (not any(" MainThread" in owner for owner in stack.owners), -len(stack.owners)))
+    return merged

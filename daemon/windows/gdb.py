@@ -79,12 +79,10 @@ class Calls(NamedTuple):
 
 
 def require() -> str:
-    path = shutil.which("gdb")
-    if path is None:
-        raise MissingTool(
-            "gdb, which starts the profiler in a process that runs, is not installed", f"install gdb, or {_REMEDY}"
-        )
-    return path
+    if path := shutil.which("gdb"):
+        return path
+    what = "gdb, which starts the profiler in a process that runs, is not installed"
+    raise MissingTool(what, f"install gdb, or {_REMEDY}")
 
 
 def find_calls(pid: int) -> Calls:
@@ -101,10 +99,7 @@ def find_calls(pid: int) -> Calls:
 
 
 def lay_out(pid: int, write: Callable[[int, int], str]) -> Text:
-    """Return a text with its place in a process; ``write`` makes it for an address and a length in bytes.
-
-    Raises WindowFailed.
-    """
+    """Return a text and its place in a process, by ``write`` of address and length in bytes; raises WindowFailed."""
     try:
         page = symbols.free_page(pid)
     except OSError as error:
@@ -115,10 +110,7 @@ def lay_out(pid: int, write: Callable[[int, int], str]) -> Text:
 
 
 async def execute(pid: int, text: Text, calls: Calls, timeout_s: float = TIMEOUT_S) -> None:
-    """Have a process execute a text at its next safe point; it runs on, whatever becomes of gdb.
-
-    Raises MissingTool where there is no gdb, WindowFailed where it could not.
-    """
+    """Have a process execute a text at its next safe point; raises MissingTool or WindowFailed."""
     program = require()
     status = processes.status(pid)
     if not status:
@@ -168,19 +160,15 @@ async def rehearse(program: str, rights: dict[str, Any], timeout_s: float = TIME
         with contextlib.suppress(ProcessLookupError):
             process.kill()  # the program that it holds ends with it
     if b"Couldn't write" in said:
-        raise WindowFailed(
-            "this gdb is too old for this CPU: it could not give back the registers of the process",
-            f"install gdb 14 or newer, or {_REMEDY}",
-        )
+        what = "this gdb is too old for this CPU: it could not give back the registers of the process"
+        raise WindowFailed(what, f"install gdb 14 or newer, or {_REMEDY}")
 
 
 async def _start(words: list[str], rights: dict[str, Any], stdin: int) -> asyncio.subprocess.Process:
     """Start a program with these rights, which prints English."""
-    environment = {**rights.get("env", os.environ), "LC_ALL": "C"}
+    options = {**rights, "env": {**rights.get("env", os.environ), "LC_ALL": "C"}, "start_new_session": True}
     out, error = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT
-    return await asyncio.create_subprocess_exec(
-        *words, stdin=stdin, stdout=out, stderr=error, start_new_session=True, **{**rights, "env": environment}
-    )
+    return await asyncio.create_subprocess_exec(*words, stdin=stdin, stdout=out, stderr=error, **options)
 
 
 def _gdb(program: str) -> list[str]:

@@ -9,8 +9,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import shutil
+import subprocess
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -33,9 +34,7 @@ _WRITING_S = 60.0
 _PROGRAM = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
 
 
-def helper_for(
-    version: str, own: tuple[int, ...] = sys.version_info[:2], executable: str = sys.executable
-) -> str | None:
+def helper_for(version: str, own: Sequence[int] = sys.version_info[:2], executable: str = sys.executable) -> str | None:
     """Return an interpreter that can call one of ``version`` (``major.minor``); None where there is none."""
     try:
         target = tuple(map(int, version.split(".")[:2]))
@@ -53,20 +52,15 @@ async def execute(helper: str, pid: int, script: Path, timeout_s: float = TIMEOU
     if failure and rights:  # Yama may let nobody but root
         failure = await _try(helper, pid, script, timeout_s, {})
     if failure:
-        raise WindowFailed(
-            f"sys.remote_exec could not reach process {pid} ({failure[:200]})",
-            "restart the command with `profd run --torch-window -- CMD`",
-        )
+        what = f"sys.remote_exec could not reach process {pid} ({failure[:200]})"
+        raise WindowFailed(what, "restart the command with `profd run --torch-window -- CMD`")
 
 
 async def _try(helper: str, pid: int, script: Path, timeout_s: float, rights: dict[str, Any]) -> str:
     """Run the helper with these rights, and return why that failed; nothing where it did not."""
+    words, null, pipe = [helper, "-I", "-c", _PROGRAM, str(pid), str(script)], subprocess.DEVNULL, subprocess.PIPE
     try:
-        process = await asyncio.create_subprocess_exec(
-            helper, "-I", "-c", _PROGRAM, str(pid), str(script),
-            stdin=asyncio.subprocess.DEVNULL, stdout=asyncio.subprocess.DEVNULL, stderr=asyncio.subprocess.PIPE,
-            **rights,
-        )  # fmt: skip
+        process = await asyncio.create_subprocess_exec(*words, stdin=null, stdout=null, stderr=pipe, **rights)
     except OSError as error:
         return str(error)
     try:
@@ -115,10 +109,8 @@ class Injection:
         with meeting(pid) as place:
             await self._execute(pid, order_of(request, place), place)
             if not await wait_until(lambda: place.has(intarget.BEGUN), identity, self._clock, SAFE_POINT_TIMEOUT_S):
-                raise WindowFailed(
-                    f"process {pid} came to no safe point within {SAFE_POINT_TIMEOUT_S:.0f} s",
-                    "its main thread is in a call of C that lasts; try again later",
-                )
+                what = f"process {pid} came to no safe point within {SAFE_POINT_TIMEOUT_S:.0f} s"
+                raise WindowFailed(what, "its main thread is in a call of C that lasts; try again later")
             timeout_s = (STEPS_TIMEOUT_S if request.seconds is None else request.seconds) + _WRITING_S
             if not await wait_until(lambda: place.has(intarget.REPORT), identity, self._clock, timeout_s):
                 raise WindowFailed(f"process {pid} has not written its window within {timeout_s:.0f} s")
@@ -151,8 +143,5 @@ def order_of(request: WindowRequest, place: ExchangeFolder) -> Order:
 
 
 def text_of(order: Order) -> str:
-    """Return the Python text that has a process take a window; no name in the process can get in its way.
-
-    The interrupted thread only starts another one; an exception that a signal raises meanwhile is raised there again.
-    """
+    """Return the Python text that has a process take a window in a thread of its own, whatever names it has."""
     return _BOOTSTRAP.replace("SOURCE", repr(f"{_SOURCE}\n\ntake({order!r})\n"))

@@ -110,9 +110,8 @@ class Window:
             hook.remove()
         if not is_over:
             taken = "no step" if self._steps < 0 else f"{self._steps} of {self._order.steps} steps"
-            raise WindowRefused(
-                f"{taken} of an optimizer of torch's ended within {self._order.patience_s:.0f} s: give --seconds"
-            )
+            within = f"within {self._order.patience_s:.0f} s"
+            raise WindowRefused(f"{taken} of an optimizer of torch's ended {within}: give --seconds")
 
     def _take_step(self, *_: object) -> None:
         """Count a step that an optimizer has ended, on the thread that trains; the window begins with the second."""

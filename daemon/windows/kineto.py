@@ -112,10 +112,7 @@ class KinetoDaemon:
     """Answers the clients in one folder, and hands a configuration to those that a trace is wanted of."""
 
     def __init__(self, folder: Path | None, delivered: Callable[[int], None]) -> None:
-        """``delivered`` is called with the PID of a process once it was given what was asked of it.
-
-        ``folder`` None is the abstract namespace.
-        """
+        """Give each PID that was given its order to ``delivered``; ``folder`` None is the abstract namespace."""
         self._folder = folder
         self._delivered = delivered
         self._socket: socket.socket | None = None
@@ -125,10 +122,7 @@ class KinetoDaemon:
         self._starts = 0
 
     def start(self) -> None:
-        """Bind the socket and answer from now on, in the running event loop; raises SessionFailed.
-
-        Each ``start`` needs its ``close``: the last one ends the answers.
-        """
+        """Bind the socket and answer until the last of as many ``close``; raises SessionFailed."""
         if not self._starts:
             self._listen()
         self._starts += 1
@@ -142,9 +136,8 @@ class KinetoDaemon:
             self.close()
             if error.errno == errno.EADDRINUSE:
                 raise SessionFailed("another daemon serves this Kineto", "ask that for a trace, or end it") from error
-            raise SessionFailed(
-                f"{self._folder} takes no socket ({error})", "set PROFD_HOME to a local folder"
-            ) from error
+            what = f"{self._folder} takes no socket ({error})"
+            raise SessionFailed(what, "set PROFD_HOME to a local folder") from error
         asyncio.get_running_loop().add_reader(self._socket, self._read)
 
     def _bind(self, daemon: socket.socket) -> None:

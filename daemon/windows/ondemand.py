@@ -28,6 +28,7 @@ ANSWER_TIMEOUT_S = 20.0
 """Kineto asks once a second, and not while a thread of it is held up by the training."""
 TRACE_TIMEOUT_S = 120.0
 _SWITCH, _SOCKETS = "KINETO_USE_DAEMON", "KINETO_IPC_SOCKET_DIR"
+PlaceOf = Callable[[int], AbstractContextManager[ExchangeFolder]]
 
 
 class OnDemand:
@@ -39,12 +40,7 @@ class OnDemand:
 
     source = "kineto"
 
-    def __init__(
-        self,
-        sockets: Path | None,
-        clock: Clock,
-        place: Callable[[int], AbstractContextManager[ExchangeFolder]] = meeting,
-    ) -> None:
+    def __init__(self, sockets: Path | None, clock: Clock, place: PlaceOf = meeting) -> None:
         """``sockets`` is the folder of ``kineto``; ``place`` gives the folder for the trace of a process."""
         self._place = place
         self._clock = clock
@@ -62,18 +58,14 @@ class OnDemand:
                 try:
                     self.daemon.ask(pid, request.configuration(place.there / f"{name}.json"))
                     if not await wait_until(lambda: pid in self._delivered, identity, self._clock, ANSWER_TIMEOUT_S):
-                        raise WindowFailed(
-                            f"process {pid} did not ask for work within {ANSWER_TIMEOUT_S:.0f} s",
-                            "it may have ended its use of torch, or be taking a trace of its own",
-                        )
+                        what = f"process {pid} did not ask for work within {ANSWER_TIMEOUT_S:.0f} s"
+                        raise WindowFailed(what, "it may have ended its use of torch, or be taking a trace of its own")
                     # It is whole once it is there: Kineto writes it under another name first.
                     timeout_s = TRACE_TIMEOUT_S + (request.seconds or 0.0)
                     if not await wait_until(lambda: place.has(trace), identity, self._clock, timeout_s):
+                        what = f"no trace of process {pid} has arrived within {timeout_s:.0f} s"
                         remedy = "give --seconds, if its optimizer is not torch's or steps take minutes"
-                        raise WindowFailed(
-                            f"no trace of process {pid} has arrived within {timeout_s:.0f} s",
-                            "" if request.seconds else remedy,
-                        )
+                        raise WindowFailed(what, "" if request.seconds else remedy)
                     with place.opened(trace) as opened:
                         yield opened
                 finally:
@@ -104,10 +96,7 @@ class KinetoEnvironment(NamedTuple):
 
 @contextlib.contextmanager
 def armed(inherited: Mapping[str, str]) -> Iterator[KinetoEnvironment]:
-    """Make the folder for a run, and remove it in the end; raises OutputUnwritable.
-
-    ``inherited`` is the environment that the script would have: its settings of Kineto and of its log stay.
-    """
+    """Give the folder of a run with the script's ``inherited`` environment, armed; raises OutputUnwritable."""
     # In /tmp whatever else is set: of the 107 bytes of a socket's path Kineto takes 54 for its own name.
     folder = paths.make_private(Path(f"/tmp/profd-{os.getuid()}")) / f"w{secrets.token_hex(4)}"
     try:
@@ -121,10 +110,7 @@ def armed(inherited: Mapping[str, str]) -> Iterator[KinetoEnvironment]:
 
 
 def sockets_of(pid: int) -> Sockets | None:
-    """Return where a process asks for windows, by the environment that it was started with.
-
-    None where it does not, or where that cannot be reached from here, as in a container.
-    """
+    """Return where a process asks for windows by its environment, None where it does not or is out of reach."""
     variables = processes.environment(pid, frozenset({_SWITCH, _SOCKETS}))
     if not variables.get(_SWITCH):
         return None

@@ -34,10 +34,7 @@ from profd.daemon.windows.trace import (
 
 
 def nest(spans: Spans) -> list[HostSpan]:
-    """Return the host's spans in order of time, each with its parent, children and kernels.
-
-    Without those that were folded into a parent of the same name.
-    """
+    """Return the host's spans in order of time, nested, without those folded into a parent of the same name."""
     launched: defaultdict[int, int] = defaultdict(int)
     for work in spans.device:
         launched[work.linked] += work.end_ns - work.start_ns
@@ -207,11 +204,7 @@ HOST, DEVICE = "cpu", "cuda"
 
 
 class OperatorKey(msgspec.Struct, frozen=True):
-    """The key of a row: calls of an operator with inputs of one shape, or of a kernel of one name.
-
-    ``device`` is where it ran: ``cpu`` or ``cuda``. ``input_shapes`` is text as torch prints it, ``[]`` where shapes
-    were not recorded.
-    """
+    """The key of a row: calls of an operator with one ``input_shapes``, as torch prints it, or of a kernel."""
 
     name: str
     device: str
@@ -220,10 +213,7 @@ class OperatorKey(msgspec.Struct, frozen=True):
 
 
 class Totals(msgspec.Struct):
-    """Sums over calls. Self excludes what a call called; bytes are those allocated minus those freed meanwhile.
-
-    ``flops`` is 0 where there is no estimate.
-    """
+    """Sums over calls. Self excludes what a call called; bytes are those allocated minus those freed meanwhile."""
 
     calls: int = 0
     self_cpu_ns: int = 0

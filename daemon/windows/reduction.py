@@ -10,8 +10,12 @@ from __future__ import annotations
 import asyncio
 import gc
 import gzip
+import heapq
 import os
 import sys
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from operator import attrgetter
 from typing import BinaryIO
 
 import msgspec
@@ -20,9 +24,8 @@ from profd.daemon import asuser, processes
 from profd.daemon.errors import ProfdError
 from profd.daemon.store.records import HostGap, OperatorTotals, Time, WindowGpu, WindowStep
 from profd.daemon.windows import trace
-from profd.daemon.windows.gaps import gpu_times
 from profd.daemon.windows.operators import sum_up
-from profd.daemon.windows.trace import TraceUnreadable, find_steps, read_spans
+from profd.daemon.windows.trace import DeviceSpan, HostSpan, Spans, TraceUnreadable, find_steps, read_spans
 
 KEPT_BYTES = 32 << 20
 """The most that a gzipped trace may take in a run file."""
@@ -30,6 +33,9 @@ TIMEOUT_S = 600.0
 _LARGEST = (1 << 63) - 1
 _QUICK = 1  # levels of gzip above it save a few percent and take several times as long
 _WITH_STEP = "--begins-with-step"
+KEPT_GAPS = 1 << 16
+"""The most gaps that are kept, the longest ones: a window of many steps has millions."""
+_TID = (1 << 32) - 1
 
 
 class Reduction(msgspec.Struct, frozen=True):
@@ -54,32 +60,63 @@ def reduce(file: BinaryIO, *, begins_with_step: bool) -> Reduction:
     if not everything:
         raise TraceUnreadable("the trace is empty", "nothing ran in torch while it was taken")
     start_ns, end_ns = min(start for start, _ in everything), max(end for _, end in everything)
-    packed = gzip.compress(text, _QUICK)
-    gpus, gaps = gpu_times(spans)
-    reduction = Reduction(
-        start_ns=start_ns,
-        end_ns=end_ns,
-        steps=find_steps(spans, start_ns if begins_with_step else None),
-        gpus=gpus,
-        gaps=gaps,
-        operators=tuple(
-            OperatorTotals(*msgspec.structs.astuple(key), *msgspec.structs.astuple(totals))
-            for key, totals in sum_up(spans).items()
-        ),
-        trace_bytes=len(text),
-        trace=packed if len(packed) <= KEPT_BYTES else None,
-    )
+    packed, (gpus, gaps), values = gzip.compress(text, _QUICK), gpu_times(spans), msgspec.structs.astuple
+    steps = find_steps(spans, start_ns if begins_with_step else None)
+    operators = tuple(OperatorTotals(*values(key), *values(totals)) for key, totals in sum_up(spans).items())
+    kept = packed if len(packed) <= KEPT_BYTES else None
+    reduction = Reduction(start_ns, end_ns, steps, gpus, gaps, operators, trace_bytes=len(text), trace=kept)
     fields = (field for one in (reduction, *reduction.operators, *gpus) for field in msgspec.structs.astuple(one))
     if not all(-_LARGEST <= field <= _LARGEST for field in fields if isinstance(field, int)):
         raise TraceUnreadable("the trace is damaged (its sums are larger than any machine's)")
     return reduction
 
 
-async def reduce_apart(file: int, *, begins_with_step: bool) -> Reduction:
-    """Reduce the trace in an open file, in a process of its own.
+def gpu_times(spans: Spans) -> tuple[tuple[WindowGpu, ...], tuple[HostGap, ...]]:
+    """Return the time of each GPU that did anything in a trace, by its number, and the gaps that the host caused.
 
-    Raises TraceUnreadable, also where that process fails, or has not ended within ``TIMEOUT_S``.
+    A GPU counts from its first work to its last. A gap ends with the work that begins next. The host caused it for as
+    long as the call that launched this work was not over: until then there was nothing to run. The rest is what the
+    work waited for on GPUs, and the latency of the launch. What has no launch was launched before the trace began.
     """
+    launches: dict[int, HostSpan] = {}
+    for span in spans.host:
+        if span.category in trace.LINKED_HOST and span.event is not None:
+            correlation = trace.whole_number(span.event.args.correlation)
+            if correlation and (correlation not in launches or launches[correlation].end_ns < span.end_ns):
+                launches[correlation] = span
+    work: defaultdict[int, list[DeviceSpan]] = defaultdict(list)
+    for one in spans.device:
+        if one.category not in trace.ANNOTATIONS and isinstance(one.device[0], int):
+            work[one.device[0]].append(one)
+    gaps: list[HostGap] = []
+    gpus = tuple(_time_of(gpu, work[gpu], launches, gaps) for gpu in sorted(work))
+    return gpus, tuple(sorted(heapq.nlargest(KEPT_GAPS, gaps, key=lambda gap: gap.end_ns - gap.start_ns)))
+
+
+def _time_of(gpu: int, work: Iterable[DeviceSpan], launches: Mapping[int, HostSpan], gaps: list[HostGap]) -> WindowGpu:
+    """Return the time of a GPU with this work, and add to the gaps those that the host caused."""
+    ordered = sorted(work, key=attrgetter("start_ns", "end_ns"))
+    # Until when something runs, and until when two things do.
+    one_ns = two_ns = ordered[0].start_ns
+    idle_ns = overlap_ns = host_ns = 0
+    for span in ordered:
+        if span.start_ns > one_ns:
+            idle_ns += span.start_ns - one_ns
+            launch = launches.get(span.correlation)
+            late_ns = min(launch.end_ns, span.start_ns) if launch else one_ns
+            if launch and launch.event and late_ns > one_ns:
+                host_ns += late_ns - one_ns
+                tid = launch.event.tid
+                gaps.append(HostGap(gpu, one_ns, late_ns, abs(tid) & _TID if isinstance(tid, int) else 0))
+        both_ns = min(span.end_ns, one_ns)
+        overlap_ns += max(both_ns - max(span.start_ns, two_ns), 0)
+        one_ns, two_ns = max(one_ns, span.end_ns), max(two_ns, both_ns)
+    busy_ns = one_ns - ordered[0].start_ns - idle_ns
+    return WindowGpu(gpu, busy_ns, idle_ns, overlap_ns, host_ns)
+
+
+async def reduce_apart(file: int, *, begins_with_step: bool) -> Reduction:
+    """Reduce a trace in a process of its own; raises TraceUnreadable, also where that fails or takes too long."""
     words = [sys.executable, "-m", "profd.daemon.windows.reduction", *[_WITH_STEP] * begins_with_step]
     process = await asyncio.create_subprocess_exec(*words, stdin=file, stdout=asyncio.subprocess.PIPE)
     reading = asyncio.ensure_future(process.communicate())

@@ -44,13 +44,11 @@ class WindowRequest(msgspec.Struct, frozen=True):
         """Return the text that asks Kineto for this window; it puts ``_<pid>`` before the suffix of ``trace``."""
         settings: dict[str, object] = {"ACTIVITIES_LOG_FILE": trace}
         if self.seconds is not None:
-            settings["ACTIVITIES_DURATION_MSECS"] = max(1, round(self.seconds * 1000))
-            settings["ACTIVITIES_WARMUP_PERIOD_SECS"] = 1
+            length_ms = max(1, round(self.seconds * 1000))
+            settings |= {"ACTIVITIES_DURATION_MSECS": length_ms, "ACTIVITIES_WARMUP_PERIOD_SECS": 1}
         else:
-            settings["PROFILE_START_ITERATION"] = 0
-            settings["PROFILE_START_ITERATION_ROUNDUP"] = 1
-            settings["ACTIVITIES_ITERATIONS"] = self.steps
-            settings["ACTIVITIES_WARMUP_ITERATIONS"] = 1
+            settings |= {"PROFILE_START_ITERATION": 0, "PROFILE_START_ITERATION_ROUNDUP": 1}
+            settings |= {"ACTIVITIES_ITERATIONS": self.steps, "ACTIVITIES_WARMUP_ITERATIONS": 1}
         switches = {
             "PROFILE_REPORT_INPUT_SHAPES": self.shapes or self.flops,
             "PROFILE_PROFILE_MEMORY": self.memory,
@@ -84,11 +82,8 @@ def parse_schedule(text: str) -> Schedule:
     on_finding = _FINDING in words
     pairs = [word.partition("=") for word in words if word != _FINDING]
     settings = {name: value for name, _, value in pairs}
-    if (
-        len(settings) + on_finding != len(words)
-        or not settings.keys() <= {"every", "steps", "seconds"}
-        or not (on_finding or "every" in settings)
-    ):
+    is_known = len(settings) + on_finding == len(words) and settings.keys() <= {"every", "steps", "seconds"}
+    if not is_known or not (on_finding or "every" in settings):
         raise UsageError(f"{text} is no schedule of windows", f"{_EXAMPLE}; put -- before a command")
     every = settings.pop("every", None)
     every_s = None
@@ -102,9 +97,8 @@ def parse_schedule(text: str) -> Schedule:
     try:
         return Schedule(every_s, msgspec.convert(settings, WindowRequest, strict=False), on_finding)
     except msgspec.ValidationError as error:
-        raise UsageError(
-            f"no window has that length ({error})", f"give 1 to {MAX_STEPS} steps, or up to {MAX_SECONDS} seconds"
-        ) from error
+        remedy = f"give 1 to {MAX_STEPS} steps, or up to {MAX_SECONDS} seconds"
+        raise UsageError(f"no window has that length ({error})", remedy) from error
 
 
 class WindowFailed(ProfdError):

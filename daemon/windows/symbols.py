@@ -41,10 +41,7 @@ def mappings(pid: int) -> list[Mapping]:
 
 
 def find(pid: int, names: Collection[str]) -> dict[str, int]:
-    """Return the addresses of those of the functions that the process has.
-
-    Raises OSError where its map may not be read, and Unreadable where its memory may not.
-    """
+    """Return the addresses of those functions that the process has; raises OSError or Unreadable."""
     known, executable = mappings(pid), str((PROC / str(pid) / "exe").readlink())
     found: dict[str, int] = {}
     with contextlib.closing(Memory(pid)) as memory:

@@ -47,10 +47,7 @@ class WindowTaker:
         self._tasks: dict[Identity, asyncio.Task[None]] = {}
 
     def begin(self, asked: Mapping[Identity, WindowBackend], request: WindowRequest) -> int:
-        """Begin a window of each of these processes at once; returns the ``asked_ns`` of their records.
-
-        Raises SessionFailed where one of them is still at a window.
-        """
+        """Begin a window of each process, return their ``asked_ns``; raises SessionFailed where one is at it."""
         if busy := [identity.pid for identity in asked if identity in self._tasks]:
             raise SessionFailed(f"process {busy[0]} is at a window already", "wait for it to end")
         asked_ns = self._clock.now_ns()
@@ -126,10 +123,7 @@ class ExchangeFolder(NamedTuple):
 
 @contextlib.contextmanager
 def meeting(pid: int) -> Iterator[ExchangeFolder]:
-    """Make a folder where a process can leave its window, and remove it in the end; raises ProfdError.
-
-    It lies in the /tmp that the process sees, which is not ours in a container, and belongs to its user.
-    """
+    """Make a folder in the /tmp that the process sees, and remove it in the end; raises ProfdError."""
     if not (processes.PROC / str(pid)).exists():
         raise WindowFailed(f"process {pid} cannot be looked at: it is gone")
     files = files_of(pid)

@@ -80,9 +80,8 @@ def read_text(file: BinaryIO) -> bytes:
     except (OSError, EOFError, zlib.error) as error:
         raise TraceUnreadable(f"the trace cannot be read ({error})") from error
     if len(text) > LIMIT_BYTES:
-        raise TraceUnreadable(
-            f"the trace is larger than {LIMIT_BYTES >> 20} MiB", "take fewer steps, or leave stacks out"
-        )
+        what = f"the trace is larger than {LIMIT_BYTES >> 20} MiB"
+        raise TraceUnreadable(what, "take fewer steps, or leave stacks out")
     return text
 
 
@@ -241,10 +240,7 @@ _OPTIMIZER = "Optimizer.step#"
 
 
 def find_steps(spans: Spans, begun_ns: int | None) -> tuple[WindowStep, ...]:
-    """Return the whole steps in a trace, in order of time; none where nothing marks them.
-
-    ``begun_ns`` is the start of the trace where it began with a step, None where it began anywhere.
-    """
+    """Return the whole steps in order of time; the first from ``begun_ns`` where the trace began with a step."""
     marked = sorted(WindowStep(span.start_ns, span.end_ns) for span in spans.host if span.name.startswith(MARKED_STEP))
     if marked:
         return tuple(marked)
@@ -254,7 +250,5 @@ def find_steps(spans: Spans, begun_ns: int | None) -> tuple[WindowStep, ...]:
             updates[span.name].append(span.end_ns)
     # Of several optimizers, the one that updates most often.
     busiest: list[int] = max(updates.values(), key=len, default=[])
-    ends = sorted(busiest)
-    if begun_ns is not None:
-        ends = [begun_ns, *ends]
+    ends = [*([] if begun_ns is None else [begun_ns]), *sorted(busiest)]
     return tuple(WindowStep(start, end) for start, end in pairwise(ends))

@@ -144,7 +144,8 @@ def text(files: UserFiles) -> bytes | None:
 def test_a_file_system_that_never_answers_is_waited_for_once(root: Path) -> None:
     (root / "dead").mkdir()
     with dead_mount(root / "dead") as mount:
-        files = UserFiles(root=root, deadline_s=0.5, pause_s=0.0)
+        files = UserFiles(root=root)
+        files.deadline_s, files.pause_s = 0.5, 0.0
         assert files.read("/home/train.py") == TEXT
         helper = files._helper
         assert helper is not None
@@ -159,13 +160,14 @@ def test_a_file_system_that_never_answers_is_waited_for_once(root: Path) -> None
 
 
 def test_after_a_deadline_nothing_is_read_for_a_while(root: Path) -> None:
-    files = UserFiles(root=root, deadline_s=60.0)
+    files = UserFiles(root=root)
+    files.deadline_s = 60.0
     assert files.is_file("/home/train.py")
     assert files._helper is not None
     files._helper.send_signal(signal.SIGSTOP)
-    files._deadline_s = 0.01
+    files.deadline_s = 0.01
     assert text(files) is None
-    files._deadline_s = 60.0
+    files.deadline_s = 60.0
     assert text(files) is None
     files._paused_until_s = 0.0
     until(lambda: text(files) == TEXT, "files are read again")

@@ -93,7 +93,8 @@ def test_what_cannot_be_read_has_no_line_and_harms_nothing(root: Path, file: str
 
 
 def test_a_file_that_nobody_answers_for_in_time_is_read_later(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = UserFiles(root=root, deadline_s=DEADLINE_S, pause_s=0.0)
+    files = UserFiles(root=root)
+    files.deadline_s, files.pause_s = DEADLINE_S, 0.0
     tree = SourceTree(files)
     with monkeypatch.context() as context:
         context.setattr(files, "_exchange", partial(_raise, TimeoutError()))

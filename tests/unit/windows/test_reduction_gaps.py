@@ -8,8 +8,8 @@ import pytest
 from support.cudatraces import PID, CudaScript
 
 from profd.daemon.store.records import HostGap, WindowGpu
-from profd.daemon.windows import gaps
-from profd.daemon.windows.gaps import gpu_times
+from profd.daemon.windows import reduction
+from profd.daemon.windows.reduction import gpu_times
 
 
 def times(script: CudaScript) -> tuple[list[WindowGpu], list[HostGap]]:
@@ -53,7 +53,7 @@ def test_triton_launches_by_the_driver_and_a_thread_that_torch_does_not_know_has
 
 
 def test_of_too_many_gaps_the_longest_are_kept_and_all_are_counted(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gaps, "KEPT_GAPS", 2)
+    monkeypatch.setattr(reduction, "KEPT_GAPS", 2)
     script = CudaScript().launch("a", 0, 1, (10, 10))
     for place, length in enumerate((3, 9, 5)):
         at = 100 * (place + 1)
