@@ -174,7 +174,7 @@ def take_diff(
     )
     whole = blocks[0].step_s.value if by_step and blocks[0].step_s else 1.0
     first, second = (part.between(side.from_ns, side.to_ns) for part, side in zip(selections, blocks, strict=True))
-    sides = [_side(base, blocks[0], first), _side(new, blocks[1], second)]
+    sides = _side(base, blocks[0], first), _side(new, blocks[1], second)
     slower = alike + slowing(sides[0].company, sides[1].company) if by_step else 0.0
     judge = Judge(len(items) + 1, min(side.count for side in blocks) - 1, whole, least, slower)
     changes = []
@@ -188,36 +188,20 @@ def take_diff(
     readers, parts = (base, new), (first, second)
     pairs = [*memory_pairs(readers, parts), *gpu_pairs(readers, parts)]
     readings = judged([*pairs, *operator_pairs(readers, selections)], _ERROR_RATE_OF_READINGS)
-    step_time = _step_time(judge, blocks, changes)
-    return Diff(
-        version=VERSION,
-        base=sides[0],
-        new=sides[1],
-        unit="s/step" if by_step else "share",
-        least=least,
-        alike=alike,
-        step_time=step_time,
-        phases=tuple(one for one in changes if one.kind == "phase"),
-        functions=tuple(one for one in changes if one.kind == "function"),
-        lines=tuple(one for one in changes if one.kind == "line"),
-        leaves=tuple(one for one in changes if one.kind == "leaf"),
-        operators=tuple(one for one in readings if one.kind == "operator"),
-        memory=tuple(one for one in readings if one.kind == "memory"),
-        gpus=tuple(one for one in readings if one.kind == "gpu"),
-        likeliest=_likeliest(judge, changes, step_time, blocks),
-    )
+    kinds, kinds_beside = ("phase", "function", "line", "leaf"), ("operator", "memory", "gpu")
+    phases, functions, lines, leaves = (tuple(one for one in changes if one.kind == kind) for kind in kinds)
+    operators, memory, gpus = (tuple(one for one in readings if one.kind == kind) for kind in kinds_beside)
+    unit, step_time = "s/step" if by_step else "share", _step_time(judge, blocks, changes)
+    parts_of_step, beside = (phases, functions, lines, leaves), (operators, memory, gpus)
+    likeliest = _likeliest(judge, changes, step_time, blocks)
+    return Diff(VERSION, *sides, unit, least, alike, step_time, *parts_of_step, *beside, likeliest)
 
 
 def _side(reader: RunReader, blocks: Blocks, part: Selection) -> Side:
-    return Side(
-        run=reader.info.id,
-        name=reader.info.name,
-        compared_s=(blocks.to_ns - blocks.from_ns) / SECOND_NS,
-        step_s=None if blocks.step_s is None else blocks.step_s.value,
-        cpu_pressure=mean_of_series(reader, PRESSURE, None, part),
-        company=take_cpu_contention(reader, part),
-        blocks=blocks.count,
-    )
+    compared_s = (blocks.to_ns - blocks.from_ns) / SECOND_NS
+    step_s = None if blocks.step_s is None else blocks.step_s.value
+    pressure, company = mean_of_series(reader, PRESSURE, None, part), take_cpu_contention(reader, part)
+    return Side(reader.info.id, reader.info.name, compared_s, step_s, pressure, company, blocks.count)
 
 
 def _step_time(judge: Judge, blocks: tuple[Blocks, Blocks], changes: Sequence[Change]) -> Change | None:
@@ -312,8 +296,7 @@ def parse_limit(text: str) -> Limit:
     """Return the limit that a text states; raises UsageError."""
     found = _FORM.fullmatch(text.strip())
     if found is None:
-        raise UsageError(
-            f"{text} states no limit", "write step_time>+5%, 'phase:data wait>+10%' or 'function:NAME<-20%'"
-        )
+        remedy = "write step_time>+5%, 'phase:data wait>+10%' or 'function:NAME<-20%'"
+        raise UsageError(f"{text} states no limit", remedy)
     kind, name = found["kind"] or "step", found["name"] or "step time"
     return Limit(text.strip(), kind, name, found["relation"], float(found["percent"]) / 100)

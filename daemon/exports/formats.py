@@ -70,9 +70,8 @@ def write_tables(files: Mapping[str, bytes], folder: Path) -> list[Path]:
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputUnwritable(
-            f"cannot make the folder {folder} ({error.strerror})", "choose another place for it"
-        ) from error
+        what = f"cannot make the folder {folder} ({error.strerror})"
+        raise OutputUnwritable(what, "choose another place for it") from error
     for name, content in files.items():
         write_whole(folder / name, content)
     return [folder / name for name in files]

@@ -71,15 +71,9 @@ def _events(reader: RunReader, selection: Selection) -> Iterator[Event]:
     yield from _counters(reader, selection)
     for event in reader.events():
         happened_to = reader.processes.get(event.process) if event.process is not None else None
-        yield {
-            "ph": "i",
-            "s": "g" if happened_to is None else "p",
-            "cat": "event",
-            "name": visible(f"{event.kind}: {event.text}"),
-            "pid": HOST_PID if happened_to is None else happened_to.pid,
-            "tid": 0,
-            "ts": microseconds(reader, event.at_ns),
-        }
+        scope, pid = ("g", HOST_PID) if happened_to is None else ("p", happened_to.pid)
+        place = {"pid": pid, "tid": 0, "ts": microseconds(reader, event.at_ns)}
+        yield {"ph": "i", "s": scope, "cat": "event", "name": visible(f"{event.kind}: {event.text}"), **place}
     yield from window_events(reader, selection)
 
 
@@ -177,10 +171,8 @@ class _WindowTracks:
     """The trace of one window on the tracks of its process and of the devices that it used."""
 
     def __init__(self, reader: RunReader, window: WindowRow, trace: TorchTrace) -> None:
-        self._reader = reader
-        self._window = window
+        self._reader, self._window, self._trace = reader, window, trace
         self._process = reader.processes[window.process]
-        self._trace = trace
 
     def events(self) -> Iterator[Event]:
         tracks: defaultdict[Track, list[TorchEvent]] = defaultdict(list)
@@ -231,16 +223,10 @@ class _WindowTracks:
         """Return an arrow's end: forward to backward, or a launch to what it launched."""
         pid, tid = self._track(event, on_device=event.cat == "ac2g" and event.ph == "f")
         own = event.id if isinstance(event.id, int) else _number(event.id)
-        return {
-            "ph": event.ph,
-            "cat": event.cat,
-            "name": event.name,
-            "id": self._window.id << 32 | own & 0xFFFFFFFF,
-            "pid": pid,
-            "tid": tid,
-            "ts": microseconds(self._reader, self._trace.start_ns(event)),
-            **({"bp": "e"} if event.ph == "f" else {}),
-        }
+        id = self._window.id << 32 | own & 0xFFFFFFFF
+        place = {"pid": pid, "tid": tid, "ts": microseconds(self._reader, self._trace.start_ns(event))}
+        ends = {"bp": "e"} if event.ph == "f" else {}
+        return {"ph": event.ph, "cat": event.cat, "name": event.name, "id": id, **place, **ends}
 
     def _memory(self, event: TorchEvent) -> Iterator[Event]:
         """Yield how much memory torch has taken, where the trace says so."""

@@ -23,12 +23,9 @@ def speedscope(reader: RunReader, selection: Selection) -> bytes:
     intervals: defaultdict[int, list[IntervalRow]] = defaultdict(list)
     for interval in selected_intervals(reader, selection, selection.threads(reader)):
         intervals[interval.thread].append(interval)
-    stacks: dict[int, list[int]] = {}
-    frames: dict[int, int] = {}
-    profiles = []
+    stacks, frames, profiles = dict[int, list[int]](), dict[int, int](), []
     for thread, run in sorted(intervals.items()):
-        samples: list[list[int]] = []
-        weights: list[int] = []
+        samples, weights = list[list[int]](), list[int]()
         at_ns, row = run[0].start_ns, reader.threads[thread]
         process = reader.processes[row.process]
         for interval in run:
@@ -41,16 +38,10 @@ def speedscope(reader: RunReader, selection: Selection) -> bytes:
             samples.append(stacks[interval.stack])
             weights.append(interval.duration_ns)
             at_ns = interval.end_ns
-        profile = {
-            "type": "sampled",
-            "name": f"{process_title(process)} ({process.pid}) · {visible(row.name)}",
-            "unit": "nanoseconds",
-            "startValue": run[0].start_ns - reader.info.started_ns,
-            "endValue": at_ns - reader.info.started_ns,
-            "samples": samples,
-            "weights": weights,
-        }
-        profiles.append(profile)
+        name = f"{process_title(process)} ({process.pid}) · {visible(row.name)}"
+        start_ns, end_ns = run[0].start_ns - reader.info.started_ns, at_ns - reader.info.started_ns
+        times = {"unit": "nanoseconds", "startValue": start_ns, "endValue": end_ns}
+        profiles.append({"type": "sampled", "name": name, **times, "samples": samples, "weights": weights})
     rows = (reader.frames[frame] for frame in frames)
     shown = [{"name": visible(row.function), "file": visible(row.module_path), "line": row.line} for row in rows]
     file = {

@@ -68,13 +68,6 @@ def _steps(reader: RunReader, window: WindowRow, trace: TorchTrace) -> Iterator[
     threads = Counter((event.pid, event.tid) for event in trace.events if event.cat == "cpu_op")
     ((pid, tid), _), *_ = threads.most_common(1) or [((reader.processes[window.process].pid, 0), 0)]
     for number, step in enumerate(reader.window_steps(window.id)):
-        yield {
-            "ph": "X",
-            "cat": "user_annotation",
-            "name": f"{_STEP}{number}",
-            "pid": pid,
-            "tid": tid,
-            "ts": (step.start_ns - trace.base_ns) / MICROSECOND_NS,
-            "dur": (step.end_ns - step.start_ns) / MICROSECOND_NS,
-            "args": {"External id": 0, "Ev Idx": 0},
-        }
+        ts, dur = (step.start_ns - trace.base_ns) / MICROSECOND_NS, (step.end_ns - step.start_ns) / MICROSECOND_NS
+        place = {"pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": {"External id": 0, "Ev Idx": 0}}
+        yield {"ph": "X", "cat": "user_annotation", "name": f"{_STEP}{number}", **place}

@@ -173,16 +173,9 @@ def finding_costs(partial: Partial) -> tuple[FindingCost, ...]:
     costs = []
     for rule, some in by_rule.items():
         job, most = max(some, key=lambda one: (one[1].gpu_lost_ns, one[1].lost_ns, one[0]))
-        cost = FindingCost(
-            rule=rule,
-            label=most.label,
-            ranks_lost_at_most=sum(one.lost_ns for _, one in some) / _HOUR_NS,
-            gpus_lost_at_most=sum(one.gpu_lost_ns for _, one in some) / _HOUR_NS,
-            jobs=len(some),
-            runs=sum(one.runs for _, one in some),
-            most_in=job,
-        )
-        costs.append(cost)
+        ranks_lost, gpus_lost = sum(one.lost_ns for _, one in some), sum(one.gpu_lost_ns for _, one in some)
+        counts = (len(some), sum(one.runs for _, one in some))
+        costs.append(FindingCost(rule, most.label, ranks_lost / _HOUR_NS, gpus_lost / _HOUR_NS, *counts, job))
     return tuple(sorted(costs, key=lambda one: (-one.gpus_lost_at_most, -one.ranks_lost_at_most, -one.runs, one.rule)))
 
 

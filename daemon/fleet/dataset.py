@@ -159,9 +159,8 @@ class DataSet:
         """Return the manifests of all runs, in order of their names; raises RunUnreadable."""
         with self._reading():
             if not self.files.isdir(f"{self.root}/{MANIFESTS}"):
-                raise RunUnreadable(
-                    f"{self.url} holds no data set", "write one with `profd export RUN --format parquet --to URL`"
-                )
+                remedy = "write one with `profd export RUN --format parquet --to URL`"
+                raise RunUnreadable(f"{self.url} holds no data set", remedy)
             self.files.invalidate_cache()
             paths = sorted(self.files.glob(f"{self.root}/{MANIFESTS}/*.json"))
             contents: dict[str, Any] = self.files.cat(paths) if paths else {}

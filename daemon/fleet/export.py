@@ -55,9 +55,8 @@ def export_run(reader: RunReader, data: DataSet) -> Manifest:
             written = [(*key, place, file.rows) for place, (key, file) in zip(places, files.items(), strict=True)]
             manifest = place_files(data, source.run, (info.started_ns, info.end_ns), written, Path(folder))
     except OSError as error:
-        raise OutputUnwritable(
-            f"cannot write temporary files ({error.strerror})", "set TMPDIR to a folder with space"
-        ) from error
+        what = f"cannot write temporary files ({error.strerror})"
+        raise OutputUnwritable(what, "set TMPDIR to a folder with space") from error
     now = {file.path for file in manifest.files}
     earlier = set() if before is None else {file.path for file in before.files}
     # Exports that failed left files too.

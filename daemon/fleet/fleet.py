@@ -37,10 +37,8 @@ def _reduce_on_dask(address: str, tasks: Sequence[Task]) -> Iterator[Partial]:
     try:
         client: Any = distributed.Client(address, timeout=_CONNECT_S, set_as_default=False)  # type: ignore[no-untyped-call]
     except (OSError, ValueError) as error:
-        raise SessionFailed(
-            f"no Dask scheduler answers at {address} ({str(error) or type(error).__name__})",
-            "name it as tcp://HOST:PORT",
-        ) from None
+        what = f"no Dask scheduler answers at {address} ({str(error) or type(error).__name__})"
+        raise SessionFailed(what, "name it as tcp://HOST:PORT") from None
     with client:
         if not client.nthreads():
             raise SessionFailed(f"the Dask scheduler at {address} has no workers", "start some")
@@ -56,9 +54,8 @@ def _outcome(future: Any) -> Partial:  # noqa: ANN401  Dask has no types
     except CancelledError:
         raise SessionFailed("the Dask scheduler went away", "see what its log says") from None
     if error is not None:
-        raise SessionFailed(
-            f"a Dask worker failed ({type(error).__name__}: {error})", f"install {_THIS} on all of them"
-        )
+        what = f"a Dask worker failed ({type(error).__name__}: {error})"
+        raise SessionFailed(what, f"install {_THIS} on all of them")
     try:
         decoded = msgspec.json.decode(future.result(), type=Partial | Failed)
     except msgspec.DecodeError as error:
@@ -129,21 +126,10 @@ def ask(data: DataSet, question: Question, dask: str | None = None) -> Fleet:
     # A slow node is reported once: its effect on a job would hide what the job does itself.
     slower, job_paces = find_slower([one for one in paces if one.run.node not in slow], question.least)
     since, until = (datetime.fromtimestamp(at // SECOND_NS, timezone.utc).isoformat() for at in (since_ns, until_ns))
-    return Fleet(
-        version=VERSION,
-        since=since,
-        until=until,
-        runs=len(partial.runs),
-        jobs=len({run.job for run in partial.runs}),
-        nodes=len({run.node for run in partial.runs}),
-        samples=sum(run.samples for run in chosen),
-        hours=hours_of(functools.reduce(Spent.plus, (spent for _, spent in partial.phases), Spent())),
-        phases=phase_costs(partial),
-        findings=finding_costs(partial),
-        functions=function_costs(partial, leaves=False, most=question.functions),
-        leaves=function_costs(partial, leaves=True, most=question.functions),
-        slow_nodes=tuple(slow_nodes),
-        nodes_compared=compared,
-        slower=tuple(slower),
-        paces=tuple(job_paces),
-    )
+    jobs, nodes = {run.job for run in partial.runs}, {run.node for run in partial.runs}
+    counts = (len(partial.runs), len(jobs), len(nodes), sum(run.samples for run in chosen))
+    hours = hours_of(functools.reduce(Spent.plus, (spent for _, spent in partial.phases), Spent()))
+    functions, leaves = (function_costs(partial, leaves=one, most=question.functions) for one in (False, True))
+    costs = (phase_costs(partial), finding_costs(partial), functions, leaves)
+    steps = (tuple(slow_nodes), compared, tuple(slower), tuple(job_paces))
+    return Fleet(VERSION, since, until, *counts, hours, *costs, *steps)

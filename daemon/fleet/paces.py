@@ -36,9 +36,7 @@ class RunPaces:
     """A run by days."""
 
     def __init__(self, run: RunPart, steps: Mapping[int, Stepped], phases: Mapping[int, Mapping[str, Spent]]) -> None:
-        self.run = run
-        self._steps = steps
-        self._phases = phases
+        self.run, self._steps, self._phases = run, steps, phases
 
     @property
     def weeks(self) -> frozenset[int]:
@@ -47,9 +45,8 @@ class RunPaces:
 
     def days(self, week: int) -> list[int]:
         """Return the days of a week that it made steps in, in order of time."""
-        return sorted(
-            (day for day, one in self._steps.items() if day // WEEK_DAYS == week and one.microsteps), reverse=True
-        )
+        found = (day for day, one in self._steps.items() if day // WEEK_DAYS == week and one.microsteps)
+        return sorted(found, reverse=True)
 
     def pace(self, days: Collection[int]) -> Pace | None:
         """Return the pace over some of the days that it made steps in; None over no day."""
@@ -270,19 +267,9 @@ def _judged(pair: Pair, comparisons: int, least: float) -> Slower | None:
     if low <= 0:
         return None
     before_s, now_s = pair.means(lambda pace: pace.step_s)
-    return Slower(
-        job=pair.job,
-        before_s=before_s,
-        now_s=now_s,
-        times=math.exp(found.value),
-        low=math.exp(low),
-        high=math.exp(high),
-        weeks_ago=pair.weeks_ago,
-        before=len(pair.before),
-        now=len(pair.now),
-        basis=pair.basis,
-        phases=tuple(_phases(pair, least * before_s)),
-    )
+    times = (math.exp(found.value), math.exp(low), math.exp(high))
+    phases, counts = tuple(_phases(pair, least * before_s)), (len(pair.before), len(pair.now))
+    return Slower(pair.job, before_s, now_s, *times, pair.weeks_ago, *counts, pair.basis, phases)
 
 
 def _phases(pair: Pair, least_s: float) -> list[PhaseChange]:

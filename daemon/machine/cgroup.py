@@ -63,9 +63,8 @@ def hierarchies(mountinfo: bytes | None) -> list[Hierarchy]:
 def groups_of(pid: int, controller: str, mounted: Sequence[Hierarchy]) -> list[Group]:
     """Return the group of a process that has a controller, and those above it, the innermost first."""
     text = (processes.read(f"/proc/{pid}/cgroup") or b"").decode(errors="replace")
-    paths = {
-        names: path for _, names, path in (line.split(":", 2) for line in text.splitlines() if line.count(":") > 1)
-    }
+    lines = (line.split(":", 2) for line in text.splitlines() if line.count(":") > 1)
+    paths = {names: path for _, names, path in lines}
     first = next((path for names, path in paths.items() if controller in names.split(",")), None)
     for hierarchy in mounted:
         if hierarchy.version == 1 and controller in hierarchy.controllers and first is not None:
@@ -130,15 +129,12 @@ class Limits:
     interval_s = 1.0
 
     def __init__(self, clock: Clock) -> None:
-        self._clock = clock
-        self._rates = Rates(clock)
-        self._slow_rates = Rates(clock)
+        self._clock, self._rates, self._slow_rates = clock, Rates(clock), Rates(clock)
         self._mounted: list[Hierarchy] = []
         self._memory: dict[Identity, list[Group]] = {}
         self._cpu: dict[Identity, list[Group]] = {}
         self._kills: dict[Group, int] = {}
-        self._searched_ns = 0
-        self._readings = 0
+        self._searched_ns = self._readings = 0
 
     def read(self, watched: Watched) -> Iterator[Point | EventHappened]:
         """Yield the worst throttling and OOM kills each time, the rest every fifth time, limits when looked up."""

@@ -41,10 +41,7 @@ class PollThread:
 
     def __init__(self, name: str, sources: Sequence[Source], clock: Clock, put: Callable[[Record], object]) -> None:
         """Start the thread; ``name`` names in words what it reads."""
-        self.name = name
-        self._sources = list(sources)
-        self._clock = clock
-        self._put = put
+        self.name, self._sources, self._clock, self._put = name, list(sources), clock, put
         self._due_ns: dict[Source, int] = {}
         self._asked: tuple[Future[None], int] | None = None
         self._stuck_reported = False

@@ -120,8 +120,7 @@ class MemoryMaps:
     interval_s = 1.0
 
     def __init__(self, clock: Clock, cpu_ns: Callable[[], int] = time.thread_time_ns) -> None:
-        self._clock = clock
-        self._cpu_ns = cpu_ns
+        self._clock, self._cpu_ns = clock, cpu_ns
         self._due_ns: dict[Identity, int] = {}
         self._balance_ns = CAPITAL_NS
         self._earned_to_ns = clock.now_ns()

@@ -60,8 +60,9 @@ def _export(options: argparse.Namespace, stop: threading.Event) -> None:
     if not is_folder:
         runs.look_for_runs()
         if not runs.is_any():
-            remedy = "only live runs have metrics; `profd summary` reads others"
-            raise NoSuchRun(f"{path} is not being recorded", remedy)
+            raise NoSuchRun(
+                f"{path} is not being recorded", "only live runs have metrics; `profd summary` reads others"
+            )
     listener = _listener(options)
     if listener is not None:
         check_installed("metrics")
@@ -77,11 +78,8 @@ def _export(options: argparse.Namespace, stop: threading.Event) -> None:
 
         sender = Sender(options.otlp, runs.samples)
     while not stop.is_set() and (is_folder or runs.is_any()):
-        if (
-            options.while_stdin
-            and select.select([sys.stdin.fileno()], [], [], 0)[0]
-            and not os.read(sys.stdin.fileno(), 1)
-        ):
+        is_told = options.while_stdin and select.select([sys.stdin.fileno()], [], [], 0)[0]
+        if is_told and not os.read(sys.stdin.fileno(), 1):
             break  # the process at the other end of the pipe is gone
         stop.wait(2.0)  # at most so long after its run the process ends
     if sender is not None:

@@ -62,10 +62,8 @@ def url_of(listener: socket.socket) -> str:
 
 def _unusable(address: Address, error: OSError) -> UsageError:
     why = "it is in use" if error.errno == errno.EADDRINUSE else error.strerror
-    return UsageError(
-        f"metrics cannot be served at {address.host} port {address.port} ({why})",
-        "choose another port, or 0 for any that is free",
-    )
+    what = f"metrics cannot be served at {address.host} port {address.port} ({why})"
+    return UsageError(what, "choose another port, or 0 for any that is free")
 
 
 PROGRAM = "profd.daemon.metrics"
@@ -82,8 +80,7 @@ class Exporter:
 
         Raises UsageError where an address cannot be used, MissingTool where an extra is not installed.
         """
-        self._narrate = narrate
-        self._otlp = otlp
+        self._narrate, self._otlp = narrate, otlp
         self._process: subprocess.Popen[bytes] | None = None
         self._log = Path(os.devnull)
         for extra, wanted in (("metrics", address), ("otlp", otlp)):

@@ -40,19 +40,10 @@ class RunWatch:
         self._last_recording = 0
         self._integrals: dict[int, Integral] = {}
         trends, phases = trends or Trends(), PhaseIndex(self._living)
-        self._parts: tuple[Callable[[Look], Iterable[Sample]], ...] = (
-            parts.state,
-            parts.StepCounts(trends).take,
-            parts.PhaseSeconds(phases).take,
-            parts.IdleSeconds(phases).take,
-            parts.gpus,
-            parts.Processes().take,
-            parts.shared_memory,
-            parts.Quality().take,
-            parts.own_cost,
-            parts.findings,
-            trends.take,
-        )
+        times = (parts.StepCounts(trends).take, parts.PhaseSeconds(phases).take, parts.IdleSeconds(phases).take)
+        memory = (parts.gpus, parts.Processes().take, parts.shared_memory)
+        rest = (parts.Quality().take, parts.own_cost, parts.findings, trends.take)
+        self._parts: tuple[Callable[[Look], Iterable[Sample]], ...] = (parts.state, *times, *memory, *rest)
 
     def is_recorded(self) -> bool:
         """Say whether the run goes on; costs no look at its file."""
@@ -80,8 +71,7 @@ class Folder:
     """The run files of a folder, listed anew only when files came or went."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
-        self._listed_ns = 0
+        self._path, self._listed_ns = path, 0
         self._found: tuple[Path, ...] = ()
 
     def __call__(self) -> Iterable[Path]:
@@ -100,8 +90,7 @@ class Runs:
     """The runs that are recorded now; may be asked by several threads."""
 
     def __init__(self, find: Callable[[], Iterable[Path]], now_s: Callable[[], float] = time.monotonic) -> None:
-        self._find = find
-        self._now_s = now_s
+        self._find, self._now_s = find, now_s
         self._lock = threading.RLock()
         self._watches: dict[Path, RunWatch] = {}
         self._over: set[Path] = set()

@@ -30,7 +30,6 @@ TIME_UNIT_NS = 100 * MICROSECOND_NS
 """A hundredth of the usual distance of two samples; finer digits would only be longer."""
 MINUTE_MS = 60_000
 
-
 Columns = dict[str, Any]
 """What a thread did, by name: entry ``i`` was seen ``samples[i]`` times in stack ``stacks[i]`` (ids of the run file).
 
@@ -38,7 +37,6 @@ Columns = dict[str, Any]
 ``i - 1`` (of the first one: to bucket 0), ``spans[i]`` how many buckets it lasted. ``parts`` are the samples and times
 for which the conditions of ``TimeBuckets.parts`` held.
 """
-
 
 # Entries are lists, as a long run has hundreds of thousands: the last bucket that any interval reaches, then samples
 # and nanoseconds, of all and of each part.
@@ -51,12 +49,9 @@ class BucketBuilder:
     """Entries while they are collected: thread → (bucket, stack) → entry, in order of time."""
 
     def __init__(self, origin_ns: int, entry_limit: int, parts: int) -> None:
-        self.width_ms = WIDTHS_MS[0]
-        self.entry_limit = entry_limit
+        self.width_ms, self.entry_limit = WIDTHS_MS[0], entry_limit
         self._threads: defaultdict[int, _Entries] = defaultdict(dict)
-        self._origin_ns = origin_ns
-        self._parts = parts
-        self._count = 0
+        self._origin_ns, self._parts, self._count = origin_ns, parts, 0
 
     def add(self, interval: IntervalRow, parts_ns: Sequence[int]) -> None:
         """Take in an interval, with for how long the conditions of each part held meanwhile."""
@@ -131,20 +126,13 @@ def _columns(entries: _Entries) -> Columns:
     samples = [list(column) for column in sums[::2]]
     times = [_rounded(stacks, column) for column in sums[1::2]]
     whole, *parts = ({"samples": each, "times_100us": spent} for each, spent in zip(samples, times, strict=True))
-    return {
-        "steps": distances(buckets),
-        "spans": [last - bucket + 1 for last, bucket in zip(lasts, buckets, strict=True)],
-        "stacks": stacks,
-        **whole,
-        "parts": parts,
-    }
+    spans = [last - bucket + 1 for last, bucket in zip(lasts, buckets, strict=True)]
+    return {"steps": distances(buckets), "spans": spans, "stacks": stacks, **whole, "parts": parts}
 
 
 ASKED_FOR = ("gpu-idle", "on-cpu")
 """The conditions that the page has a button for."""
 _READ_AT_ONCE_NS = 300 * SECOND_NS
-
-
 Part = tuple[str, ...]
 """Conditions that hold together; see ``conditions``."""
 
@@ -202,9 +190,8 @@ def _add_intervals(reader: RunReader, builder: BucketBuilder, parts: Sequence[Pa
     for thread in rest.threads:
         held = {part: cover[thread] for part, cover in alone.items()}
         # All conditions together hold where each of them does.
-        cursors[thread] = [
-            IntervalCursor(held[part] if part in held else reduce(common, held.values())) for part in parts
-        ]
+        all_held = held | {part: reduce(common, held.values()) for part in parts if part not in held}
+        cursors[thread] = [IntervalCursor(all_held[part]) for part in parts]
     first_ns = reader.info.started_ns if rest.from_ns is None else rest.from_ns
     last_ns = reader.info.end_ns if rest.to_ns is None else rest.to_ns
     edges = [rest.from_ns, *range(first_ns + _READ_AT_ONCE_NS, last_ns, _READ_AT_ONCE_NS), rest.to_ns]

@@ -16,8 +16,7 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Stand
 from profd.daemon.units import duration, plural, quantity, size, times
 
-_PLACES = 64
-_STANDS = 64
+_PLACES = _STANDS = 64
 CURVE_WIDTH, CURVE_HEIGHT = 320, 60
 """The memory curve, in pixels."""
 
@@ -51,19 +50,15 @@ def measures(finding: Finding) -> list[Fact]:
 
 def proof_address(reader: RunReader, evidence: Evidence) -> str:
     """Return the address that sets the page's range and filters to what a finding rests on."""
-    info, selection = reader.info, evidence.selection
+    info, selection, rows = reader.info, evidence.selection, reader.processes.values()
     words = []
     if evidence.from_ns > info.started_ns or evidence.to_ns < info.end_ns:
         from_s, to_s = ((at_ns - info.started_ns) / SECOND_NS for at_ns in (evidence.from_ns, evidence.to_ns))
         words.append(("t", f"{max(from_s, 0):.2f}-{to_s:.2f}"))
     # Processes and threads, unless they are those that the page opens with.
     if selection.processes is not None:
-        places = [
-            str(place)
-            for place, row in enumerate(reader.processes.values())
-            if row.id in selection.processes and (row.role == "main" or not selection.main_threads)
-        ]
-        words.append(("process", ",".join(places)))
+        named = [row.id in selection.processes and (row.role == "main" or not selection.main_threads) for row in rows]
+        words.append(("process", ",".join(str(place) for place, is_named in enumerate(named) if is_named)))
     elif not selection.main_threads:
         words.append(("process", "all"))
     if selection.thread is not None:
@@ -89,18 +84,11 @@ def death_card(post_mortem: PostMortem | None) -> dict[str, Any] | None:
         who = f"pid {place.pid}" if place.rank is None else f"rank {place.rank}, pid {place.pid}"
         title = f"{who}: last seen {duration(place.before_end_s)} before the end in {place.place}"
         stacks.append({"title": title, "frames": place.frames[::-1], "source": place.source})
-    held = [bytes_ for _, bytes_ in memory]
-    return {
-        "sentence": post_mortem_sentence(post_mortem),
-        "others": ", ".join(f"pid {pid}" for pid in post_mortem.others),
-        "stacks": stacks,
-        "output": post_mortem.output,
-        "memory": f"memory of the main process (RSS) over its last {duration(memory[0][0])}: "
-        f"{size(held[0])} at first, {size(max(held))} at most, {size(held[-1])} at last"
-        if memory
-        else "",
-        "curve": _curve(memory),
-    }
+    sentence, held = post_mortem_sentence(post_mortem), [bytes_ for _, bytes_ in memory]
+    text = f"memory of the main process (RSS) over its last {duration(memory[0][0])}: " if memory else ""
+    text += f"{size(held[0])} at first, {size(max(held))} at most, {size(held[-1])} at last" if memory else ""
+    words = {"sentence": sentence, "others": ", ".join(f"pid {pid}" for pid in post_mortem.others)}
+    return {**words, "stacks": stacks, "output": post_mortem.output, "memory": text, "curve": _curve(memory)}
 
 
 def _curve(memory: Sequence[tuple[float, int]]) -> str:
@@ -108,10 +96,8 @@ def _curve(memory: Sequence[tuple[float, int]]) -> str:
     if len(memory) < 2:
         return ""
     longest, most = max(memory[0][0], 1e-9), max(max(held for _, held in memory), 1)
-    return " ".join(
-        f"{CURVE_WIDTH * (1 - before_s / longest):.1f},{(CURVE_HEIGHT - 2) * (1 - held / most) + 1:.1f}"
-        for before_s, held in memory
-    )
+    places = ((1 - before_s / longest, 1 - held / most) for before_s, held in memory)
+    return " ".join(f"{CURVE_WIDTH * across:.1f},{(CURVE_HEIGHT - 2) * down + 1:.1f}" for across, down in places)
 
 
 def hang_card(hang: Hang) -> dict[str, Any]:
@@ -126,14 +112,9 @@ def hang_card(hang: Hang) -> dict[str, Any]:
     from_s = max(hang.since_s - 60, 0.0)
     to_s = hang.told_s if hang.ended_s is None else hang.ended_s
     told = f"{duration(hang.since_s)} into the run, reported after {duration(hang.told_s - hang.since_s)}"
-    return {
-        "text": hang.text,
-        "facts": hang.facts,
-        "when": f"{told}; {went_on(hang)}",
-        "stacks": stacks,
-        "left_out": max(len(hang.places) - _PLACES, 0),
-        "address": urlencode([("t", f"{from_s:.2f}-{to_s:.2f}"), ("process", "all"), ("thread", "all")]),
-    }
+    words = {"text": hang.text, "facts": hang.facts, "when": f"{told}; {went_on(hang)}", "stacks": stacks}
+    address = urlencode([("t", f"{from_s:.2f}-{to_s:.2f}"), ("process", "all"), ("thread", "all")])
+    return {**words, "left_out": max(len(hang.places) - _PLACES, 0), "address": address}
 
 
 def _name(stand: Stand) -> str:

@@ -85,25 +85,24 @@ def write_diff_report(path: Path, readers: Readers, selections: Selections, diff
 
 def render_diff_report(readers: Readers, selections: Selections, diff: Diff) -> str:
     facts = list(map(_facts, readers, selections, (diff.base, diff.new)))
-    changes = {
-        name: [
-            msgspec.structs.replace(one, name=visible(one.name), module_path=visible(one.module_path))
-            for one in getattr(diff, name)
-        ]
-        for name in ("functions", "lines", "leaves", "phases")
+
+    def shown(name: str, *fields: str) -> list[Any]:
+        rows = getattr(diff, name)
+        return [msgspec.structs.replace(one, **{each: visible(getattr(one, each)) for each in fields}) for one in rows]
+
+    data = {
+        "unit": diff.unit,
+        "least": diff.least,
+        "changes": {name: shown(name, "name", "module_path") for name in ("functions", "lines", "leaves", "phases")},
+        "readings": {name: shown(name, "name") for name in ("operators", "memory", "gpus")},
+        "tree": take_diff_tree(readers, selections, diff),
     }
-    readings = {
-        name: [msgspec.structs.replace(one, name=visible(one.name)) for one in getattr(diff, name)]
-        for name in ("operators", "memory", "gpus")
-    }
-    tree = take_diff_tree(readers, selections, diff)
-    what = (
-        "Seconds a step" if diff.unit == "s/step" else "Shares of the time, as the steps of one of the runs are unknown"
-    )
+    shares = "Shares of the time, as the steps of one of the runs are unknown"
+    what = "Seconds a step" if diff.unit == "s/step" else shares
     return render_page(
         "diff.html.j2",
         SCRIPTS,
-        {"unit": diff.unit, "least": diff.least, "changes": changes, "readings": readings, "tree": tree},
+        data,
         names=[side.run for side in (diff.base, diff.new)],
         verdict=verdict(diff),
         step=_step(diff),

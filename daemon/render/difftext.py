@@ -12,9 +12,7 @@ from profd.daemon.render.plaintext import cut, fit, visible
 from profd.daemon.units import difference, duration, percent, quantity, signed_percent, step_time
 
 WIDTH = 100
-_ROWS = 8
-_NAME_CELLS = 26
-_PLACE_CELLS = 18
+_ROWS, _NAME_CELLS, _PLACE_CELLS = 8, 26, 18
 _TITLES = (
     ("functions", "Your functions, with the libraries they call"),
     ("lines", "Lines of your code, with the libraries they call"),
@@ -53,15 +51,12 @@ def verdict(diff: Diff) -> str:
         base, new = (quantity(value, one.unit) for value in (one.base, one.new))
         return f"▲ times are alike, but not all else: {visible(f'{one.name}, {one.measure}: {new} instead of {base}')}"
     if largest is None and step is not None and abs(step.relative) >= diff.least:
-        return (
-            f"· no sure change: a step takes {percent(abs(step.relative), 1)} {_than(step)}, no part differs "
-            f"surely; two runs of one script may differ by {percent(diff.alike)}"
-        )
+        said = f"no sure change: a step takes {percent(abs(step.relative), 1)} {_than(step)}, no part differs surely"
+        return f"· {said}; two runs of one script may differ by {percent(diff.alike)}"
     if largest is None:
         return f"✓ no change: nothing differs by more than the unrest of the runs and {percent(diff.least)} of a step"
-    place = (
-        f" ({visible(largest.module_path)}{f':{largest.line}' if largest.line else ''})" if largest.module_path else ""
-    )
+    line = f":{largest.line}" if largest.line else ""
+    place = f" ({visible(largest.module_path)}{line})" if largest.module_path else ""
     more = "more" if largest.difference > 0 else "less"
     amount = f"{quantity(abs(largest.difference), diff.unit)} {more}"
     if largest == diff.likeliest:

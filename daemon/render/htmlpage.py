@@ -27,8 +27,6 @@ import msgspec
 from profd.daemon.render.plaintext import visible
 
 _LENGTH = struct.Struct("<I")
-
-
 _TYPECODES = {"Uint8Array": "B", "Uint16Array": "H", "Uint32Array": "I", "Int32Array": "i", "Float64Array": "d"}
 
 
@@ -87,14 +85,11 @@ def render_page(template: str, scripts: Sequence[str], data: object, **words: ob
     ``scripts`` are in the order of their use: each may name what stands in one before it. ``words`` are the names of
     the template, ``data`` is what the scripts decode.
     """
-    texts = [(PAGE / name).read_text(encoding="utf-8") for name in scripts]
+    *texts, style = ((PAGE / name).read_text(encoding="utf-8") for name in (*scripts, "report.css"))
     script = '"use strict";(() => {\n' + "\n".join(texts) + "\n})();"
-    style = (PAGE / "report.css").read_text(encoding="utf-8")
     # Inline, these two are allowed, and nothing else.
-    policy = (
-        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
-        "base-uri 'none'; form-action 'none'"
-    )
+    sources = f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'"
+    policy = f"{sources}; base-uri 'none'; form-action 'none'"
     inline = {"style": style, "policy": policy, "script": script}
     marked = {name: markupsafe.Markup(text) for name, text in inline.items()}
     return TEMPLATES.get_template(template).render(packed=pack(data), **marked, **words)

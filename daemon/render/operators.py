@@ -31,7 +31,7 @@ class Sums(NamedTuple):
 
 
 class Column(NamedTuple):
-    """A column: its head, and the cell of a row."""
+    """A head, and the cell of a row."""
 
     head: str
     cell: Callable[[OperatorTotals, Sums], str]
@@ -189,14 +189,6 @@ def describe(reader: RunReader, window: WindowRow, field: str) -> dict[str, Any]
         lines = issuers.get(row.name, ()) if row.device == HOST else ()
         operators.append({**fields, "input_shapes": row.input_shapes, "lines": lines})
     device = {name: getattr(window, name) for name in ("device_busy_ns", "device_idle_ns", "device_overlap_ns")}
-    return {
-        "source": window.source,
-        "pid": process.pid,
-        "rank": process.rank,
-        "start_ns": window.start_ns,
-        "end_ns": window.end_ns,
-        "steps": len(reader.window_steps(window.id)),
-        **device,
-        **msgspec.structs.asdict(about_window(reader, window)),
-        "operators": operators,
-    }
+    who = {"source": window.source, "pid": process.pid, "rank": process.rank}
+    when = {"start_ns": window.start_ns, "end_ns": window.end_ns, "steps": len(reader.window_steps(window.id))}
+    return {**who, **when, **device, **msgspec.structs.asdict(about_window(reader, window)), "operators": operators}

@@ -26,10 +26,8 @@ def visible(text: str) -> str:
     r"""Return ``text`` with each invisible character as its escape: ``\n``, ``\x1b``, ``\u202e``."""
     if text.isascii() and text.isprintable():
         return text
-    return "".join(
-        character.encode("unicode_escape").decode("ascii") if unicodedata.category(character) in _HIDDEN else character
-        for character in text
-    )
+    hidden = {character for character in set(text) if unicodedata.category(character) in _HIDDEN}
+    return "".join(one.encode("unicode_escape").decode("ascii") if one in hidden else one for one in text)
 
 
 def visible_json(text: str) -> str:
@@ -46,8 +44,6 @@ def visible_json(text: str) -> str:
 
 
 ELLIPSIS = "…"
-
-
 width = cell_len
 """Return how many cells a text takes."""
 

@@ -15,16 +15,8 @@ from profd.daemon.analyze.phases import PhaseIndex, phase_named
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.naming import script
 from profd.daemon.paths import write_whole
-from profd.daemon.render.cards import (
-    CURVE_HEIGHT,
-    CURVE_WIDTH,
-    Fact,
-    death_card,
-    hang_card,
-    mark,
-    measures,
-    proof_address,
-)
+from profd.daemon.render import cards
+from profd.daemon.render.cards import Fact
 from profd.daemon.render.htmlpage import render_page
 from profd.daemon.render.payload import take_payload
 from profd.daemon.render.sections import rank_tables
@@ -48,12 +40,12 @@ def take_words(reader: RunReader, summary: Summary, bucket_ms: int) -> dict[str,
         "subtitle": [info.host, units.moment(info.started_ns), length, ending(info, summary)],
         "command": command,
         "verdict": take_verdict(summary),
-        "death": death_card(summary.post_mortem),
-        "hangs": [hang_card(hang) for hang in summary.hangs[:20]],
+        "death": cards.death_card(summary.post_mortem),
+        "hangs": [cards.hang_card(hang) for hang in summary.hangs[:20]],
         "findings": summary.findings,
-        "mark": mark,
-        "measures": measures,
-        "proof": functools.partial(proof_address, reader),
+        "mark": cards.mark,
+        "measures": cards.measures,
+        "proof": functools.partial(cards.proof_address, reader),
         "facts": _facts(summary),
         **rank_tables(summary),
         "percent": units.percent,
@@ -147,7 +139,7 @@ def render_report(reader: RunReader) -> str:
         summary = summarize(reader)
         payload = take_payload(reader, PhaseIndex(reader), summary.memory)
         words = take_words(reader, summary, payload["bucketMs"])
-        return render_page("report.html.j2", SCRIPTS, payload, **words, curve=(CURVE_WIDTH, CURVE_HEIGHT))
+        return render_page("report.html.j2", SCRIPTS, payload, **words, curve=(cards.CURVE_WIDTH, cards.CURVE_HEIGHT))
     finally:
         if was_enabled:
             gc.enable()

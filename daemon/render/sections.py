@@ -44,9 +44,8 @@ def verdict(findings: Sequence[Finding], phases: Mapping[str, float]) -> str:
     if work < HEALTHY_SHARE:
         return ""
     if startup >= MUCH_STARTUP:
-        return (
-            f"{WORTH_KNOWING} {percent(startup)} of the time is startup and import; of the rest {percent(work)} {what}"
-        )
+        begun = f"{percent(startup)} of the time is startup and import"
+        return f"{WORTH_KNOWING} {begun}; of the rest {percent(work)} {what}"
     return f"{HEALTHY} healthy: {percent(work)} of the training's time {what}"
 
 
@@ -206,15 +205,11 @@ def rank_lines(ranks: Sequence[RankSummary], columns: int) -> Iterator[str]:
     shown = _waiting_least(ranks, 16)
     for row in shown:
         steps = UNKNOWN if row.steps_per_s is None else rate(row.steps_per_s)
-        part = _surplus(row)
-        where = (
-            f"+{percent(part.surplus)} {part.function}  {part.module_path}:{part.line}  {part.phase}" if part else ""
-        )
-        yield cut(
-            f"  {'▲' if row.is_late else ' '} {row.rank:>5}  {fit(row.host, node_cells)}{steps:>8}  "
-            f"{percent(row.own_share):>8}  {percent(row.waiting_share):>6}  {where}",
-            columns,
-        )
+        place = f"  {'▲' if row.is_late else ' '} {row.rank:>5}  {fit(row.host, node_cells)}{steps:>8}"
+        shares, where = f"{percent(row.own_share):>8}  {percent(row.waiting_share):>6}", ""
+        if (part := _surplus(row)) is not None:
+            where = f"+{percent(part.surplus)} {part.function}  {part.module_path}:{part.line}  {part.phase}"
+        yield cut(f"{place}  {shares}  {where}", columns)
     if len(ranks) > len(shown):
         yield f"  and {len(ranks) - len(shown)} more that wait longer"
 

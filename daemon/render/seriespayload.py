@@ -25,18 +25,10 @@ from profd.daemon.store.stepfunction import UTILIZATION, IntervalSet, Step, Step
 
 POINT_LIMIT = 1_200
 """Points kept of one series: about as many as a wide screen has columns."""
-_DIGITS = {
-    "cpu_cores": 5,
-    "rss_bytes": -4,
-    "pss_bytes": -4,
-    UTILIZATION: 3,
-    "gpu_memory_used_bytes": -5,
-    GPU_SERIES: -5,
-    STEP_COUNT: 4,
-}
+_DIGITS = {"cpu_cores": 5, "rss_bytes": -4, "pss_bytes": -4, UTILIZATION: 3, STEP_COUNT: 4}
+_DIGITS |= {"gpu_memory_used_bytes": -5, GPU_SERIES: -5}
 """Decimal places that are worth their bytes."""
 _MOST = 1e15
-
 
 Series = dict[str, Any]
 """A series of numbers, each with the time over which it holds; what lies between these times is unknown.
@@ -88,14 +80,13 @@ def process_entries(
 
 def gpu_entries(reader: RunReader) -> list[dict[str, Any]]:
     devices = sorted({row.device for row in reader.series.values() if row.name == UTILIZATION and row.device})
-    return [
-        {
-            "title": f"GPU {visible(device).removeprefix('gpu')}",
-            "utilization": _series(reader, reader.find_series(UTILIZATION, device=device)),
-            "memory_bytes": _series(reader, reader.find_series("gpu_memory_used_bytes", device=device)),
-        }
-        for device in devices
-    ]
+    names = {"utilization": UTILIZATION, "memory_bytes": "gpu_memory_used_bytes"}
+
+    def entry(device: str) -> dict[str, Any]:
+        series = {name: _series(reader, reader.find_series(each, device=device)) for name, each in names.items()}
+        return {"title": f"GPU {visible(device).removeprefix('gpu')}", **series}
+
+    return list(map(entry, devices))
 
 
 def _cover(cover: IntervalSet, started_ns: int) -> dict[str, list[int]]:
@@ -132,11 +123,8 @@ def _columns(reader: RunReader, steps: list[Step], digits: int) -> Series:
     if together > 1:
         groups = [steps[at : at + together] for at in range(0, len(steps), together)]
         totals = [StepFunction(group, None).over(group[0].start_ns, group[-1].end_ns) for group in groups]
-        ends_ns = [group[-1].end_ns for group in groups]
-        steps = [
-            Step(end_ns - total.known_ns, end_ns, total.mean or 0.0)
-            for end_ns, total in zip(ends_ns, totals, strict=True)
-        ]
+        ends = zip((group[-1].end_ns for group in groups), totals, strict=True)
+        steps = [Step(end_ns - total.known_ns, end_ns, total.mean or 0.0) for end_ns, total in ends]
     started_ns = reader.info.started_ns
     begins_ms = [(step.start_ns - started_ns) // MILLISECOND_NS for step in steps]
     ends_ms = [(step.end_ns - started_ns) // MILLISECOND_NS for step in steps]

@@ -12,15 +12,9 @@ from collections.abc import Mapping
 
 import msgspec
 
+from profd.daemon.analyze import functions
 from profd.daemon.analyze.coverage import take_coverage
-from profd.daemon.analyze.functions import (
-    FunctionRow,
-    PhaseLine,
-    hot_functions,
-    phase_lines,
-    phase_shares,
-    utilization_by_stack,
-)
+from profd.daemon.analyze.functions import FunctionRow, PhaseLine
 from profd.daemon.analyze.gpu import Gpu, GpuIdle, take_gpu_idle, take_gpus
 from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.incidents import Hang, PostMortem, take_hangs, take_post_mortem
@@ -129,9 +123,9 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     phases = PhaseIndex(reader)
     changes = take_transitions(reader, selection)
     profile = take_profile(reader, selection, phases, changes)
-    shares = phase_shares(profile, phases)
+    shares = functions.phase_shares(profile, phases)
     coverage = take_coverage(reader, selection)
-    busy = utilization_by_stack(reader, GpuTracks(reader), selection, phases)
+    busy = functions.utilization_by_stack(reader, GpuTracks(reader), selection, phases)
     info = reader.info
     from_ns, to_ns = selection.from_ns or 0, selection.to_ns or info.end_ns + 1
     first_ns = max(info.started_ns, selection.from_ns or info.started_ns)
@@ -145,24 +139,13 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     selected = profile.time_ns.keys()
     variance = ShareVariance(lambda stack: frozenset({phases.of_stack(stack)} if stack in selected else ()))
     variance.add(profile.changes)
+    target = Target(info.command, info.pid, _exit(info.exit_code, info.exit_signal))
+    errors = {name: variance.standard_error(name, share, profile.total_ns) for name, share in shares.items()}
     return Summary(
-        version=VERSION,
-        run=info.id,
-        name=info.name,
-        state=info.state,
-        why_ended=info.why_ended,
-        target=Target(info.command, info.pid, _exit(info.exit_code, info.exit_signal)),
-        duration_s=max(last_ns - first_ns, 0) / SECOND_NS,
-        samples=profile.total_samples,
-        coverage=coverage.share,
-        torn_share=coverage.torn_share,
-        cost_core_share=coverage.cost_core_share,
-        steps=take_steps(reader, selection, phases),
-        phases=shares,
-        phase_errors={name: variance.standard_error(name, share, profile.total_ns) for name, share in shares.items()},
-        phase_lines=phase_lines(profile, phases),
-        functions=tuple(hot_functions(reader, profile, busy)[:20]),
-        processes=_processes(reader, selection, changes),
+        *(VERSION, info.id, info.name, info.state, info.why_ended, target, max(last_ns - first_ns, 0) / SECOND_NS),
+        *(profile.total_samples, coverage.share, coverage.torn_share, coverage.cost_core_share),
+        *(take_steps(reader, selection, phases), shares, errors, functions.phase_lines(profile, phases)),
+        *(tuple(functions.hot_functions(reader, profile, busy)[:20]), _processes(reader, selection, changes)),
         gpus=take_gpus(reader, selection),
         gpu_idle=take_gpu_idle(reader, selection, phases),
         memory=growth(reader, selection),
@@ -193,18 +176,10 @@ def _processes(
         rss = reader.find_series("rss_bytes", row.id)
         last = reader.last_point(rss.id, selection.to_ns) if rss else None
         profile = profiles[row.id]
-        return ProcessSummary(
-            pid=row.pid,
-            role=row.role,
-            rank=row.rank,
-            ordinal=row.ordinal,
-            command=row.command,
-            exit=_exit(row.exit_code, row.exit_signal),
-            samples=profile.total_samples,
-            cpu_cores=mean_of_series(reader, "cpu_cores", row.id, selection),
-            rss_bytes=int(last.value) if last else None,
-            functions=tuple(hot_functions(reader, profile)[:5]),
-        )
+        cpu_cores = mean_of_series(reader, "cpu_cores", row.id, selection)
+        sums = (profile.total_samples, cpu_cores, int(last.value) if last else None)
+        who = (row.pid, row.role, row.rank, row.ordinal, row.command, _exit(row.exit_code, row.exit_signal))
+        return ProcessSummary(*who, *sums, tuple(functions.hot_functions(reader, profile)[:5]))
 
     return tuple(map(described, sorted(filter(selection.takes_process, reader.processes.values()), key=order)))
 

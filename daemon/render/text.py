@@ -9,28 +9,15 @@ from profd.daemon.analyze.functions import FunctionRow, PhaseLine
 from profd.daemon.analyze.phases import phase_named
 from profd.daemon.analyze.steps import Steps
 from profd.daemon.naming import process_title, script
+from profd.daemon.render import sections
 from profd.daemon.render.operators import operator_lines
 from profd.daemon.render.plaintext import cut, fit, visible, width, wrapped
-from profd.daemon.render.sections import (
-    finding_lines,
-    gpu_lines,
-    growth_lines,
-    hang_lines,
-    idle_lines,
-    jump_lines,
-    node_lines,
-    post_mortem_lines,
-    rank_lines,
-    verdict,
-)
 from profd.daemon.render.summary import ProcessSummary, Summary
 from profd.daemon.units import UNKNOWN, duration, percent, rate, size
 
 WIDTH = 80
 _PROCESSES = 12
-_BAR_CELLS = 12
-_FUNCTION_CELLS = 24
-_PLACE_CELLS = 22
+_BAR_CELLS, _FUNCTION_CELLS, _PLACE_CELLS = 12, 24, 22
 
 
 def closing_lines(summary: Summary, *, run: str | None = None, report: str | None = None, columns: int = WIDTH) -> str:
@@ -48,7 +35,7 @@ def closing_lines(summary: Summary, *, run: str | None = None, report: str | Non
         where = f"{fit(name, name_cells)}   {fit(places[name], place_cells, keep_end=True)}"
         source = phase_lines[name].source or "" if name in phase_lines else ""
         lines.append(f"  {percent(share):>5}  {where}   {source}".rstrip())
-    lines += wrapped(verdict(summary.findings, summary.phases), columns)
+    lines += wrapped(sections.verdict(summary.findings, summary.phases), columns)
     # Never cut: these two are there to be copied.
     facts = [f"{_evidence(summary)} · {summary.run}", f"report: {report or f'profd report {run or summary.run}'}"]
     return "\n".join([*(cut(line, columns) for line in lines), *map(visible, facts)])
@@ -64,19 +51,19 @@ def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
         *([by] if by and steps.source is not None else []),
         _evidence(summary),
         *(f"lost: {visible(text)}" for text in summary.losses),
-        *_section("How it ended", post_mortem_lines(summary.post_mortem, columns)),
-        *_section("Hangs", hang_lines(summary.hangs, columns)),
-        *_section(None, finding_lines(summary.findings, summary.phases, columns)),
+        *_section("How it ended", sections.post_mortem_lines(summary.post_mortem, columns)),
+        *_section("Hangs", sections.hang_lines(summary.hangs, columns)),
+        *_section(None, sections.finding_lines(summary.findings, summary.phases, columns)),
         *_section("Phases of the main thread", _phase_table(summary, columns)),
         *_section("Hot functions of the main thread", _function_table(summary.functions, columns)),
         *_section("Operators of the last window", operator_lines(summary.last_window, columns)),
-        *_section("Ranks", rank_lines(summary.ranks, columns)),
-        *_section("Nodes", node_lines(summary.nodes)),
-        *_section("GPUs", gpu_lines(summary.gpus)),
-        *idle_lines(summary.gpu_idle, columns),
+        *_section("Ranks", sections.rank_lines(summary.ranks, columns)),
+        *_section("Nodes", sections.node_lines(summary.nodes)),
+        *_section("GPUs", sections.gpu_lines(summary.gpus)),
+        *sections.idle_lines(summary.gpu_idle, columns),
         *_section("Processes", _process_table(summary.processes, columns)),
-        *_section("Growing memory", growth_lines(summary.memory, roles)),
-        *_section("Memory that jumped", jump_lines(summary.memory_jumps, roles)),
+        *_section("Growing memory", sections.growth_lines(summary.memory, roles)),
+        *_section("Memory that jumped", sections.jump_lines(summary.memory_jumps, roles)),
     ]
     return "\n".join(cut(line, columns).rstrip() for line in lines)
 
@@ -164,11 +151,8 @@ def _process_table(processes: Sequence[ProcessSummary], columns: int) -> Iterato
     for process in processes[:_PROCESSES]:
         hottest = process.functions[0] if process.functions else None
         doing = f"{percent(hottest.self_share):>5}  {hottest.function}  {_place(hottest)}" if hottest else UNKNOWN
-        yield cut(
-            f"  {process.pid:>7}  {fit(_role(process), 12)}  {percent(process.cpu_cores):>5}  "
-            f"{size(process.rss_bytes):>8}  {doing}",
-            columns,
-        )
+        use = f"{percent(process.cpu_cores):>5}  {size(process.rss_bytes):>8}"
+        yield cut(f"  {process.pid:>7}  {fit(_role(process), 12)}  {use}  {doing}", columns)
     if len(processes) > _PROCESSES:
         yield f"  and {len(processes) - _PROCESSES} more"
 

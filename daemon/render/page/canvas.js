@@ -3,16 +3,11 @@
 /** A canvas as wide as its place on the page and as sharp as the screen, redrawn at most once a frame. */
 class Canvas {
   constructor(node, draw) {
-    this.node = node;
-    this.context = node.getContext("2d");
-    this.draw = draw;
-    this.isDue = false;
+    Object.assign(this, { node, draw, context: node.getContext("2d"), isDue: false });
     new ResizeObserver(() => this.redraw()).observe(node.parentElement);
   }
 
-  get width() {
-    return this.node.parentElement.clientWidth;
-  }
+  get width() { return this.node.parentElement.clientWidth; }
 
   /** Draw before the next picture. */
   redraw() {
@@ -29,10 +24,8 @@ class Canvas {
   /** Clear the canvas to a height, and set it up so that a unit is a pixel of the page. */
   begin(height) {
     const scale = window.devicePixelRatio || 1;
-    this.node.width = Math.round(this.width * scale);
-    this.node.height = Math.round(height * scale);
-    this.node.style.width = `${this.width}px`;
-    this.node.style.height = `${height}px`;
+    Object.assign(this.node.style, { width: `${this.width}px`, height: `${height}px` });
+    Object.assign(this.node, { width: Math.round(this.width * scale), height: Math.round(height * scale) });
     this.context.setTransform(scale, 0, 0, scale, 0, 0);
     return this.context;
   }
@@ -50,11 +43,9 @@ function fitText(context, text, width) {
 
 /** Write a title in bold and a second line below it, around a middle, each cut to a width. */
 function fillTwoLines(context, title, subtitle, x, middle, colors, width = Infinity) {
-  context.font = `600 12px ${colors.font}`;
-  context.fillStyle = colors.ink;
+  Object.assign(context, { font: `600 12px ${colors.font}`, fillStyle: colors.ink });
   context.fillText(fitText(context, title, width), x, middle - 7);
-  context.font = `11px ${colors.font}`;
-  context.fillStyle = colors.dim;
+  Object.assign(context, { font: `11px ${colors.font}`, fillStyle: colors.dim });
   context.fillText(fitText(context, subtitle, width), x, middle + 8);
 }
 
@@ -74,9 +65,7 @@ function parseColor(hex) {
   return [0, 2, 4].map((at) => parseInt(digits.slice(at, at + 2), 16));
 }
 
-function mix(color, other, share) {
-  return color.map((part, at) => Math.round(part * share + other[at] * (1 - share)));
-}
+const mix = (color, other, share) => color.map((part, at) => Math.round(part * share + other[at] * (1 - share)));
 
 /** Return the ink, dark or light, that stands out more from a color. */
 function inkOn(color) {

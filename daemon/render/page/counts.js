@@ -2,13 +2,9 @@
 
 class Counts {
   constructor(run, selection) {
-    this.run = run;
+    Object.assign(this, { run, phase: selection.phase, total: 0, samples: 0, squares: 0 });
     this.byStack = new Float64Array(run.stackCount); // ms, weighted
     this.samplesByStack = new Float64Array(run.stackCount);
-    this.total = 0;
-    this.samples = 0;
-    this.squares = 0;
-    this.phase = selection.phase;
     this.variance = new ShareVariance(run);
     for (const thread of selection.threads()) this.addThread(thread, selection);
   }
@@ -18,8 +14,7 @@ class Counts {
     const [first, end] = selection.entriesOf(thread);
     const { timesMs, samples: counted } = selection.partOf(thread);
     const weight = this.run.weightOf(thread.process, selection.fromMs, selection.toMs);
-    let [time, samples] = [0, 0];
-    let [everyTime, everySample] = [0, 0];
+    let [time, samples, everyTime, everySample] = [0, 0, 0, 0];
     const stacks = [];
     for (let at = first; at < end; at += 1) {
       const stack = thread.stacks[at];
@@ -52,21 +47,13 @@ class Counts {
 
   byPhase(byStack = this.byStack) {
     const found = new Float64Array(this.run.phases.length);
-    byStack.forEach((part, stack) => {
-      found[this.run.stackPhase[stack]] += part;
-    });
+    byStack.forEach((part, stack) => (found[this.run.stackPhase[stack]] += part));
     return found;
   }
 
   /** Return the time by function: `own` with it at the leaf, `total` with it anywhere, once a stack; and the samples. */
-  byFunction() {
-    const { frameFunction } = this.run;
-    return this.byKey(this.run.functionName.length, (frame) => frameFunction[frame]);
-  }
-
-  byLine() {
-    return this.byKey(this.run.frameLine.length, (frame) => frame);
-  }
+  byFunction() { return this.byKey(this.run.functionName.length, (frame) => this.run.frameFunction[frame]); }
+  byLine() { return this.byKey(this.run.frameLine.length, (frame) => frame); }
 
   byKey(keyCount, keyOf) {
     const { stackParent, stackFrame } = this.run;
@@ -114,9 +101,7 @@ function standardError(share, samples) {
 }
 
 /** Say whether the 95 % interval of a share is wider than the share itself: then it is a hint, no number. */
-function isUncertain(part, whole, error) {
-  return !whole || !part || 2 * 1.96 * error > part / whole;
-}
+const isUncertain = (part, whole, error) => !whole || !part || 2 * 1.96 * error > part / whole;
 
 /** The buckets in which the order of stacks can be seen: wider ones hold many samples each. */
 const BUCKET_MS_IN_ORDER = 10;
@@ -164,18 +149,16 @@ class ShareVariance {
       if (leaves[0] !== leaves[1]) leaves.forEach((key) => key >= 0 && (own[key] += square));
       // Marks of this change: seen before it, seen on both sides, and counted.
       const [gone, both, counted] = [3 * at + 1, 3 * at + 2, 3 * at + 3];
+      const count = (key) => {
+        mark[key] = counted;
+        total[key] += square;
+      };
       visit(left, (key) => (mark[key] = gone));
       visit(entered, (key) => {
         if (mark[key] === gone) mark[key] = both;
-        if (mark[key] === both || mark[key] === counted) return;
-        mark[key] = counted;
-        total[key] += square;
+        else if (mark[key] !== both && mark[key] !== counted) count(key);
       });
-      visit(left, (key) => {
-        if (mark[key] !== gone) return;
-        mark[key] = counted;
-        total[key] += square;
-      });
+      visit(left, (key) => mark[key] === gone && count(key));
     });
     return { own, total };
   }

@@ -2,8 +2,7 @@
 // A frame is as wide as in one of the runs, and colored by what it takes more or less; signs say the same as the colors.
 
 const FIRST_TAB = "functions";
-const MORE = [213, 94, 0];
-const LESS = [0, 114, 178];
+const [MORE, LESS] = [[213, 94, 0], [0, 114, 178]];
 const FULL_AT = 0.25; // of the base's whole: a change as large as this has the full color
 
 /** The merged call tree of two runs, with the functions in it. `total` is the side that widths are taken from. */
@@ -15,22 +14,12 @@ class DiffTree extends CallTree {
     this.whole = this.base[0] || this.new[0]; // that changes are parts of
   }
 
-  functionOf(node) {
-    return this.key[node];
-  }
-
-  fileOf(functionId) {
-    return this.files[this.functionFile[functionId]];
-  }
-
-  difference(node) {
-    return this.new[node] - this.base[node];
-  }
+  functionOf(node) { return this.key[node]; }
+  fileOf(functionId) { return this.files[this.functionFile[functionId]]; }
+  difference(node) { return this.new[node] - this.base[node]; }
 
   /** Say whether a node changed by more than what is called a change. */
-  changed(node) {
-    return Math.abs(this.difference(node)) >= this.least * this.whole;
-  }
+  changed(node) { return Math.abs(this.difference(node)) >= this.least * this.whole; }
 
   describe(node) {
     const of = this.unit === "share" ? "all time" : "a step";
@@ -47,10 +36,7 @@ class DiffGraph extends FlameGraph {
     return mix(tree.difference(box.node) > 0 ? MORE : LESS, neutral, 0.3 + 0.7 * Math.sqrt(share));
   }
 
-  letterOf(node) {
-    if (!this.tree.changed(node)) return "";
-    return this.tree.difference(node) > 0 ? "+" : "−";
-  }
+  letterOf(node) { return this.tree.changed(node) ? (this.tree.difference(node) > 0 ? "+" : "−") : ""; }
 
   label(node) {
     return node === 0 ? `all · ${quantity(this.tree.total[0], this.tree.unit)}` : this.run.functionName[this.tree.functionOf(node)];

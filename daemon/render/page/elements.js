@@ -3,9 +3,7 @@
 
 const SVG = "http://www.w3.org/2000/svg";
 
-function byId(id) {
-  return document.getElementById(id);
-}
+const byId = (id) => document.getElementById(id);
 
 /** Return an element with properties (`class`, `title`, `on…`, or attributes) and children (strings become text). */
 function element(tag, properties = {}, ...children) {
@@ -21,41 +19,31 @@ function element(tag, properties = {}, ...children) {
 
 /** Return facts as a list of names and values; each is [name, value, text behind it]. */
 function factList(facts) {
-  const rows = facts.flatMap(([name, value, rest]) => [element("dt", {}, name), element("dd", {}, element("b", {}, value), rest)]);
-  return element("dl", { class: "facts" }, ...rows);
+  const row = ([name, value, rest]) => [element("dt", {}, name), element("dd", {}, element("b", {}, value), rest)];
+  return element("dl", { class: "facts" }, ...facts.flatMap(row));
 }
 
-function fillSelect(select, options) {
+const fillSelect = (select, options) =>
   select.replaceChildren(...options.map(([value, text]) => element("option", { value }, text)));
-}
 
 /** A few lines beside the pointer, kept inside the window. */
 class Tooltip {
-  constructor(node) {
-    this.node = node;
-  }
+  constructor(node) { this.node = node; }
 
+  /** Show lines beside the pointer; null is nothing. */
   show(event, lines) {
-    this.node.replaceChildren(...lines);
-    this.node.hidden = false;
+    this.node.replaceChildren(...(lines ?? []));
+    this.node.hidden = !lines;
     const { offsetWidth, offsetHeight, style } = this.node;
     const isLow = event.clientY + offsetHeight + 24 > window.innerHeight;
     style.left = `${Math.max(4, Math.min(event.clientX + 14, window.innerWidth - offsetWidth - 8))}px`;
     style.top = `${isLow ? event.clientY - offsetHeight - 10 : event.clientY + 16}px`;
   }
 
-  hide() {
-    this.node.hidden = true;
-  }
-
-  /** Show what an element says of the place under the pointer; null is nothing. */
+  /** Show what an element says of the place under the pointer. */
   follow(element, describe) {
-    element.addEventListener("mousemove", (event) => {
-      const lines = describe(event);
-      if (lines) this.show(event, lines);
-      else this.hide();
-    });
-    element.addEventListener("mouseleave", () => this.hide());
+    element.addEventListener("mousemove", (event) => this.show(event, describe(event)));
+    element.addEventListener("mouseleave", (event) => this.show(event, null));
   }
 }
 
@@ -111,9 +99,7 @@ class AddressedPage {
     this.canvases.forEach((canvas) => canvas.redrawNow());
   }
 
-  setHash(hash) {
-    history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search);
-  }
+  setHash(hash) { history.replaceState(null, "", hash ? `#${hash}` : location.pathname + location.search); }
 
   /** Return which functions of a run a search finds, a regular expression; null where nothing is searched. */
   search(query, run) {
@@ -130,15 +116,11 @@ class AddressedPage {
   }
 
   /** Have a screen reader say what a frame is. */
-  speak(node) {
-    byId("spoken").textContent = this.graph.describe(node).map((part) => part.textContent).join(", ");
-  }
+  speak(node) { byId("spoken").textContent = this.graph.describe(node).map((part) => part.textContent).join(", "); }
 }
 
 /** Return where the parent of each node lies, by how far back that is; -1 at a root. */
-function parentsOf(up) {
-  return Int32Array.from(up, (back, at) => (back ? at - back : -1));
-}
+const parentsOf = (up) => Int32Array.from(up, (back, at) => (back ? at - back : -1));
 
 const NUMBERS = { Uint8Array, Uint16Array, Uint32Array, Int32Array, Float64Array };
 

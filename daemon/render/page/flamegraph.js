@@ -1,8 +1,7 @@
 // The flame graph: draws a filled call tree on a canvas, and moves in it by mouse and keyboard.
 // It reports what is selected through `onselect`.
 
-const ROW = 19; // pixels
-const NARROWEST = 0.5;
+const [ROW, NARROWEST] = [19, 0.5]; // pixels
 const ROWS_ABOVE_ZOOM = 60; // callers above the zoomed node: a recursion of thousands must not make the canvas endless
 const ROWS_BELOW_ZOOM = 400;
 
@@ -66,19 +65,13 @@ class Boxes {
     this.byNode = new Map(this.all.map((box) => [box.node, box]));
   }
 
-  at(x, row) {
-    return this.all.find((box) => box.row === row && x >= box.x && x < box.x + Math.max(box.width, 1));
-  }
+  at(x, row) { return this.all.find((box) => box.row === row && x >= box.x && x < box.x + Math.max(box.width, 1)); }
 }
 
 class FlameGraph {
   constructor(node, tooltip, run, onselect) {
-    this.run = run;
-    this.onselect = onselect;
+    Object.assign(this, { run, onselect, selected: 0, zoomed: 0, back: [] });
     this.canvas = new Canvas(node, () => this.draw());
-    this.selected = 0;
-    this.zoomed = 0;
-    this.back = [];
     node.addEventListener("click", (event) => {
       const box = this.boxAt(event);
       if (box) this.zoomTo(box.node);
@@ -98,8 +91,6 @@ class FlameGraph {
     this.canvas.redraw();
   }
 
-  // Drawing
-
   draw() {
     if (!this.tree) return;
     this.boxes = new Boxes(this.tree, this.zoomed, this.canvas.width);
@@ -109,13 +100,11 @@ class FlameGraph {
     for (const box of this.boxes.all) this.drawBox(context, box, colors);
     const selected = this.boxes.byNode.get(this.selected);
     if (selected?.node) {
-      context.strokeStyle = colors.ink;
-      context.lineWidth = 2;
+      Object.assign(context, { strokeStyle: colors.ink, lineWidth: 2 });
       context.strokeRect(selected.x + 1, selected.row * ROW + 1, Math.max(selected.width - 3, 1), ROW - 3);
     }
     if (this.tree.total[0]) return;
-    context.font = `12px ${colors.font}`;
-    context.fillStyle = colors.dim;
+    Object.assign(context, { font: `12px ${colors.font}`, fillStyle: colors.dim });
     context.fillText("No samples in this selection.", 0, ROW / 2);
   }
 
@@ -140,8 +129,7 @@ class FlameGraph {
 
   drawLabel(context, box, ink, colors) {
     const isOwn = box.node > 0 && !this.run.fileOf(this.tree.functionOf(box.node)).library;
-    context.font = `${isOwn ? "600 " : ""}12px ${colors.font}`;
-    context.fillStyle = ink;
+    Object.assign(context, { font: `${isOwn ? "600 " : ""}12px ${colors.font}`, fillStyle: ink });
     const middle = box.row * ROW + ROW / 2;
     const letter = this.letterOf(box.node);
     let x = Math.max(box.x, 0) + 4;
@@ -168,30 +156,23 @@ class FlameGraph {
     return line ? `${name}:${line}` : name;
   }
 
-  isMatch(node) {
-    return node > 0 && this.options.matches[this.tree.functionOf(node)] === 1;
-  }
+  isMatch(node) { return node > 0 && this.options.matches[this.tree.functionOf(node)] === 1; }
 
-  // Moving
-
-  select(node) {
-    this.selected = node;
+  select(selected, zoomed = this.zoomed) {
+    Object.assign(this, { selected, zoomed });
     this.canvas.redraw();
-    this.onselect(node);
+    this.onselect(selected);
   }
 
   zoomTo(node) {
-    if (node !== this.zoomed) {
-      this.back.push(this.zoomed);
-      this.zoomed = node;
-    }
-    this.select(node);
+    if (node !== this.zoomed) this.back.push(this.zoomed);
+    this.select(node, node);
   }
 
   /** Show the whole tree with this node selected. */
   zoomOut(node) {
-    Object.assign(this, { zoomed: 0, back: [] });
-    this.select(node);
+    this.back = [];
+    this.select(node, 0);
   }
 
   /** Move the selection: to the caller, the largest callee, or the neighbor in the same row. */
@@ -213,18 +194,10 @@ class FlameGraph {
 
   onKey(event) {
     const actions = {
-      ArrowUp: () => this.move(-1, 0),
-      ArrowDown: () => this.move(1, 0),
-      ArrowLeft: () => this.move(0, -1),
-      ArrowRight: () => this.move(0, 1),
-      Enter: () => this.zoomTo(this.selected),
-      Backspace: () => {
-        if (!this.zoomed) return;
-        this.zoomed = this.back.pop() ?? 0;
-        this.select(this.selected);
-      },
-      Escape: () => this.zoomOut(this.selected),
-      Home: () => this.zoomTo(0),
+      ArrowUp: () => this.move(-1, 0), ArrowDown: () => this.move(1, 0),
+      ArrowLeft: () => this.move(0, -1), ArrowRight: () => this.move(0, 1),
+      Enter: () => this.zoomTo(this.selected), Escape: () => this.zoomOut(this.selected), Home: () => this.zoomTo(0),
+      Backspace: () => this.zoomed && this.select(this.selected, this.back.pop() ?? 0),
     };
     const action = actions[event.key];
     if (!action || event.ctrlKey || event.metaKey || event.altKey) return;

@@ -3,9 +3,7 @@
 
 class Operators {
   constructor(node, run, onrange) {
-    this.run = run;
-    this.window = run.windows.length - 1;
-    this.byShape = false;
+    Object.assign(this, { run, window: run.windows.length - 1, byShape: false });
     this.choice = element("select", { "aria-label": "Window", oninput: (event) => this.show({ window: Number(event.target.value) }) });
     this.shapes = element("button", { type: "button", onclick: () => this.show({ byShape: !this.byShape }) }, "by shape");
     const selectRange = () => {
@@ -14,8 +12,7 @@ class Operators {
     };
     const place = element("button", { type: "button", onclick: selectRange }, "select its time");
     this.note = element("span", { class: "dim" });
-    this.about = element("div", {});
-    this.body = element("div", {});
+    [this.about, this.body] = [element("div"), element("div")];
     fillSelect(this.choice, run.windows.map((window, at) => {
       const length = stepTime((window.end_ms - window.start_ms) / 1000);
       return [String(at), `${elapsed(window.start_ms, 1)} · ${run.processTitle(window.process)} · ${counted(window.steps, "whole step")}, ${length}`];

@@ -5,9 +5,7 @@ const EVENT_MARGIN_MS = 5_000;
 /** The phases with their letters, colors and shares of the selection. A press keeps one phase, and reports it; null: all. */
 class Legend {
   constructor(node, run, onphase) {
-    this.node = node;
-    this.run = run;
-    this.onphase = onphase;
+    Object.assign(this, { node, run, onphase });
     // The order is that of the whole run, so that nothing jumps while a range is dragged.
     this.usual = new Counts(run, new Selection(run)).byPhase();
     this.order = [...run.phases.keys()].sort((a, b) => this.usual[b] - this.usual[a] || a - b);
@@ -23,8 +21,7 @@ class Legend {
       const { name, letter, color } = this.run.phases[phase];
       const isOnly = phase === selection.phase;
       const swatch = element("i", { class: "swatch" }, letter);
-      swatch.style.background = color;
-      swatch.style.color = inkOn(parseColor(color));
+      Object.assign(swatch.style, { background: color, color: inkOn(parseColor(color)) });
       const title = `only ${name}: ${counted(samples[phase], "sample")}`;
       const properties = { type: "button", "aria-pressed": String(isOnly), title, onclick: () => this.onphase(isOnly ? null : phase) };
       return element("button", properties, swatch, name, element("b", {}, percent(times[phase], whole.total)));
@@ -35,9 +32,7 @@ class Legend {
 class Page extends AddressedPage {
   constructor(run) {
     super();
-    this.run = run;
-    this.selection = new Selection(run);
-    this.trees = new Map();
+    Object.assign(this, { run, selection: new Selection(run), trees: new Map() });
     const tooltip = new Tooltip(byId("tooltip"));
     const onrange = (from, to) => this.change(() => this.selection.setRange(from, to));
     this.timeline = new Timeline(byId("timeline"), tooltip, run, onrange);
@@ -118,9 +113,7 @@ class Page extends AddressedPage {
     });
   }
 
-  select(fields) {
-    this.change(() => Object.assign(this.selection, fields));
-  }
+  select(fields) { this.change(() => Object.assign(this.selection, fields)); }
 
   readAddress() {
     this.selection.readHash(location.hash);
@@ -153,9 +146,7 @@ class Page extends AddressedPage {
     document.body.dataset.samples = String(this.counts.samples);
   }
 
-  showPanel() {
-    this.panel.show(this.counts, this.graph.tree, this.graph.selected);
-  }
+  showPanel() { this.panel.show(this.counts, this.graph.tree, this.graph.selected); }
 
   showFilters() {
     const { selection } = this;

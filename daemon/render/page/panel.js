@@ -3,10 +3,7 @@
 const OVERVIEW_LINES = 8;
 
 class Panel {
-  constructor(node, run) {
-    this.node = node;
-    this.run = run;
-  }
+  constructor(node, run) { Object.assign(this, { node, run }); }
 
   /** Show the function of a node of the tree; of all, node 0, an overview. */
   show(counts, tree, node) {
@@ -31,15 +28,14 @@ class Panel {
     const name = this.run.functionName[functionId];
     const { own, total, ownSamples, totalSamples } = counts.byFunction();
     const fact = (title, time, samples) => [title, percent(time, counts.total), ` ${counted(samples, "sample")}`];
-    const facts = [
-      fact("self", own[functionId], ownSamples[functionId]),
-      fact("total", total[functionId], totalSamples[functionId]),
-      fact("in this frame", tree.total[node], tree.samples[node]),
-    ];
     return [
       element("h3", { title: name }, name),
       element("p", { class: "path" }, file.path || file.module),
-      factList(facts),
+      factList([
+        fact("self", own[functionId], ownSamples[functionId]),
+        fact("total", total[functionId], totalSamples[functionId]),
+        fact("in this frame", tree.total[node], tree.samples[node]),
+      ]),
       this.lines(functionId, counts),
     ];
   }

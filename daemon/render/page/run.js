@@ -35,14 +35,9 @@ class Run {
     return new Set(this.stackPhase.filter((_, stack) => isSeen[stack]));
   }
 
-  fileOf(functionId) {
-    return this.files[this.functionFile[functionId]];
-  }
+  fileOf(functionId) { return this.files[this.functionFile[functionId]]; }
 
-  processTitle(index) {
-    const { title, pid } = this.processes[index];
-    return `${title} · ${pid}`;
-  }
+  processTitle(index) { return `${this.processes[index].title} · ${this.processes[index].pid}`; }
 
   /** Return a time since the start as the time of day where the page is read. */
   wallClock(ms) {
@@ -52,18 +47,14 @@ class Run {
 }
 
 function runningSums(steps) {
-  const sums = new Float64Array(steps.length);
   let sum = 0;
-  for (let at = 0; at < steps.length; at += 1) sums[at] = sum += steps[at];
-  return sums;
+  return new Float64Array(steps).map((step) => (sum += step));
 }
 
 /** Return a column divided by ten to the power of some digits. */
 function scaled(column, digits) {
-  const numbers = new Float64Array(column.length);
   const [times, parts] = [10 ** Math.max(-digits, 0), 10 ** Math.max(digits, 0)];
-  for (let at = 0; at < column.length; at += 1) numbers[at] = (column[at] * times) / parts;
-  return numbers;
+  return new Float64Array(column).map((number) => (number * times) / parts);
 }
 
 /** Return a series: `values[i]` held from `fromMs[i]` to `atMs[i]`, and nothing is known of the time between. */
@@ -80,11 +71,8 @@ function decodeTimes(columns) {
     let decoded = null;
     return { samples, get timesMs() { return (decoded ??= scaled(times, 1)); } };
   };
-  return {
-    buckets: new Int32Array(runningSums(columns.steps)),
-    timesMs: scaled(columns.times_100us, 1),
-    parts: columns.parts.map(later),
-  };
+  const buckets = new Int32Array(runningSums(columns.steps));
+  return { buckets, timesMs: scaled(columns.times_100us, 1), parts: columns.parts.map(later) };
 }
 
 /** Return how much of a process's time is covered before a time, in ms. */
@@ -99,8 +87,7 @@ function coveredUntil(cover, ms) {
 
 /** Return the first index whose value is not below `wanted`; `values` ascend. */
 function lowerBound(values, wanted) {
-  let low = 0;
-  let high = values.length;
+  let [low, high] = [0, values.length];
   while (low < high) {
     const middle = (low + high) >> 1;
     if (values[middle] < wanted) low = middle + 1;

@@ -20,18 +20,10 @@ const CONDITIONS = { gpuIdle: "gpu-idle", onCpu: "on-cpu" };
 const CHOICES = { by: ["line", "function"], coloring: ["phase", "module"] };
 
 class Selection {
-  constructor(run) {
-    this.run = run;
-    Object.assign(this, DEFAULTS);
-  }
+  constructor(run) { Object.assign(this, { run, ...DEFAULTS }); }
 
-  get isWholeRun() {
-    return this.from === null;
-  }
-
-  get fromMs() {
-    return this.isWholeRun ? 0 : this.from * this.run.bucketMs;
-  }
+  get isWholeRun() { return this.from === null; }
+  get fromMs() { return this.isWholeRun ? 0 : this.from * this.run.bucketMs; }
 
   get toMs() {
     return this.isWholeRun ? this.run.durationMs : Math.min(this.to * this.run.bucketMs, this.run.durationMs);
@@ -42,8 +34,7 @@ class Selection {
     const from = Math.max(0, Math.round(Math.min(fromMs, toMs) / this.run.bucketMs));
     const to = Math.min(this.run.bucketCount, Math.round(Math.max(fromMs, toMs) / this.run.bucketMs));
     const isRange = Number.isFinite(from) && Number.isFinite(to) && to > from;
-    this.from = isRange ? from : null;
-    this.to = isRange ? to : null;
+    [this.from, this.to] = isRange ? [from, to] : [null, null];
   }
 
   takesProcess(index) {
@@ -113,8 +104,7 @@ class Selection {
     const range = /^([\d.]+)-([\d.]+)$/.exec(words.get("t") ?? "");
     if (range) this.setRange(Number(range[1]) * 1000, Number(range[2]) * 1000);
     this.setProcess(words.get("process") ?? DEFAULTS.process);
-    const thread = words.get("thread");
-    const rank = words.get("rank");
+    const [thread, rank] = ["thread", "rank"].map((name) => words.get(name));
     if (this.run.processes.some((each) => String(each.rank) === rank)) this.rank = rank;
     if (["all", "other"].includes(thread) || this.run.threads.some((each) => `=${each.name}` === thread)) this.thread = thread;
     for (const [name, allowed] of Object.entries(CHOICES)) {
@@ -122,11 +112,9 @@ class Selection {
     }
     const phase = this.run.phases.findIndex((each) => each.name === words.get("phase"));
     this.phase = phase < 0 ? null : phase;
-    this.query = words.get("query") ?? "";
-    this.frame = words.get("frame") ?? "";
+    for (const name of ["query", "frame", "tab"]) this[name] = words.get(name) ?? DEFAULTS[name];
     this.inverted = words.get("inverted") === "1";
     for (const [name, word] of Object.entries(CONDITIONS)) this[name] = words.get(word) === "1" && this.run.parts.includes(word);
-    this.tab = words.get("tab") ?? DEFAULTS.tab;
   }
 
   setProcess(word) {

@@ -28,41 +28,28 @@ function pickColumn(title, field, options = {}) {
   return column(title, field, { cell: (row) => pickButton(row[field]), kind: "name", ...options });
 }
 
-function pickButton(text) {
-  return element("button", { class: "pick", type: "button" }, text);
-}
+const pickButton = (text) => element("button", { class: "pick", type: "button" }, text);
 
 class Table {
   constructor(node, caption, columns, onpick) {
-    this.node = node;
-    this.caption = caption;
-    this.columns = columns;
-    this.onpick = onpick;
+    Object.assign(this, { node, caption, columns, onpick, showsAll: false });
     this.sorted = columns.findIndex((column) => column.first);
     this.descending = columns[this.sorted].first === "descending";
-    this.showsAll = false;
-  }
-
-  show(rows) {
-    this.rows = rows;
-    this.draw();
   }
 
   sortBy(at) {
     this.descending = at === this.sorted ? !this.descending : this.columns[at].numeric === true;
     this.sorted = at;
-    this.draw();
+    this.show(this.rows);
     this.node.querySelectorAll("th button")[at].focus();
   }
 
-  draw() {
+  show(unsorted, showsAll = this.showsAll) {
+    Object.assign(this, { rows: unsorted, showsAll });
     const { value } = this.columns[this.sorted];
-    const rows = [...this.rows].sort((a, b) => (this.descending ? -1 : 1) * compare(value(a), value(b)));
+    const rows = [...unsorted].sort((a, b) => (this.descending ? -1 : 1) * compare(value(a), value(b)));
     const shown = this.showsAll ? rows : rows.slice(0, FIRST_ROWS);
-    const showAll = () => {
-      this.showsAll = true;
-      this.draw();
-    };
+    const showAll = () => this.show(this.rows, true);
     const table = element("table", {}, element("caption", { class: "hidden" }, this.caption), this.head(), element("tbody", {}, ...shown.map((row) => this.row(row))));
     const more = rows.length > shown.length ? element("button", { class: "more", type: "button", onclick: showAll }, `show all ${grouped(rows.length)}`) : null;
     const nothing = rows.length ? null : element("p", { class: "dim" }, "Nothing in this selection.");

@@ -1,9 +1,6 @@
 // The tables of the report: their columns, and the rows of a selection.
 
-const LINE_WIDTH = 220; // pixels
-const LINE_HEIGHT = 26;
-
-// Functions and lines
+const [LINE_WIDTH, LINE_HEIGHT] = [220, 26]; // pixels
 
 function codeColumns() {
   const share = (title, field, first) => numberColumn(title, field, null, {
@@ -72,8 +69,6 @@ function ownLines(run, counts) {
   return [...times].sort(([first, a], [second, b]) => b - a || first - second);
 }
 
-// Processes
-
 function processColumns() {
   const branch = (row) => {
     const name = pickButton(row.title);
@@ -135,11 +130,8 @@ function describeEnd(process) {
 }
 
 /** Return the readings of a series in a selection, the last moment of it included. */
-function valuesIn(series, selection) {
-  return series.values.subarray(lowerBound(series.atMs, selection.fromMs), lowerBound(series.atMs, selection.toMs + 1));
-}
-
-// Memory
+const valuesIn = ({ values, atMs }, { fromMs, toMs }) =>
+  values.subarray(lowerBound(atMs, fromMs), lowerBound(atMs, toMs + 1));
 
 function memoryColumns() {
   const signed = (count) => change(count, "bytes");
@@ -178,8 +170,6 @@ function sparkline(values) {
   const label = `from ${bytes(least)} to ${bytes(most)}`;
   return element("svg", { class: "sparkline", width: LINE_WIDTH, height: LINE_HEIGHT, role: "img", "aria-label": label }, element("polyline", { points: points.join(" ") }));
 }
-
-// Events
 
 function eventColumns(run) {
   return [

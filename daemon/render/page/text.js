@@ -11,13 +11,9 @@ function percent(part, whole) {
 }
 
 /** Return a whole number as `1,234,567`; the browser's own way loads its tables of all languages first. */
-function grouped(count) {
-  return String(Math.round(count)).replace(/\B(?=(\d{3})+$)/g, ",");
-}
+const grouped = (count) => String(Math.round(count)).replace(/\B(?=(\d{3})+$)/g, ",");
 
-function counted(count, noun) {
-  return `${grouped(count)} ${noun}${Math.round(count) === 1 ? "" : "s"}`;
-}
+const counted = (count, noun) => `${grouped(count)} ${noun}${Math.round(count) === 1 ? "" : "s"}`;
 
 function bytes(count) {
   if (count === null) return UNKNOWN;
@@ -30,9 +26,7 @@ function bytes(count) {
 }
 
 /** Return a number with three figures or more. */
-function significant(value) {
-  return Math.abs(value) >= 99.95 || !value ? grouped(value) : value.toPrecision(3);
-}
+const significant = (value) => Math.abs(value) >= 99.95 || !value ? grouped(value) : value.toPrecision(3);
 
 /** Return the time of a step in seconds: `251 ms`. */
 function stepTime(seconds) {
@@ -41,9 +35,7 @@ function stepTime(seconds) {
   return seconds >= 0.9995e-3 || !seconds ? `${significant(1e3 * seconds)} ms` : `${significant(1e6 * seconds)} µs`;
 }
 
-function twoDigits(count) {
-  return String(count).padStart(2, "0");
-}
+const twoDigits = (count) => String(count).padStart(2, "0");
 
 /** Return a length of time in seconds as `12.3 s`, `2 min 04 s`, `3 h 07 min`, `2 d 05 h`. */
 function duration(seconds) {
@@ -68,9 +60,7 @@ function change(value, unit) {
   return sign + (unit === "share" ? `${(100 * Math.abs(value)).toFixed(1)} pts` : quantity(Math.abs(value), unit));
 }
 
-function signedPercent(share) {
-  return (share < 0 ? "-" : "+") + percent(Math.abs(share), 1);
-}
+const signedPercent = (share) => (share < 0 ? "-" : "+") + percent(Math.abs(share), 1);
 
 /** Return a time since the start as `1:02:03.4`, with as many decimals as asked for. */
 function elapsed(ms, decimals = 0) {
@@ -85,10 +75,7 @@ function elapsed(ms, decimals = 0) {
 }
 
 /** Return the decimals that two times need which lie this far from each other. */
-function decimalsFor(ms) {
-  if (ms >= 60_000) return 0;
-  return ms >= 5_000 ? 1 : 2;
-}
+const decimalsFor = (ms) => (ms >= 60_000 ? 0 : ms >= 5_000 ? 1 : 2);
 
 /** Return a path that keeps its ends: the outermost package and the file. */
 function shortPath(path) {

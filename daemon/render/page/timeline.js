@@ -1,30 +1,20 @@
 // The timeline: a band of phases for each training thread, charts of CPU and memory, events, and the selected range.
 // It reports ranges through `onrange(fromMs, toMs)`, with NaN for the whole run. Sizes are pixels.
 
-const LEFT = 118;
-const RIGHT = 126;
-const GAP = 8;
-const AXIS = 22;
-const MOST_BANDS = 16;
-const MOST_GPUS = 8;
-const MOST_EVENTS = 6; // in the tooltip
+const [LEFT, RIGHT, GAP, AXIS] = [118, 126, 8, 22]; // beside, between and below the bands and charts
+const [BAND, COLUMN, LETTER_HEIGHT, CHART_HEIGHT] = [46, 3, 11, 34];
+const [MOST_BANDS, MOST_GPUS, MOST_EVENTS] = [16, 8, 6]; // events: in the tooltip
 const MARK = 3; // half the width of an event's mark
 const CLICK = 3; // a hand moves as much without meaning to
-const BAND = 46;
-const COLUMN = 3;
 const LETTER_STRIDE = 40; // columns from a letter of a phase to the next one
 const LETTER_STRIDE_ANEW = 20; // where the phase begins anew
-const LETTER_HEIGHT = 11;
-const CHART_HEIGHT = 34;
 const CHART_CELLS = 600;
 const CELL_MS = 200; // about the distance of a GPU's own readings
 const AXIS_STEPS_MS = [100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 3e4, 6e4, 12e4, 3e5, 6e5, 9e5, 18e5, 36e5, 72e5, 144e5, 288e5, 864e5];
 
 class Timeline {
   constructor(node, tooltip, run, onrange) {
-    this.run = run;
-    this.node = node;
-    this.onrange = onrange;
+    Object.assign(this, { run, node, onrange });
     this.canvas = new Canvas(node, () => this.draw());
     const mains = run.threads.filter((thread) => thread.main);
     const training = mains.filter((thread) => run.processes[thread.process].role === "main");
@@ -43,24 +33,12 @@ class Timeline {
     this.canvas.redraw();
   }
 
-  get plotWidth() {
-    return Math.max(this.canvas.width - LEFT - RIGHT, 50);
-  }
+  get plotWidth() { return Math.max(this.canvas.width - LEFT - RIGHT, 50); }
+  toX(ms) { return LEFT + (ms / this.run.durationMs) * this.plotWidth; }
 
-  toX(ms) {
-    return LEFT + (ms / this.run.durationMs) * this.plotWidth;
-  }
+  toMs(x) { return Math.max(0, Math.min(1, (x - LEFT) / this.plotWidth)) * this.run.durationMs; }
 
-  toMs(x) {
-    const share = (x - LEFT) / this.plotWidth;
-    return Math.max(0, Math.min(1, share)) * this.run.durationMs;
-  }
-
-  // Selecting a range by mouse, touch or keyboard
-
-  xOf(event) {
-    return event.clientX - this.node.getBoundingClientRect().left;
-  }
+  xOf(event) { return event.clientX - this.node.getBoundingClientRect().left; }
 
   listen() {
     let anchorX;
@@ -97,8 +75,6 @@ class Timeline {
     event.preventDefault();
   }
 
-  // Drawing
-
   draw() {
     if (!this.selection) return;
     const { run, plotWidth } = this;
@@ -128,15 +104,12 @@ class Timeline {
   drawAxis(context, bottom, colors) {
     const leastMs = (this.run.durationMs / this.plotWidth) * 90;
     const step = AXIS_STEPS_MS.find((each) => each >= leastMs) ?? Math.ceil(leastMs / 864e5) * 864e5;
-    context.font = `11px ${colors.font}`;
-    context.fillStyle = colors.dim;
-    context.textAlign = "center";
+    Object.assign(context, { font: `11px ${colors.font}`, fillStyle: colors.dim, textAlign: "center" });
     for (let ms = 0; ms <= this.run.durationMs; ms += step) {
       context.fillRect(this.toX(ms), bottom, 1, 4);
       context.fillText(elapsed(ms, step < 1000 ? 1 : 0), this.toX(ms), bottom + GAP + 6);
     }
-    context.textAlign = "left";
-    context.fillStyle = colors.accent;
+    Object.assign(context, { textAlign: "left", fillStyle: colors.accent });
     for (const window of this.run.windows) {
       const from = this.toX(window.start_ms);
       context.fillRect(from, bottom, Math.max(this.toX(window.end_ms) - from, 3), 4);
@@ -153,21 +126,15 @@ class Timeline {
     }
   }
 
-  xOfEvent(event) {
-    return this.toX(Math.max(0, Math.min(event.at_ms, this.run.durationMs)));
-  }
+  xOfEvent(event) { return this.toX(Math.max(0, Math.min(event.at_ms, this.run.durationMs))); }
 
   drawRange(context, bottom, colors) {
     if (this.selection.isWholeRun) return;
-    const from = this.toX(this.selection.fromMs);
-    const to = this.toX(this.selection.toMs);
-    context.fillStyle = colors.page;
-    context.globalAlpha = 0.72;
+    const [from, to] = [this.toX(this.selection.fromMs), this.toX(this.selection.toMs)];
+    Object.assign(context, { fillStyle: colors.page, globalAlpha: 0.72 });
     context.fillRect(LEFT, 0, from - LEFT, bottom);
     context.fillRect(to, 0, LEFT + this.plotWidth - to, bottom);
-    context.globalAlpha = 1;
-    context.strokeStyle = colors.accent;
-    context.lineWidth = 2;
+    Object.assign(context, { globalAlpha: 1, strokeStyle: colors.accent, lineWidth: 2 });
     context.strokeRect(from, 1, Math.max(to - from, 1), bottom - 2);
   }
 
@@ -186,8 +153,7 @@ class Timeline {
 /** A thread's phases, a column of pixels at a time, with letters so that colors alone carry nothing. */
 class Band {
   constructor(run, thread, width) {
-    this.run = run;
-    this.width = width;
+    Object.assign(this, { run, width });
     this.columns = phaseColumns(run, thread, Math.floor(width / COLUMN));
     this.letters = lettersOf(this.columns);
   }
@@ -201,8 +167,7 @@ class Band {
         context.fillRect(left + at * COLUMN, top + BAND * (1 - to), COLUMN, BAND * (to - from));
       }
     });
-    context.font = `600 10px ${colors.font}`;
-    context.textAlign = "center";
+    Object.assign(context, { font: `600 10px ${colors.font}`, textAlign: "center" });
     for (const [phase, at, middle] of this.letters) {
       const { color, letter } = this.run.phases[phase];
       context.fillStyle = inkOn(parseColor(color));
@@ -286,10 +251,7 @@ class Chart {
     });
   }
 
-  /** The mean over the part of a selection that is known; null where nothing is. */
-  meanIn(selection) {
-    return meanOf(this.series, selection.fromMs, selection.toMs);
-  }
+  meanIn(selection) { return meanOf(this.series, selection.fromMs, selection.toMs); }
 
   drawReading(context, selection, x, middle, colors) {
     const scale = this.grid.length / this.run.durationMs;

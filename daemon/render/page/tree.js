@@ -22,14 +22,10 @@ class Tree extends CallTree {
     this.linkChildren();
   }
 
-  functionOf(node) {
-    return this.byLine ? this.run.frameFunction[this.key[node]] : this.key[node];
-  }
+  functionOf(node) { return this.byLine ? this.run.frameFunction[this.key[node]] : this.key[node]; }
 
   /** Return the line of a node; 0 where it stands for a whole function. */
-  lineOf(node) {
-    return this.byLine ? this.run.frameLine[this.key[node]] : 0;
-  }
+  lineOf(node) { return this.byLine ? this.run.frameLine[this.key[node]] : 0; }
 
   /** Return a function that finds the child of a node for the leaf of a stack, and makes it where there is none. */
   grower() {
@@ -52,9 +48,7 @@ class Tree extends CallTree {
   fill(counts) {
     const phaseCount = this.run.phases.length;
     const byPhase = new Float64Array(this.size * phaseCount);
-    this.own = new Float64Array(this.size);
-    this.total = new Float64Array(this.size);
-    this.samples = new Float64Array(this.size);
+    [this.own, this.total, this.samples] = Array.from({ length: 3 }, () => new Float64Array(this.size));
     counts.byStack.forEach((time, stack) => {
       if (!time) return;
       const node = this.nodeOfStack[stack];
