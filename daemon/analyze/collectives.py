@@ -10,6 +10,7 @@ that exchange data.
 from __future__ import annotations
 
 import bisect
+import functools
 import re
 import statistics
 from collections import defaultdict
@@ -36,21 +37,16 @@ class WaitIndex:
         self._reader = reader
         self._phases = phases
         self.has_gpu = bool(reader.devices())
-        self._may_wait: dict[int, bool] = {}
+        self.may_wait = functools.cache(self._may_wait)
 
-    def may_wait(self, stack: int) -> bool:
+    def _may_wait(self, stack: int) -> bool:
         """Say whether a rank may be waiting for others in a stack; all else it does by itself."""
-        known = self._may_wait.get(stack)
-        if known is None:
-            phase = self._phases.of_stack(stack)
-            if phase == BACKWARD:  # it waits in autograd itself, not in Python that autograd calls
-                frames = self._reader.frames_of(stack)
-                in_engine = [frame.module_path.startswith("torch/autograd/") for frame in frames]
-                known = in_engine[-1] or not any(in_engine)
-            else:
-                known = phase == COLLECTIVE or (self.has_gpu and phase in (SYNCHRONIZE, COPY))
-            self._may_wait[stack] = known
-        return known
+        phase = self._phases.of_stack(stack)
+        if phase != BACKWARD:
+            return phase == COLLECTIVE or (self.has_gpu and phase in (SYNCHRONIZE, COPY))
+        # It waits in autograd itself, not in Python that autograd calls.
+        in_engine = [frame.module_path.startswith("torch/autograd/") for frame in self._reader.frames_of(stack)]
+        return in_engine[-1] or not any(in_engine)
 
 
 def exchange(reader: RunReader) -> bool:
@@ -72,7 +68,7 @@ class DepartureIndex:
         self._reader = reader
         self._phases = PhaseIndex(reader)
         self._waits = WaitIndex(reader, self._phases)
-        self._waits_for_all: dict[int, bool] = {}
+        self._waits_for_all = functools.cache(self._is_for_all)
         self._recordings: defaultdict[int, list[RecordingRow]] = defaultdict(list)
         for row in reader.recordings():
             self._recordings[row.process].append(row)
@@ -87,7 +83,7 @@ class DepartureIndex:
         for thread in self.threads:
             found, was_waiting, until_ns = [], False, 0
             for row in self._reader.intervals(from_ns, to_ns, [thread.id]):
-                waits = self._is_for_all(row.stack)
+                waits = self._waits_for_all(row.stack)
                 # What follows a gap in the samples may have begun long before.
                 if was_waiting and not waits and row.start_ns == until_ns:
                     found.append(row.start_ns - self.half_a_sample(thread, row.start_ns))
@@ -110,15 +106,9 @@ class DepartureIndex:
         return int(SECOND_NS / (2 * statistics.median(rates))) if rates else 0
 
     def _is_for_all(self, stack: int) -> bool:
-        known = self._waits_for_all.get(stack)
-        if known is None:
-            phase = self._phases.of_stack(stack)
-            if not self._waits.may_wait(stack):
-                known = False
-            elif self._waits.has_gpu:  # kernels are waited for elsewhere than they are launched
-                known = phase not in (COPY, BACKWARD)
-            else:
-                names = {frame.function for frame in self._reader.frames_of(stack)}
-                known = phase != COLLECTIVE or not names & _ONE_SIDED
-            self._waits_for_all[stack] = known
-        return known
+        phase = self._phases.of_stack(stack)
+        if not self._waits.may_wait(stack):
+            return False
+        if self._waits.has_gpu:  # kernels are waited for elsewhere than they are launched
+            return phase not in (COPY, BACKWARD)
+        return phase != COLLECTIVE or not {frame.function for frame in self._reader.frames_of(stack)} & _ONE_SIDED

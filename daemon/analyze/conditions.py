@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from functools import reduce
-from typing import NamedTuple
 
 from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.memory import growth
@@ -20,19 +19,14 @@ from profd.daemon.store.stepfunction import IntervalSet, StepFunction
 SATURATED_ABOVE = 0.95
 
 
-class Within(NamedTuple):
-    """The range of time that is asked for: in a long run little has to be read for it; None: not bounded."""
-
-    from_ns: int | None = None
-    to_ns: int | None = None
-
-
-WHOLE = Within()
+Within = tuple[int | None, int | None]
+"""The range of time that is asked for: in a long run little has to be read for it; None: not bounded."""
+WHOLE: Within = (None, None)
 
 
 def within(from_ns: int | None, to_ns: int | None) -> Within:
     """Return the time of the intervals that start in a range, their ends included."""
-    return Within(from_ns, None if to_ns is None else to_ns + stepfunction.LONGEST_INTERVAL_NS)
+    return from_ns, None if to_ns is None else to_ns + stepfunction.LONGEST_INTERVAL_NS
 
 
 def cpu_saturated(reader: RunReader, time: Within = WHOLE) -> IntervalSet:
@@ -117,11 +111,9 @@ def check(reader: RunReader, conditions: tuple[Condition, ...], from_ns: int | N
         if period_ns is None:
             raise UsageError(f"the run cannot tell {condition.name}", CONDITIONS[condition.name][1])
         if length_ns < period_ns:
-            raise UsageError(
-                f"{condition.name} was read every {period_ns // MILLISECOND_NS} ms, which says nothing of "
-                f"{length_ns // MILLISECOND_NS} ms",
-                "take a longer range of time",
-            )
+            period_ms, length_ms = period_ns // MILLISECOND_NS, length_ns // MILLISECOND_NS
+            what = f"{condition.name} was read every {period_ms} ms, which says nothing of {length_ms} ms"
+            raise UsageError(what, "take a longer range of time")
 
 
 def can_tell(reader: RunReader, name: str) -> bool:

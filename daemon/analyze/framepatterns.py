@@ -41,10 +41,8 @@ def own_table(name: str) -> Path:
 def read_patterns(file: Path, key: str, kind: type[Pattern], hint: str) -> tuple[Pattern, ...]:
     """Read a table of [[key]]; raises UsageError that names what is wrong with it."""
     try:
-        tables: dict[str, tuple[Pattern, ...]] = msgspec.toml.decode(
-            file.read_bytes(),
-            type=dict[str, tuple[kind, ...]],  # type: ignore[valid-type]
-        )
+        form: type[dict[str, tuple[Pattern, ...]]] = dict[str, tuple[kind, ...]]  # type: ignore[valid-type]
+        tables = msgspec.toml.decode(file.read_bytes(), type=form)
     except OSError as error:
         raise UsageError(f"{file} cannot be read ({error.strerror})", "make it readable, or remove it") from error
     except (msgspec.DecodeError, UnicodeDecodeError) as error:
@@ -59,9 +57,8 @@ def read_patterns(file: Path, key: str, kind: type[Pattern], hint: str) -> tuple
         try:
             re.compile(pattern.source)
         except re.error as error:
-            raise UsageError(
-                f"{where}: {pattern.source!r} is no regular expression ({error})", "mend its source"
-            ) from error
+            what = f"{where}: {pattern.source!r} is no regular expression ({error})"
+            raise UsageError(what, "mend its source") from error
     return patterns
 
 

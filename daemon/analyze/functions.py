@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Mapping
 
 import msgspec
 
 from profd.daemon.analyze.gputracks import GpuTracks
-from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.phases import PhaseIndex, PhasePlace
 from profd.daemon.analyze.profile import Profile, selected_intervals
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.uncertainty import ShareVariance
@@ -34,14 +35,13 @@ def utilization_by_stack(
     known_ns: defaultdict[int, float] = defaultdict(float)
     busy_ns: defaultdict[int, float] = defaultdict(float)
     index = None if selection.phase is None else phases or PhaseIndex(reader)
-    rests: list[Rest] = [Rest(threads, selection.from_ns, selection.to_ns)]
+    rests = [Rest(threads, selection.from_ns, selection.to_ns)]
     if not selection.when:
-        splits = reader.rollups.split(selection.from_ns, selection.to_ns, threads)
-        for row in (row for one in splits for row in reader.rollups.by_stack(one)):
+        sums, rests = reader.rollups.sums(selection.from_ns, selection.to_ns, threads)
+        for row in sums:
             if index is None or index.of_stack(row.stack) == selection.phase:
                 known_ns[row.stack] += row.known_ns
                 busy_ns[row.stack] += row.busy_ns
-        rests = [rest for one in splits for rest in one.rest]
     for rest in rests:
         near = GpuTracks(reader, rest.from_ns, rest.to_ns)
         part = selection.between(rest.from_ns, rest.to_ns)
@@ -88,16 +88,13 @@ class FunctionIndex:
     def __init__(self, reader: RunReader, *, by_line: bool = False) -> None:
         self._reader = reader
         self._by_line = by_line
-        self._known: dict[int, StackFunctions] = {}
+        self.of_stack = functools.cache(self._of_stack)
 
-    def of_stack(self, stack: int) -> StackFunctions:
+    def _of_stack(self, stack: int) -> StackFunctions:
         """Return the function at the leaf, and each function of the stack once with its innermost frame."""
-        found = self._known.get(stack)
-        if found is None:
-            frames = self._reader.frames_of(stack)
-            innermost = {self._key(frame): frame.id for frame in frames}
-            found = self._known[stack] = (self._key(frames[-1]), tuple(innermost.items()))
-        return found
+        frames = self._reader.frames_of(stack)
+        innermost = {self._key(frame): frame.id for frame in frames}
+        return self._key(frames[-1]), tuple(innermost.items())
 
     def _key(self, frame: FrameRow) -> FunctionKey:
         return frame.function, frame.file, frame.line if self._by_line else 0
@@ -163,15 +160,9 @@ def hot_functions(
     return rows
 
 
-class PhaseLine(msgspec.Struct, frozen=True):
-    """A line of the user's code in a phase; ``share`` is of all the time of the profile that it is taken from."""
+class PhaseLine(PhasePlace, frozen=True):
+    """A line in a phase; ``share`` is of all the time of the profile that it is taken from."""
 
-    phase: str
-    function: str
-    file: str
-    module_path: str
-    line: int
-    source: str | None
     share: float
 
 
@@ -193,8 +184,7 @@ def user_lines(profile: Profile, phases: PhaseIndex) -> list[PhaseLine]:
     for stack, time_ns in profile.time_ns.items():
         frame = phases.user_line(stack)
         if frame is not None:
-            phase = phases.of_stack(stack)
-            spent_ns[phase, frame.function, frame.file, frame.module_path, frame.line, frame.source] += time_ns
+            spent_ns[(phases.of_stack(stack), *frame.place)] += time_ns
     whole_ns = profile.total_ns or 1.0
     lines = [PhaseLine(*place, share=time_ns / whole_ns) for place, time_ns in spent_ns.items()]
     return sorted(lines, key=lambda line: -line.share)

@@ -9,7 +9,7 @@ import msgspec
 
 from profd.daemon.analyze.gputracks import GRAPHICS_ACTIVE, GpuTracks, total_utilization
 from profd.daemon.analyze.idletime import IdleShare, IdleTime
-from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.phases import PhaseIndex, PhasePlace
 from profd.daemon.analyze.selection import Selection, spread
 from profd.daemon.analyze.series import mean_of_series, total_of_series
 from profd.daemon.analyze.uncertainty import LOOKED_AT_NS
@@ -58,15 +58,9 @@ def take_gpus(reader: RunReader, selection: Selection) -> tuple[Gpu, ...]:
 LINES = 10
 
 
-class IdleLine(msgspec.Struct, frozen=True):
-    """A line of the user's code in a phase, with what of the idle time may lie at it or below."""
+class IdleLine(PhasePlace, frozen=True):
+    """A line in a phase, with what of the idle time may lie at it or below."""
 
-    phase: str
-    function: str
-    file: str
-    module_path: str
-    line: int
-    source: str | None
     idle: IdleShare
 
 
@@ -91,10 +85,8 @@ def take_gpu_idle(reader: RunReader, selection: Selection, phases: PhaseIndex) -
     if total.mean is None or not total.known_ns:
         return None
     from_ns, to_ns = selection.bounds(reader.info)
-    name = min(
-        (UTILIZATION, GRAPHICS_ACTIVE),
-        key=lambda one: GpuTracks(reader, from_ns, to_ns, name=one).period_ns or math.inf,
-    )
+    names = (UTILIZATION, GRAPHICS_ACTIVE)
+    name = min(names, key=lambda one: GpuTracks(reader, from_ns, to_ns, name=one).period_ns or math.inf)
     by_phase, by_line = IdleTime[str](), IdleTime[tuple[str, FrameRow | None]]()
     line_of = functools.cache(lambda stack: (phases.of_stack(stack), phases.user_line(stack)))
     mains = [row for row in reader.main_threads() if row.process in trainers]
@@ -105,7 +97,7 @@ def take_gpu_idle(reader: RunReader, selection: Selection, phases: PhaseIndex) -
             by_phase.add(utilization, rows, phases.of_stack)
             by_line.add(utilization, rows, line_of)
     lines = [
-        IdleLine(phase, row.function, row.file, row.module_path, row.line, row.source, idle)
+        IdleLine(phase, *row.place, idle)
         for (phase, row), idle in by_line.shares().items()
         if row is not None and selection.phase in {None, phase}
     ]

@@ -7,7 +7,7 @@ import statistics
 import msgspec
 
 from profd.daemon.analyze.collectives import WaitIndex, exchange
-from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.phases import PhaseIndex, PhasePlace
 from profd.daemon.analyze.ranks import OwnWork, StragglerTest, find_late, lateness, take_own_work
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import mean_of_known
@@ -53,15 +53,9 @@ def take_job(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Job
     return Job(ranks, find_late(ranks, by_cpu=not waits.has_gpu), not waits.has_gpu)
 
 
-class RankPart(msgspec.Struct, frozen=True):
+class RankPart(PhasePlace, frozen=True):
     """What a rank spends most more of a step on than the others do in the median: ``surplus`` is that share."""
 
-    phase: str
-    function: str
-    file: str
-    module_path: str
-    line: int
-    source: str | None
     surplus: float
 
 
@@ -101,10 +95,7 @@ def take_ranks(reader: RunReader, selection: Selection, phases: PhaseIndex) -> t
         own, slowest = work.own_share, None
         late = lateness(job.ranks, work.rank)
         if late is not None and late.place is not None and late.place_surplus > 0:
-            frame, phase = work.frames[late.place], late.place.phase
-            slowest = RankPart(
-                phase, frame.function, frame.file, frame.module_path, frame.line, frame.source, late.place_surplus
-            )
+            slowest = RankPart(late.place.phase, *work.frames[late.place].place, late.place_surplus)
         place = next((placements[process] for process in sorted(work.processes) if process in placements), None)
         alone = msgspec.structs.replace(steps, rank=work.rank)
         row = RankSummary(

@@ -144,9 +144,8 @@ def open_job(job: FoundJob) -> Iterator[RunReader]:
         try:
             folder = tempfile.TemporaryDirectory(prefix="profd-")
         except OSError as error:
-            raise OutputUnwritable(
-                f"cannot make a temporary folder ({error.strerror})", "set TMPDIR to a folder that you can write to"
-            ) from error
+            what = f"cannot make a temporary folder ({error.strerror})"
+            raise OutputUnwritable(what, "set TMPDIR to a folder that you can write to") from error
         # Not named by what stands in a file: one from elsewhere could say ../../anything.
         path = Path(open_files.enter_context(folder)) / f"job{SUFFIX}"
         join_files(job, path)

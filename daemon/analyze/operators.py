@@ -28,17 +28,10 @@ LARGEST_BYTES = 128 << 20
 """Larger traces are left out: it would be many seconds until a table is shown."""
 
 
-class IssuingLine(msgspec.Struct, frozen=True):
+class IssuingLine(Line, frozen=True):
     """A line of the user's code that was running while an operator did, in ``samples`` of that operator."""
 
-    file: str
-    module_path: str
-    line: int
     samples: int
-
-    @property
-    def label(self) -> str:
-        return f"{self.module_path}:{self.line}"
 
 
 class Stay(NamedTuple):
@@ -68,13 +61,10 @@ def issuing_lines(reader: RunReader, window: WindowRow) -> dict[str, tuple[Issui
     if text is None:
         return {}
     trace = decode(window, text)
-    recordings = [
-        recording
-        for recording in reader.recordings(None, window.end_ns)
-        if recording.process == window.process and recording.end_ns > window.start_ns
-    ]
-    error_ns = max((recording.clock_error_ns for recording in recordings), default=0)
-    rate_hz = min((recording.rate_hz for recording in recordings), default=1)
+    rows = [row for row in reader.recordings(None, window.end_ns) if row.process == window.process]
+    rows = [row for row in rows if row.end_ns > window.start_ns]
+    error_ns = max((row.clock_error_ns for row in rows), default=0)
+    rate_hz = min((row.rate_hz for row in rows), default=1)
     # Samples come at random: 95 of 100 times one of them has come within three of their mean distances.
     gap_ns = 3 * SECOND_NS // max(rate_hz, 1)
     seen: defaultdict[str, Counter[Line]] = defaultdict(Counter)
@@ -83,7 +73,8 @@ def issuing_lines(reader: RunReader, window: WindowRow) -> dict[str, tuple[Issui
         for name, line in tie(_stays(reader, intervals, gap_ns), calls, error_ns):
             seen[name][line] += 1
     return {
-        name: tuple(IssuingLine(*line, count) for line, count in lines.most_common()) for name, lines in seen.items()
+        name: tuple(IssuingLine(line.file, line.module_path, line.line, count) for line, count in lines.most_common())
+        for name, lines in seen.items()
     }
 
 
@@ -202,12 +193,9 @@ def by_name(rows: Iterable[OperatorTotals]) -> list[OperatorTotals]:
     for row in rows:
         groups[row.name, row.device, row.is_annotation].append(row)
     sums = OperatorTotals.__struct_fields__[4:]
-    return [
-        msgspec.structs.replace(
-            group[0], input_shapes="", **{field: sum(getattr(row, field) for row in group) for field in sums}
-        )
-        for group in groups.values()
-    ]
+    added = ({field: sum(getattr(row, field) for row in group) for field in sums} for group in groups.values())
+    firsts = (group[0] for group in groups.values())
+    return [msgspec.structs.replace(row, input_shapes="", **of) for row, of in zip(firsts, added, strict=True)]
 
 
 def _heaviest(reader: RunReader, window: WindowRow) -> tuple[OperatorSummary, ...]:

@@ -42,9 +42,8 @@ def read_rules(file: Path, phases: frozenset[str]) -> tuple[Rule, ...]:
     rules = read_patterns(file, "rule", Rule, "docs/phases.md shows what it holds")
     for number, rule in enumerate(rules, 1):
         if rule.phase not in phases:
-            raise UsageError(
-                f"{file}, rule {number}: there is no phase {rule.phase!r}", f"use one of: {'; '.join(sorted(phases))}"
-            )
+            what = f"{file}, rule {number}: there is no phase {rule.phase!r}"
+            raise UsageError(what, f"use one of: {'; '.join(sorted(phases))}")
     return rules
 
 
@@ -113,6 +112,17 @@ _BY_NAME = {phase.name: phase for phase in PHASES}
 def phase_named(name: str) -> Phase:
     """Return the phase of this name; raises KeyError where there is none."""
     return _BY_NAME[name]
+
+
+class PhasePlace(msgspec.Struct, frozen=True):
+    """A line of the user's code, and the phase that ran at it or below."""
+
+    phase: str
+    function: str
+    file: str
+    module_path: str
+    line: int
+    source: str | None
 
 
 def own_frame(frames: Sequence[FrameRow]) -> FrameRow | None:

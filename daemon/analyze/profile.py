@@ -83,16 +83,15 @@ _PARTS: Mapping[frozenset[str], tuple[str, str]] = {
 def _totals_while(reader: RunReader, selection: Selection, threads: frozenset[int]) -> list[StackTotal]:
     time_ns: defaultdict[tuple[int, int], int] = defaultdict(int)
     samples: Counter[tuple[int, int]] = Counter()
-    rests: list[Rest] = [Rest(threads, selection.from_ns, selection.to_ns)]
+    rests = [Rest(threads, selection.from_ns, selection.to_ns)]
     if all(one.name == "on-cpu" or one == Condition("gpu-idle", IDLE_BELOW) for one in selection.when):
         part = parts_while([selection.when])
-        splits = reader.rollups.split(selection.from_ns, selection.to_ns, threads)
-        for minute in (minute for one in splits for minute in reader.rollups.by_stack(one)):
+        sums, rests = reader.rollups.sums(selection.from_ns, selection.to_ns, threads)
+        for minute in sums:
             seen, spent_ns = part(minute)
             if seen or spent_ns:
                 time_ns[minute.thread, minute.stack] += spent_ns
                 samples[minute.thread, minute.stack] += seen
-        rests = [rest for one in splits for rest in one.rest]
     for rest in rests:
         for row in selected_intervals(reader, selection.between(rest.from_ns, rest.to_ns), rest.threads):
             time_ns[row.thread, row.stack] += row.duration_ns

@@ -237,7 +237,5 @@ def training_range(reader: RunReader, whole: Selection, phases: PhaseIndex) -> t
     if first is None:
         return None
     # The last part with a step has the last one: this yields at least the part of the first.
-    ends = (
-        max((row.start_ns + row.duration_ns for row in steps(start_ns)), default=0) for start_ns in reversed(starts)
-    )
+    ends = (max((row.end_ns for row in steps(start_ns)), default=0) for start_ns in reversed(starts))
     return first.start_ns, min(next(filter(None, ends)), to_ns)

@@ -22,7 +22,7 @@ from typing import Generic, TypeVar
 
 import msgspec
 
-from profd.daemon.analyze.conditions import Within, covers_of
+from profd.daemon.analyze.conditions import covers_of
 from profd.daemon.analyze.selection import Selection, spread
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
@@ -66,13 +66,14 @@ class TransitionsSeen(msgspec.Struct, frozen=True):
 def together(changes: Mapping[int, TransitionsSeen], weights: Mapping[int, float]) -> TransitionsSeen:
     """Return the changes of processes as one, the time of each process weighted."""
     squares: defaultdict[Moment, float] = defaultdict(float)
+    open_ns2, reads = 0.0, NO_READS
     for process, one in changes.items():
+        weight = weights[process]
         for moment, square in one.squares.items():
-            squares[moment] += square * weights[process] ** 2
-    open_ns2 = sum(one.open_ns2 * weights[process] ** 2 for process, one in changes.items())
-    failed = sum(one.reads.failed * weights[process] for process, one in changes.items())
-    due = sum(one.reads.due * weights[process] for process, one in changes.items())
-    return TransitionsSeen(squares, open_ns2, Reads(failed, due))
+            squares[moment] += square * weight**2
+        open_ns2 += one.open_ns2 * weight**2
+        reads += Reads(one.reads.failed * weight, one.reads.due * weight)
+    return TransitionsSeen(squares, open_ns2, reads)
 
 
 class Transitions:
@@ -158,7 +159,7 @@ def take_transitions(
     reads: defaultdict[int, Reads] = defaultdict(Reads)
     for from_ns, to_ns in slices:
         rows = list(reader.intervals(from_ns, to_ns, threads))
-        time = Within(rows[0].start_ns, max(row.end_ns for row in rows)) if rows else Within(0, 0)
+        time = (rows[0].start_ns, max(row.end_ns for row in rows)) if rows else (0, 0)
         covers = covers_of(reader, selection.when, threads, time)
         for row in rows:
             if not covers or covers[row.thread].between(row.start_ns, row.end_ns):
@@ -212,22 +213,14 @@ class ShareVariance(Generic[State]):
 
     def _count(self, moment: Moment, square: float) -> None:
         """Count the changes of one moment: by how many more or fewer threads are in a state after them."""
-        if len(moment) == 1:
-            left, entered = map(self._states_of, moment[0])
-            changed = left ^ entered
-            for state in changed:
-                self._own[state] += square
-            if bool(left) != bool(entered):
-                self._whole += square
-                for state in changed:
-                    self._shared[state] += square
-            return
-        net: Counter[State] = Counter()
+        net: defaultdict[State, int] = defaultdict(int)
         whole = 0
         for change in moment:
             left, entered = map(self._states_of, change)
-            net.update(entered - left)
-            net.subtract(left - entered)
+            for state in entered - left:
+                net[state] += 1
+            for state in left - entered:
+                net[state] -= 1
             whole += bool(entered) - bool(left)
         self._whole += whole**2 * square
         for state, by in net.items():
@@ -235,9 +228,7 @@ class ShareVariance(Generic[State]):
             self._shared[state] += by * whole * square
 
     def _states_of(self, stack: int) -> frozenset[State]:
-        known = self._known.get(stack)
-        if known is None:
-            known = self._states(stack)
-            if known:  # what is not selected now may be so later
-                self._known[stack] = known
+        known = self._known.get(stack) or self._states(stack)
+        if known:  # what is not selected now may be so later
+            self._known[stack] = known
         return known

@@ -12,7 +12,6 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from statistics import median
-from typing import NamedTuple
 
 import msgspec
 
@@ -34,22 +33,27 @@ _LEAST_STEPS, _PARTS = 10, 12
 _SLOWER, _HELD_UP = 0.05, 0.1
 
 
-class WaitingLine(msgspec.Struct, frozen=True):
+class Line(msgspec.Struct, frozen=True):
+    """A line of a file; ``module_path`` is what that is called for short."""
+
+    file: str
+    module_path: str
+    line: int
+
+    @property
+    def label(self) -> str:
+        return f"{self.module_path}:{self.line}"
+
+
+class WaitingLine(Line, frozen=True):
     """A line of the user's code that ran while a GPU waited for the host, in so many samples.
 
     ``function`` is that around it, ``idle_ns`` its part of the time by the samples.
     """
 
-    file: str
-    module_path: str
-    line: int
     function: str
     samples: int
     idle_ns: int
-
-    @property
-    def label(self) -> str:
-        return f"{self.module_path}:{self.line}"
 
 
 class IdleGpu(msgspec.Struct, frozen=True):
@@ -71,14 +75,6 @@ class IdleGpu(msgspec.Struct, frozen=True):
         return part_ns / (self.busy_ns + self.idle_ns or 1)
 
 
-class Line(NamedTuple):
-    """A line of a file; ``module_path`` is what that is called for short."""
-
-    file: str
-    module_path: str
-    number: int
-
-
 def python_threads(reader: RunReader, process: int) -> tuple[dict[int, tuple[int, ...]], tuple[int, ...]]:
     """Return the rows of a process's threads by their id: one has a row for each name that it had; and the main one's.
 
@@ -95,7 +91,7 @@ def idle_gpus(reader: RunReader, window: WindowRow) -> tuple[IdleGpu, ...]:
     gaps: defaultdict[tuple[int, ...], list[HostGap]] = defaultdict(list)
     for gap in reader.host_gaps(window.id):
         gaps[named.get(gap.os_tid, main)].append(gap)
-    seen: defaultdict[int, Counter[tuple[Line, str] | None]] = defaultdict(Counter)
+    seen: defaultdict[int, Counter[tuple[str, str, int, str] | None]] = defaultdict(Counter)
     for threads, those in gaps.items():
         intervals = reader.intervals(window.start_ns - BEFORE_NS, window.end_ns, threads) if threads else ()
         samples = sorted(_moments(intervals))
@@ -103,8 +99,7 @@ def idle_gpus(reader: RunReader, window: WindowRow) -> tuple[IdleGpu, ...]:
             first, after = (bisect_left(samples, (at_ns, 0)) for at_ns in (gap.start_ns, gap.end_ns))
             for _, stack in samples[first:after]:
                 frame = own_frame(reader.frames_of(stack))
-                line = (Line(frame.file, frame.module_path, frame.line), frame.function) if frame else None
-                seen[gap.gpu][line] += 1
+                seen[gap.gpu][(frame.file, frame.module_path, frame.line, frame.function) if frame else None] += 1
     return tuple(_idle(row, seen[row.gpu]) for row in reader.window_gpus(window.id))
 
 
@@ -115,10 +110,10 @@ def _moments(intervals: Iterable[IntervalRow]) -> Iterator[tuple[int, int]]:
         yield from ((interval.start_ns + n * interval.duration_ns // count, interval.stack) for n in range(count))
 
 
-def _idle(row: WindowGpu, seen: Counter[tuple[Line, str] | None]) -> IdleGpu:
+def _idle(row: WindowGpu, seen: Counter[tuple[str, str, int, str] | None]) -> IdleGpu:
     samples = seen.total()
     lines = (
-        WaitingLine(*line[0], line[1], count, row.host_ns * count // samples)
+        WaitingLine(*line, count, row.host_ns * count // samples)
         for line, count in seen.most_common()
         if line is not None
     )

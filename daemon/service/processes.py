@@ -133,15 +133,12 @@ class ProcessTable:
     def _maps_of_python(self, pid: int) -> str | None:
         """Return the maps of a Python; None where the process is none. Cheap where it was none before."""
         executable = processes.link(pid, "exe")
-        if not executable:
-            return None
         if _PYTHON.search(executable):
             return self._maps(pid)
         known, looks = self._strangers.get(pid, ("", 0))
-        if known != executable:
-            looks = 0
+        looks = looks if known == executable else 0
         # An embedded Python is loaded early: to look into the maps of every program again and again would be dear.
-        if looks == 5:
+        if not executable or looks == 5:
             return None
         self._strangers[pid] = (executable, looks + 1)
         maps = self._maps(pid)

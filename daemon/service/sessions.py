@@ -160,12 +160,9 @@ def _find_session(run_id: str) -> int | None:
     That is so from the first moment of a session, when there is no run file yet, to its last.
     """
     log = str((paths.runtime_folder() / f"{run_id}.log").resolve())
-    for pid in processes.pids():
-        if processes.owner_uid(pid) == os.geteuid():
-            is_its = processes.link(pid, "fd/2").removesuffix(" (deleted)") == log
-            if is_its and is_session(pid):
-                return pid
-    return None
+    own = (pid for pid in processes.pids() if processes.owner_uid(pid) == os.geteuid())
+    its = (pid for pid in own if processes.link(pid, "fd/2").removesuffix(" (deleted)") == log)
+    return next(filter(is_session, its), None)
 
 
 START_S = 0.8

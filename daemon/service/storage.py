@@ -17,6 +17,7 @@ import stat
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NamedTuple
 
 import msgspec
 
@@ -118,7 +119,7 @@ RUN_FILES, REPORT_FILES = "detail", "report"
 _HOUR_NS = 3600 * SECOND_NS
 
 
-class Kept(msgspec.Struct, frozen=True):
+class Kept(NamedTuple):
     """The files of a run that has ended, in bytes."""
 
     run_id: str
@@ -128,7 +129,7 @@ class Kept(msgspec.Struct, frozen=True):
     report_bytes: int
 
 
-class Removal(msgspec.Struct, frozen=True):
+class Removal(NamedTuple):
     """A part of a run that is to be removed: RUN_FILES or REPORT_FILES."""
 
     run_id: str
@@ -240,17 +241,12 @@ class RunRetention:
         size = self.storage.size
         entries = self.registry.entries()
         ended = [entry for entry in entries if entry.ended_ns and entry.run_id not in in_use]
-        kept = [
-            Kept(
-                run_id=entry.run_id,
-                # A session that began before the clock was set right notes another age than its files.
-                ended_ns=max(entry.ended_ns, self.storage.written_ns(entry.run_id)),
-                is_incident=bool(entry.incident),
-                detail_bytes=size(RUN_FILES, entry.run_id),
-                report_bytes=size(REPORT_FILES, entry.run_id),
-            )
-            for entry in ended
-        ]
+        kept = []
+        for entry in ended:
+            sizes = size(RUN_FILES, entry.run_id), size(REPORT_FILES, entry.run_id)
+            # A session that began before the clock was set right notes another age than its files.
+            ended_ns = max(entry.ended_ns, self.storage.written_ns(entry.run_id))
+            kept.append(Kept(entry.run_id, ended_ns, bool(entry.incident), *sizes))
         live = {entry.run_id for entry in entries} - {entry.run_id for entry in ended}
         live_bytes = sum(size(RUN_FILES, run_id) for run_id in live)
         # By the clock on the wall, which may have been set right since this one was made.
@@ -262,9 +258,9 @@ class RunRetention:
         gone = removals(kept, retention, now_ns, live_bytes, most_old)
         if gone and most_old:
             self.registry.note_aged(now_ns)
-        for removal in gone:
-            self.storage.remove(removal.part, removal.run_id)
-            self.log.say("removed", f"the {removal.part} was removed to keep to the retention", run=removal.run_id)
+        for run_id, part in gone:
+            self.storage.remove(part, run_id)
+            self.log.say("removed", f"the {part} was removed to keep to the retention", run=run_id)
         for entry in ended:
             if not size(RUN_FILES, entry.run_id) and not size(REPORT_FILES, entry.run_id):
                 self.registry.remove(entry.run_id)

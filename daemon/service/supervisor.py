@@ -46,9 +46,8 @@ class Supervisor:
     def __post_init__(self) -> None:
         self._retention = RunRetention(self.registry, self.storage, self.log, self.clock)
         self._reports = ReportQueue(self.write_report, self.registry, self.log, self._apply_retention)
-        self._pool = SessionPool(
-            self.configuration, self.sessions, self.jobs, self.registry, self.log, self.clock, self._reports.ask
-        )
+        kept = self.registry, self.log, self.clock
+        self._pool = SessionPool(self.configuration, self.sessions, self.jobs, *kept, self._reports.ask)
         self._exporting = Exporting(self.log)
         self._incidents = Incidents(self.log, self._reports.ask)
         self._ended = asyncio.Event()
@@ -71,16 +70,13 @@ class Supervisor:
         loop.add_signal_handler(signal.SIGHUP, reload)
         self._take_over()
         self._exporting.use(metrics_command(self.configuration, paths.runs_folder()))
-        beats: list[tuple[Callable[[], None], float]] = [
-            (lambda: self._incidents.look(self._pool.live), INCIDENTS_EVERY_S),
-            (self._apply_retention, 300.0),
+        works = [
+            *(self._look(), self._reports.work(), self._beat(self._apply_retention, 300.0), self._ended.wait()),
+            self._beat(lambda: self._incidents.look(self._pool.live), INCIDENTS_EVERY_S),
         ]
         if notifier.watchdog_s:
-            beats.append((lambda: notifier.tell("WATCHDOG=1"), notifier.watchdog_s / 2))
-        beating = [self._beat(what, every_s) for what, every_s in beats]
-        tasks: list[asyncio.Future[Any]] = [
-            asyncio.ensure_future(work) for work in (self._look(), self._reports.work(), *beating, self._ended.wait())
-        ]
+            works.append(self._beat(lambda: notifier.tell("WATCHDOG=1"), notifier.watchdog_s / 2))
+        tasks: list[asyncio.Future[Any]] = [asyncio.ensure_future(work) for work in works]
         notifier.tell("READY=1")
         self.log.say("ready", f"looks every {self.configuration.look_every_s:g} s")
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
@@ -114,15 +110,16 @@ class Supervisor:
         last_failure = ""
         while True:
             self._pool.meter()
-            failure = ""
             try:
                 self._pool.begin(self.jobs.poll(self._pool.room))
                 self._pool.make_room()
             except Exception as error:  # noqa: BLE001  one process may be the reason, and the others are to be recorded
                 failure = f"the processes could not be looked at ({error!r})"
-            if failure and failure != last_failure:
-                self.log.say("unlooked", failure, level="error")
-            last_failure = failure
+                if failure != last_failure:
+                    self.log.say("unlooked", failure, level="error")
+                last_failure = failure
+            else:
+                last_failure = ""
             await asyncio.sleep(self.configuration.look_every_s)
 
     @staticmethod
@@ -165,9 +162,8 @@ class SingleInstanceLock:
         except BlockingIOError:
             holder = os.read(self._fd, 32).decode(errors="replace").strip() or "unknown"
             os.close(self._fd)
-            raise SessionFailed(
-                f"profd daemon runs already, as pid {holder} (it holds {path})", f"end that one first: kill {holder}"
-            ) from None
+            what = f"profd daemon runs already, as pid {holder} (it holds {path})"
+            raise SessionFailed(what, f"end that one first: kill {holder}") from None
         os.ftruncate(self._fd, 0)
         os.write(self._fd, b"%d\n" % os.getpid())
 

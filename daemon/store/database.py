@@ -105,20 +105,21 @@ def _check_schema(connection: sqlite3.Connection) -> None:
 @functools.cache
 def _own_schema() -> tuple[dict[str, frozenset[Any]], dict[str, tuple[str, list[Any]]]]:
     """Return the columns of each table of a new file, and by name each index: its table and columns."""
+    tables, indexes = {}, {}
     with contextlib.closing(sqlite3.connect(":memory:")) as connection:
         connection.executescript(TEXT)
-        entries = connection.execute(_ENTRIES).fetchall()
-        tables = [name for kind, name, _, _ in entries if kind == "table"]
-        indexes = [(name, table) for kind, name, table, text in entries if kind == "index" and text is not None]
-        return (
-            {name: frozenset(connection.execute(_COLUMNS, (name,))) for name in tables},
-            {name: (table, connection.execute(_INDEX_COLUMNS, (name,)).fetchall()) for name, table in indexes},
-        )
+        for kind, name, table, text in connection.execute(_ENTRIES).fetchall():
+            if kind == "table":
+                tables[name] = frozenset(connection.execute(_COLUMNS, (name,)))
+            elif text is not None:
+                indexes[name] = table, connection.execute(_INDEX_COLUMNS, (name,)).fetchall()
+    return tables, indexes
 
 
 APPLICATION_ID = 0x70726664  # "prfd", so that file(1) and we can tell a run file from any other database
 SCHEMA_VERSION = 1
 _HEADER = struct.Struct(">16sHBBBBBBII")  # SQLite's file header up to the size of the database in pages
+_SEE_RUNS = "see `profd ls` for the runs there are"
 LOCK_TIMEOUT_S = 1.0
 """How long a statement waits while another process has locked the file."""
 # SQLITE_BUSY, _LOCKED, _NOMEM, _READONLY, _IOERR, _FULL, _CANTOPEN, _PROTOCOL, without what stands in the upper bytes.
@@ -204,8 +205,7 @@ def open_readonly(path: Path) -> BoundedConnection:
                 connection.execute(f"PRAGMA {pragma}")
             application_id, version = connection.rows("SELECT * FROM pragma_application_id, pragma_user_version")[0]
             if application_id != APPLICATION_ID:
-                why = f"{path} is a database, but no run file of profd"
-                raise RunUnreadable(why, "see `profd ls` for the runs there are")
+                raise RunUnreadable(f"{path} is a database, but no run file of profd", _SEE_RUNS)
             if version > SCHEMA_VERSION:
                 why = f"{path} has format {version}, this profd reads up to {SCHEMA_VERSION}"
                 raise RunUnreadable(why, "update profd to read it")
@@ -227,9 +227,8 @@ def reading(path: Path) -> Iterator[None]:
 
 def unreadable(path: Path, why: str) -> RunUnreadable:
     """Return the error to raise when a run file turns out to be damaged."""
-    return RunUnreadable(
-        f"{path} cannot be read ({why})", f"if it is damaged, `sqlite3 {path.name} .recover` saves what is left of it"
-    )
+    remedy = f"if it is damaged, `sqlite3 {path.name} .recover` saves what is left of it"
+    return RunUnreadable(f"{path} cannot be read ({why})", remedy)
 
 
 def copy_whole(source: Path, destination: Path) -> None:
@@ -259,16 +258,12 @@ def _check_header(path: Path) -> None:
                 header = file.read(_HEADER.size)
         size = path.stat().st_size
     except OSError as error:
-        raise RunUnreadable(
-            f"{path} cannot be read ({error.strerror})", "see `profd ls` for the runs there are"
-        ) from error
+        raise RunUnreadable(f"{path} cannot be read ({error.strerror})", _SEE_RUNS) from error
     if len(header) < _HEADER.size or not header.startswith(b"SQLite format 3\0"):
-        raise RunUnreadable(f"{path} is no run file", "see `profd ls` for the runs there are")
+        raise RunUnreadable(f"{path} is no run file", _SEE_RUNS)
     page_size, pages = _HEADER.unpack(header)[1], _HEADER.unpack(header)[9]
     page_bytes = 65536 if page_size == 1 else page_size
     # With a write-ahead log beside it the file may rightly be shorter than its own header says.
     if size < pages * page_bytes and not path.with_name(path.name + "-wal").exists():
-        raise RunUnreadable(
-            f"{path} is cut short ({size} of {pages * page_bytes} bytes)",
-            f"copy it again, or save what is left of it with `sqlite3 {path.name} .recover`",
-        )
+        remedy = f"copy it again, or save what is left of it with `sqlite3 {path.name} .recover`"
+        raise RunUnreadable(f"{path} is cut short ({size} of {pages * page_bytes} bytes)", remedy)

@@ -48,11 +48,9 @@ class Entities:
         try:
             # Children before parents in the order of foreign keys: what a row read now refers to is then there too.
             series = self._new(file, "series", SeriesRow, self._of_series)
-            threads = [
-                *_of_ids(file, "thread", ThreadRow, nameless),
-                *self._new(file, "thread", ThreadRow, self._of_threads),
-            ]
-            processes = [*_of_ids(file, "process", ProcessRow, living), *self._new(file, "process", ProcessRow)]
+            threads = _of_ids(file, "thread", ThreadRow, nameless)
+            threads += self._new(file, "thread", ThreadRow, self._of_threads)
+            processes = _of_ids(file, "process", ProcessRow, living) + self._new(file, "process", ProcessRow)
             stacks = self._new(file, "stack", StackRow)
             self.frames.update({row.id: row for row in self._new(file, "frame", FrameRow)})
             self.series.update({row.id: row for row in series})
@@ -63,9 +61,8 @@ class Entities:
                 if row.frame not in self.frames or (row.parent and not is_after):
                     raise database.unreadable(file.path, f"stack {row.id} is damaged")
                 self.stacks[row.id] = row
-            named = (
-                {row.process for row in threads} | {row.process for row in series} | {row.parent for row in processes}
-            )
+            named = {row.process for row in threads} | {row.process for row in series}
+            named |= {row.parent for row in processes}
             if not self._is_whole:
                 self._forget_ended(now_ns)
             elif not self.processes.keys() >= named - {None}:

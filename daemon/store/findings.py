@@ -22,6 +22,13 @@ AWAY_NS = 60 * SECOND_NS
 """After so long without it a finding is gone for good; when it comes again it is a new one."""
 
 
+_GOES_ON = """
+    UPDATE finding SET title = ?, report = ?, seen_ns = ?, to_ns = NULL
+    WHERE NOT is_whole AND rule = ? AND severity = ? AND (to_ns IS NULL OR to_ns > ?)
+"""
+_ADD = "INSERT INTO finding (is_whole, rule, severity, title, from_ns, seen_ns, report) VALUES (?,?,?,?,?,?,?)"
+
+
 class RuleFound(msgspec.Struct, frozen=True):
     """A rule that found something in the live run; ``holds`` says whether that is still there."""
 
@@ -51,20 +58,10 @@ def rules_found(file: RunFile) -> list[RuleFound]:
 def write_findings(connection: sqlite3.Connection, taken: FindingsTaken) -> None:
     at_ns, is_whole = taken.at_ns, taken.made_by is not None
     for one in taken.findings:
-        goes_on = (
-            not is_whole
-            and connection.execute(
-                "UPDATE finding SET title = ?, report = ?, seen_ns = ?, to_ns = NULL"
-                " WHERE NOT is_whole AND rule = ? AND severity = ? AND (to_ns IS NULL OR to_ns > ?)",
-                (one.title, one.report, at_ns, one.rule, one.severity, at_ns - AWAY_NS),
-            ).rowcount
-        )
-        if not goes_on:
-            connection.execute(
-                "INSERT INTO finding (is_whole, rule, severity, title, from_ns, seen_ns, report)"
-                " VALUES (?,?,?,?,?,?,?)",
-                (is_whole, one.rule, one.severity, one.title, at_ns, at_ns, one.report),
-            )
+        known = (one.title, one.report, at_ns, one.rule, one.severity, at_ns - AWAY_NS)
+        if is_whole or not connection.execute(_GOES_ON, known).rowcount:
+            new = (is_whole, one.rule, one.severity, one.title, at_ns, at_ns, one.report)
+            connection.execute(_ADD, new)
             if not is_whole:
                 _say(connection, at_ns, one.severity, one.title)
     if is_whole:

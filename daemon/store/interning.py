@@ -10,6 +10,7 @@ from __future__ import annotations
 import sqlite3
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 import msgspec
@@ -165,12 +166,10 @@ class Interning:
         return int(found[0]) if found else None
 
 
+@dataclass(slots=True)
 class _Member:
     """A process, with its threads by the kernel's id and name, and its series by name, thread and device."""
 
-    __slots__ = ("process", "series", "threads")
-
-    def __init__(self, process: int | None) -> None:
-        self.process = process
-        self.threads: Recent[tuple[int, str]] = Recent(THREADS_HELD)
-        self.series: Recent[tuple[str, int | None, str | None]] = Recent(SERIES_HELD)
+    process: int | None
+    threads: Recent[tuple[int, str]] = field(default_factory=lambda: Recent(THREADS_HELD))
+    series: Recent[tuple[str, int | None, str | None]] = field(default_factory=lambda: Recent(SERIES_HELD))

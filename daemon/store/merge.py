@@ -10,6 +10,7 @@ import sqlite3
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -23,6 +24,7 @@ from profd.daemon.store.tables import Tables, time_of
 _NODE_BIT = 40
 """Of the start time of a process: its bits from here up are the number of its node in a joined file."""
 _AT_ONCE_NS = 60 * SECOND_NS
+Timed = TypeVar("Timed", records.WindowStep, records.HostGap)
 
 
 class JoinedNode(msgspec.Struct, frozen=True):
@@ -67,13 +69,10 @@ def join_runs(readers: Sequence[RunReader], nodes: Sequence[JoinedNode], name: s
     info = (badly or infos)[0]
     ended = records.RunEnded(end_ns, info.why_ended or "stopped", info.exit_code, info.exit_signal)
     # What else is known of the job are the first node's words.
-    words = {
-        field: getattr(infos[0], field) for field in ("name", "mode", "command", "cwd", "user", "versions", "options")
-    }
-    target, recorder = Identity(infos[0].pid, infos[0].start_ticks), Identity(infos[0].recorder.pid, 0)
-    started = records.RunStarted(
-        **words, id=name, target=target, host=f"{len(infos)} nodes", started_ns=started_ns, recorder=recorder
-    )
+    first, same = infos[0], ("name", "mode", "command", "cwd", "user", "versions", "options")
+    words = {field: getattr(first, field) for field in same} | {"id": name, "host": f"{len(infos)} nodes"}
+    target, recorder = Identity(first.pid, first.start_ticks), Identity(first.recorder.pid, 0)
+    started = records.RunStarted(**words, target=target, started_ns=started_ns, recorder=recorder)
     # Of a frame that several files have the first one's description counts.
     descriptions: dict[Frame, FrameDescription] = {}
     for row in (row for reader in readers for row in reader.frames.values()):
@@ -204,6 +203,9 @@ class _Replay:
             ),
         )
 
+    def _shifted(self, one: Timed) -> Timed:
+        return msgspec.structs.replace(one, start_ns=one.start_ns - self._ahead_ns, end_ns=one.end_ns - self._ahead_ns)
+
     def _window(self, row: WindowRow) -> records.WindowTaken:
         return records.WindowTaken(
             identity=self._identity(row.process),
@@ -213,15 +215,9 @@ class _Replay:
             error=row.error,
             start_ns=max(row.start_ns - self._ahead_ns, 0),
             end_ns=max(row.end_ns - self._ahead_ns, 0),
-            steps=tuple(
-                records.WindowStep(step.start_ns - self._ahead_ns, step.end_ns - self._ahead_ns)
-                for step in self._reader.window_steps(row.id)
-            ),
+            steps=tuple(map(self._shifted, self._reader.window_steps(row.id))),
             gpus=tuple(self._reader.window_gpus(row.id)),
-            gaps=tuple(
-                msgspec.structs.replace(gap, start_ns=gap.start_ns - self._ahead_ns, end_ns=gap.end_ns - self._ahead_ns)
-                for gap in self._reader.host_gaps(row.id)
-            ),
+            gaps=tuple(map(self._shifted, self._reader.host_gaps(row.id))),
             operators=tuple(self._reader.operators(row.id)),
             trace_bytes=row.trace_bytes,
             trace=self._reader.window_trace(row.id),

@@ -13,18 +13,9 @@ from pathlib import Path
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
-from profd.daemon.store import database, rows
+from profd.daemon.store import database, records, rows
 from profd.daemon.store.entities import Entities
-from profd.daemon.store.records import (
-    Count,
-    HostGap,
-    IntervalLength,
-    OperatorTotals,
-    Time,
-    Value,
-    WindowGpu,
-    WindowStep,
-)
+from profd.daemon.store.records import Count, IntervalLength, Time, Value
 from profd.daemon.store.rollups import StoredRollups
 from profd.daemon.store.rows import FrameRow, IntervalRow, PointRow, RecordingRow, StackTotal, count_total
 from profd.daemon.store.runfile import RunFile, time_range
@@ -134,12 +125,12 @@ class RunReader(RunFile):
         Whole minutes are taken from the sums, the rest from the intervals: the same to the nanosecond.
         """
         found: dict[tuple[int, int], StackTotal] = {}
-        for one in self.rollups.split(from_ns, to_ns, self.threads if threads is None else threads):
-            for minutes in self.rollups.by_stack(one):
-                count_total(found, StackTotal(minutes.thread, minutes.stack, minutes.samples, minutes.duration_ns))
-            for rest in one.rest:
-                for total in self.rollups.beside(rest):
-                    count_total(found, total)
+        sums, rests = self.rollups.sums(from_ns, to_ns, self.threads if threads is None else threads)
+        for one in sums:
+            count_total(found, StackTotal(one.thread, one.stack, one.samples, one.duration_ns))
+        for rest in rests:
+            for total in self.rollups.beside(rest):
+                count_total(found, total)
         return list(found.values())
 
     def stack_totals(
@@ -179,10 +170,8 @@ class RunReader(RunFile):
         """Return by process how many reads were due and how many failed, in recordings that reach into a range."""
         begins, values = time_range("start_ns", None if from_ns is None else from_ns - _LONGEST_NS, to_ns)
         ends, after = time_range("end_ns", None if from_ns is None else from_ns + 1, None)
-        sql = (
-            "SELECT process, sum(errors), sum(rate_hz * max(end_ns - start_ns, 0) / 1e9) FROM recording "
-            f"WHERE {begins} AND {ends} GROUP BY process"
-        )
+        due = "sum(rate_hz * max(end_ns - start_ns, 0) / 1e9)"
+        sql = f"SELECT process, sum(errors), {due} FROM recording WHERE {begins} AND {ends} GROUP BY process"
         return self.fetch(rows.ReadsTotal, sql, *values, *after)
 
     def points(self, series: int, from_ns: int | None = None, to_ns: int | None = None) -> list[PointRow]:
@@ -260,21 +249,21 @@ class RunReader(RunFile):
         self.check_known(processes={one.process for one in found})
         return found
 
-    def window_steps(self, window: int) -> list[WindowStep]:
+    def window_steps(self, window: int) -> list[records.WindowStep]:
         """Return the whole steps within a window, in order of time."""
-        return self.fetch_from("window_step", WindowStep, "window = ? ORDER BY start_ns", window)
+        return self.fetch_from("window_step", records.WindowStep, "window = ? ORDER BY start_ns", window)
 
-    def operators(self, window: int) -> list[OperatorTotals]:
+    def operators(self, window: int) -> list[records.OperatorTotals]:
         """Return the operators of a window by input shape, and its kernels."""
-        return self.fetch_from("operator", OperatorTotals, "window = ? ORDER BY rowid", window)
+        return self.fetch_from("operator", records.OperatorTotals, "window = ? ORDER BY rowid", window)
 
-    def window_gpus(self, window: int) -> list[WindowGpu]:
+    def window_gpus(self, window: int) -> list[records.WindowGpu]:
         """Return the GPUs of a window by number; none from a file that is older than their table."""
-        return self.fetch_from("window_gpu", WindowGpu, "window = ? ORDER BY gpu", window)
+        return self.fetch_from("window_gpu", records.WindowGpu, "window = ? ORDER BY gpu", window)
 
-    def host_gaps(self, window: int) -> list[HostGap]:
+    def host_gaps(self, window: int) -> list[records.HostGap]:
         """Return the gaps of GPUs that the host caused in a window, by GPU and time."""
-        return self.fetch_from("host_gap", HostGap, "window = ? ORDER BY gpu, start_ns", window)
+        return self.fetch_from("host_gap", records.HostGap, "window = ? ORDER BY gpu, start_ns", window)
 
     def window_trace(self, window: int) -> bytes | None:
         """Return the trace of a window, gzipped; None where it was not kept."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections import OrderedDict, defaultdict
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 from weakref import proxy
 
 import msgspec
@@ -26,6 +26,7 @@ ALL_TOGETHER = 1 << 40
 LEAST_MINUTES = 2
 """Of fewer minutes the intervals are read as quickly."""
 HOUR_MINUTES = 60
+Seen = TypeVar("Seen", "StackMinuteRow", ColumnTime, StackTotal)
 MINUTES = range(-ALL_TOGETHER, ALL_TOGETHER)
 _KEPT = 12
 
@@ -157,11 +158,16 @@ class StoredRollups:
         first, last = one.minutes.start, one.minutes.stop
         if not one.hours:
             return self._added_up(one, "minutes", first, last)
-        return [
-            *self._added_up(one, "minutes", first, one.hours.start * HOUR_MINUTES),
-            *self._added_up(one, "hours", one.hours.start, one.hours.stop),
-            *self._added_up(one, "minutes", one.hours.stop * HOUR_MINUTES, last),
-        ]
+        head = self._added_up(one, "minutes", first, one.hours.start * HOUR_MINUTES)
+        tail = self._added_up(one, "minutes", one.hours.stop * HOUR_MINUTES, last)
+        return [*head, *self._added_up(one, "hours", one.hours.start, one.hours.stop), *tail]
+
+    def sums(
+        self, from_ns: int | None, to_ns: int | None, threads: Collection[int]
+    ) -> tuple[list[StackMinuteRow], list[Rest]]:
+        """Return the sums that the file has of [from_ns, to_ns), to be added up, and what lies beside them."""
+        splits = self.split(from_ns, to_ns, threads)
+        return [row for one in splits for row in self.by_stack(one)], [rest for one in splits for rest in one.rest]
 
     def _added_up(self, one: Split, unit: str, first: int, last: int) -> list[StackMinuteRow]:
         """Return sums over minutes or hours: a run that grows is asked for nearly the same again and again."""
@@ -273,13 +279,13 @@ def stack_minutes(
     """
     if not minutes:
         return []
-    where = f"thread IN ({_listed(threads)}) AND minute >= ? AND minute < ?"
+    where = _among(threads, "minute")
     if together == 1:
         sql = f"SELECT * FROM stack_minute WHERE {where} ORDER BY thread, minute, stack"
-        return _stack_rows(reader, sql, minutes.start, minutes.stop)
+        return _known(reader, reader.fetch(StackMinuteRow, sql, minutes.start, minutes.stop))
     sql = f"SELECT thread, ?, stack, {ADDED_UP} FROM stack_minute WHERE {where} GROUP BY thread, stack"
     if together >= ALL_TOGETHER:
-        return _stack_rows(reader, sql, 0, minutes.start, minutes.stop)
+        return _known(reader, reader.fetch(StackMinuteRow, sql, 0, minutes.start, minutes.stop))
     found: list[StackMinuteRow] = []
     # To sort a few at a time is quicker than to sort them all.
     of_thread = "(SELECT min(minute) FROM stack_minute AS sum WHERE sum.thread = thread.id AND minute >= ?)"
@@ -287,40 +293,37 @@ def stack_minutes(
     first = minutes.start
     while (minute := reader.value(int | None, next_minute, first)) is not None and minute < minutes.stop:
         begin = minute // together * together
-        found += _stack_rows(reader, sql, begin, first, min(begin + together, minutes.stop))
+        found += reader.fetch(StackMinuteRow, sql, begin, first, min(begin + together, minutes.stop))
         first = begin + together
-    return found
+    return _known(reader, found)
 
 
 def stack_hours(reader: RunReader, threads: Collection[int], hours: range) -> list[StackMinuteRow]:
     """Return the sums of some threads over whole hours, which the file has to have of all of them, by stack."""
-    where = f"thread IN ({_listed(threads)}) AND hour >= ? AND hour < ?"
-    first = hours.start * HOUR_MINUTES
-    sql = f"SELECT thread, {first}, stack, {ADDED_UP} FROM stack_hour WHERE {where} GROUP BY thread, stack"
-    return _stack_rows(reader, sql, hours.start, hours.stop)
-
-
-def _stack_rows(reader: RunReader, sql: str, *values: int) -> list[StackMinuteRow]:
-    found = reader.fetch(StackMinuteRow, sql, *values)
-    reader.check_known({row.thread for row in found}, {row.stack for row in found})
-    return found
+    sql = f"SELECT thread, ?, stack, {ADDED_UP} FROM stack_hour WHERE {_among(threads, 'hour')} GROUP BY thread, stack"
+    return _known(reader, reader.fetch(StackMinuteRow, sql, hours.start * HOUR_MINUTES, hours.start, hours.stop))
 
 
 def minute_times(
     reader: RunReader, threads: Collection[int], minutes: range, time: str = "duration_ns"
 ) -> list[ColumnTime]:
     """Return a time of each stack by minute: so much of ``stack_minutes`` as a picture needs, without what has none."""
-    if not minutes:
-        return []
-    where = f"thread IN ({_listed(threads)}) AND minute >= ? AND minute < ? AND {time} > 0"
-    sql = f"SELECT minute, thread, stack, {time} FROM stack_minute WHERE {where}"
-    found = reader.fetch(ColumnTime, sql, minutes.start, minutes.stop)
-    reader.check_known(stacks={row.stack for row in found})
-    return found
+    sql = f"SELECT minute, thread, stack, {time} FROM stack_minute WHERE {_among(threads, 'minute')} AND {time} > 0"
+    return _known(reader, reader.fetch(ColumnTime, sql, minutes.start, minutes.stop)) if minutes else []
+
+
+def _among(threads: Collection[int], unit: str) -> str:
+    return f"thread IN ({_listed(threads)}) AND {unit} >= ? AND {unit} < ?"
 
 
 def _listed(threads: Collection[int]) -> str:
     return ",".join(str(int(thread)) for thread in threads)
+
+
+def _known(reader: RunReader, found: list[Seen]) -> list[Seen]:
+    """Return rows whose threads and stacks are there; raises RunUnreadable else."""
+    reader.check_known({one.thread for one in found}, {one.stack for one in found})
+    return found
 
 
 def span_totals(reader: RunReader, spans: Sequence[Span]) -> list[StackTotal]:
@@ -334,9 +337,8 @@ def span_totals(reader: RunReader, spans: Sequence[Span]) -> list[StackTotal]:
         WHERE start_ns >= ? AND start_ns < ? AND span.thread = interval.thread
         AND start_ns >= from_ns AND start_ns < to_ns GROUP BY 1, 2
     """
-    found = reader.fetch(StackTotal, sql, min(span.from_ns for span in spans), max(span.to_ns for span in spans))
-    reader.check_known({one.thread for one in found}, {one.stack for one in found})
-    return found
+    from_ns, to_ns = min(span.from_ns for span in spans), max(span.to_ns for span in spans)
+    return _known(reader, reader.fetch(StackTotal, sql, from_ns, to_ns))
 
 
 def count_stack_minutes(reader: RunReader) -> int:
@@ -392,5 +394,4 @@ def stack_times(reader: RunReader, grid: Grid, first: int, last: int, threads: C
             ColumnTime(column, thread, stack, min(end_ns - (origin_ns + column * column_ns), column_ns))
             for column in range(max(begins + 1, first), min(ends + 1, last))
         ]
-    reader.check_known({one.thread for one in found}, {one.stack for one in found})
-    return found
+    return _known(reader, found)

@@ -96,6 +96,11 @@ class FrameRow(msgspec.Struct, frozen=True):
         """The frame as py-spy and flame graph tools write it: ``name (path:line)``."""
         return f"{self.function} ({self.module_path}:{self.line})" if self.line else self.function
 
+    @property
+    def place(self) -> tuple[str, str, str, int, str | None]:
+        """Function, file, module path, line and source: what ``PhasePlace`` has of it."""
+        return self.function, self.file, self.module_path, self.line, self.source
+
 
 class StackRow(msgspec.Struct, frozen=True):
     """A node of the prefix tree of stacks: ``frame`` called from the stack ``parent`` (0: it is a root)."""

@@ -122,11 +122,8 @@ class RunFile:
 
 def time_range(column: str, from_ns: int | None, to_ns: int | None) -> tuple[str, list[int]]:
     """Return a condition on a column of times, as SQL, and its values."""
-    bounds = [(f"{column} >= ?", from_ns), (f"{column} < ?", to_ns)]
-    return (
-        " AND ".join(["1", *(condition for condition, at_ns in bounds if at_ns is not None)]),
-        [at_ns for _, at_ns in bounds if at_ns is not None],
-    )
+    bounds = [(sign, at_ns) for sign, at_ns in ((">=", from_ns), ("<", to_ns)) if at_ns is not None]
+    return " AND ".join(["1", *(f"{column} {sign} ?" for sign, _ in bounds)]), [at_ns for _, at_ns in bounds]
 
 
 _LONGEST_NS = 10 * 366 * 86400 * SECOND_NS

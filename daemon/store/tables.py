@@ -176,21 +176,16 @@ class Tables:
     @_write.register
     def _(self, record: records.WindowTaken) -> None:
         names = ("source", "asked_ns", "error", "start_ns", "end_ns", "trace_bytes", "trace")
-        values = {
-            "process": self._process_id(record.identity, record.at_ns),
-            **{name: getattr(record, name) for name in names},
-        }
+        values = {name: getattr(record, name) for name in names}
+        values["process"] = self._process_id(record.identity, record.at_ns)
         for name in ("busy_ns", "idle_ns", "overlap_ns"):
             values[f"device_{name}"] = sum(getattr(gpu, name) for gpu in record.gpus) if record.gpus else None
         window = insert(self._connection, "window", values)
-        self._connection.executemany(
-            "INSERT OR IGNORE INTO window_step (window, start_ns, end_ns) VALUES (?,?,?)",
-            [(window, step.start_ns, step.end_ns) for step in record.steps],
-        )
-        for table, rows in (("operator", record.operators), ("window_gpu", record.gpus), ("host_gap", record.gaps)):
+        tables = {"window_step": record.steps, "operator": record.operators}
+        for table, rows in {**tables, "window_gpu": record.gpus, "host_gap": record.gaps}.items():
             values_of = [(window, *msgspec.structs.astuple(row)) for row in rows]
             if values_of:
-                sql = f"INSERT INTO {table} VALUES (?{',?' * (len(values_of[0]) - 1)})"
+                sql = f"INSERT OR IGNORE INTO {table} VALUES (?{',?' * (len(values_of[0]) - 1)})"
                 self._connection.executemany(sql, values_of)
 
     @_write.register
@@ -216,9 +211,8 @@ class Tables:
         insert(self._connection, "output", {"at_ns": record.at_ns, "data": record.data})
         self._output_bytes += len(record.data)
         while self._output_bytes > OUTPUT_LIMIT_BYTES:
-            oldest, length = self._connection.execute(
-                "SELECT id, length(data) FROM output ORDER BY id LIMIT 1"
-            ).fetchone()
+            sql = "SELECT id, length(data) FROM output ORDER BY id LIMIT 1"
+            oldest, length = self._connection.execute(sql).fetchone()
             self._connection.execute("DELETE FROM output WHERE id = ?", (oldest,))
             self._output_bytes -= length
 
