@@ -59,10 +59,7 @@ def on_cpu(reader: RunReader, thread: int, time: Within = WHOLE) -> IntervalSet:
 def covers_of(
     reader: RunReader, conditions: tuple[Condition, ...], threads: Iterable[int], time: Within = WHOLE
 ) -> dict[int, IntervalSet]:
-    """Return by thread when all of some conditions held for it or its process; nothing where there are none.
-
-    Covers are complete within ``time`` only.
-    """
+    """Return by thread when all conditions held for it or its process, in ``time``; nothing where there are none."""
     if not conditions:
         return {}
     tracks = GpuTracks(reader, *time, longest_ns=0)

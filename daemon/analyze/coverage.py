@@ -35,10 +35,7 @@ class Lives:
                 self.known_to_ns = max(self.known_to_ns, row.end_ns)
 
     def weight(self, process: int, from_ns: int | None = None, to_ns: int | None = None) -> float:
-        """Return how long a process lived in [from_ns, to_ns) for each second of it that was recorded there.
-
-        1 where it was recorded all the time, or not at all.
-        """
+        """Return how long a process lived in a range for each second recorded there; 1 where all was, or nothing."""
         row = self._reader.processes[process]
         to_ns = self.known_to_ns if to_ns is None else to_ns
         start_ns = max(row.seen_ns, from_ns or 0)

@@ -52,8 +52,7 @@ def utilization_by_stack(
     return {stack: Busy(busy_ns[stack] / length_ns, length_ns) for stack, length_ns in known_ns.items() if length_ns}
 
 
-FunctionKey = tuple[str, str, int]
-"""A function, its file, and the line where each line counts by itself, else 0."""
+FunctionKey = tuple[str, str, int]  # a function, its file, and the line where each line counts by itself, else 0
 StackFunctions = tuple[FunctionKey, tuple[tuple[FunctionKey, int], ...]]
 """What is at the leaf of a stack, and all that is in it once, each with its innermost frame."""
 
@@ -191,10 +190,7 @@ def user_lines(profile: Profile, phases: PhaseIndex) -> list[PhaseLine]:
 
 
 def phase_lines(profile: Profile, phases: PhaseIndex) -> tuple[PhaseLine, ...]:
-    """Return the hottest line of the user's code of each phase, in the order of ``phase_shares``.
-
-    A phase without any user code in its stacks is left out.
-    """
+    """Return the user's hottest line of each phase that has any, in the order of ``phase_shares``."""
     hottest: dict[str, PhaseLine] = {}
     for line in user_lines(profile, phases):
         hottest.setdefault(line.phase, line)

@@ -27,19 +27,15 @@ from profd.daemon.store.stepfunction import StepFunction
 
 State = TypeVar("State", bound=Hashable)
 
-_LEAST_COVERED = 0.9
-"""A reading of which less was sampled says nothing of what ran in it."""
-_CLOCK_ERROR_NS = 5 * MILLISECOND_NS
-"""So far the driver's times may be off from those of samples."""
+_LEAST_COVERED = 0.9  # a reading of which less was sampled says nothing of what ran in it
+_CLOCK_ERROR_NS = 5 * MILLISECOND_NS  # so far the driver's times may be off from those of samples
 _MOST_TOGETHER = 64
 # What chance costs at a corner of the bounds falls with the distance from it, which is only known with the same error.
 _CHANCE = 2.0
 _BLOCKS, _DRAWS = 20, 100
 _FEWEST = 160
-_LEAST_SHARE = 0.02
-"""Phases with less of the time count as one in an estimate."""
-_WIDEST = 0.02
-"""Estimates whose interval reaches further each way are not told."""
+_LEAST_SHARE = 0.02  # phases with less of the time count as one in an estimate
+_WIDEST = 0.02  # estimates whose interval reaches further each way are not told
 _SINGULAR = 1e-6
 
 

@@ -92,8 +92,7 @@ class PostMortem(msgspec.Struct, frozen=True):
     last: tuple[LastPlace, ...]
     rss_bytes: int | None
     memory: tuple[tuple[float, int], ...]
-    others: tuple[int, ...]
-    """PIDs of other processes that a signal or an error ended shortly before."""
+    others: tuple[int, ...]  # PIDs of other processes that a signal or an error ended shortly before
     output: tuple[str, ...]
     error: str | None
 

@@ -68,8 +68,7 @@ def _last(reader: RunReader, row: SeriesRow | None, selection: Selection) -> flo
 # Less is what allocators keep for themselves.
 LEAST_GROWTH_BYTES, LEAST_GROWTH_SHARE = 4e6, 0.0025
 EVERYTHING = Selection()
-LEAST_MINUTES = 240
-"""From this many minutes on, the least and the highest value of each are all that is looked at."""
+LEAST_MINUTES = 240  # from this many minutes on, the least and the highest value of each are all that is looked at
 
 
 class Growth(msgspec.Struct, frozen=True):

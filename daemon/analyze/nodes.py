@@ -84,10 +84,7 @@ def read_folder(folder: Path) -> Folder:
 
 
 def join(files: Iterable[NodeFile]) -> tuple[FoundJob, ...]:
-    """Return the jobs that files are of, in order of time.
-
-    Those of one name are one job, up to the first that has a rank a second time: that is the same job once more.
-    """
+    """Return the jobs in order of time: files of one name, up to the first that has a rank a second time."""
     by_key: defaultdict[tuple[object, ...], list[NodeFile]] = defaultdict(list)
     for file in sorted(files, key=lambda file: file.started_ns):
         if file.is_whole:

@@ -24,8 +24,7 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import OperatorTotals
 from profd.daemon.store.rows import IntervalRow, WindowRow
 
-LARGEST_BYTES = 128 << 20
-"""Larger traces are left out: it would be many seconds until a table is shown."""
+LARGEST_BYTES = 128 << 20  # larger traces are left out: it would be many seconds until a table is shown
 
 
 class IssuingLine(Line, frozen=True):
@@ -79,10 +78,7 @@ def issuing_lines(reader: RunReader, window: WindowRow) -> dict[str, tuple[Issui
 
 
 def tie(stays: Iterable[Stay], calls: Sequence[Call], error_ns: int) -> Iterator[tuple[str, Line]]:
-    """Yield for each sample of a thread the operators that were surely running in it, with its line.
-
-    ``calls`` are sorted, those that are called after their callers.
-    """
+    """Yield for each sample the operators surely running in it, with its line; ``calls`` are sorted, callers first."""
     opened: list[Call] = []
     place = 0
     for stay in stays:

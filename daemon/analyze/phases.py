@@ -97,15 +97,12 @@ PHASES: tuple[Phase, ...] = (
 )
 """Every phase, in the order of a training step, then of what interrupts it."""
 
-STEP = frozenset({FORWARD, LOSS, BACKWARD, OPTIMIZER})
-"""The phases that a training is for."""
+STEP = frozenset({FORWARD, LOSS, BACKWARD, OPTIMIZER})  # the phases that a training is for
 WITHOUT_WORK = frozenset({DATA_WAIT, SYNCHRONIZE, COLLECTIVE, WAITING, COPY})
 """Phases in which the main thread itself has nothing to do."""
-WITHOUT_STEP = frozenset({STARTUP, COMPILE, EVALUATION, CHECKPOINT})
-"""Phases in which no step is made."""
+WITHOUT_STEP = frozenset({STARTUP, COMPILE, EVALUATION, CHECKPOINT})  # phases in which no step is made
 ONCE_A_STEP = ((BACKWARD,), (FORWARD, LOSS), (DATA_WAIT, DATA_LOAD))
-"""Phases that come once a step, each group; the optimizer may come twice: to set gradients to zero ahead of the forward
-pass."""
+"""Phases that come once a step, each group; the optimizer may come twice, to set gradients to zero first."""
 _BY_NAME = {phase.name: phase for phase in PHASES}
 
 

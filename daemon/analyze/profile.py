@@ -47,10 +47,7 @@ def selected_intervals(
 
 
 def selected_totals(reader: RunReader, selection: Selection, phases: PhaseIndex | None = None) -> list[StackTotal]:
-    """Return what was seen of a selection by thread and stack.
-
-    ``phases`` is needed only where the selection names a phase; one is made where it is not given.
-    """
+    """Return what was seen of a selection by thread and stack; ``phases`` is made where it is needed and not given."""
     threads = selection.threads(reader)
     if not threads:
         return []

@@ -57,10 +57,7 @@ class OwnWork(msgspec.Struct, frozen=True):
 
 
 def take_own_work(reader: RunReader, selection: Selection, waits: WaitIndex, phases: PhaseIndex) -> tuple[OwnWork, ...]:
-    """Return the own work of all ranks over a selection's range of time, by rank.
-
-    ``selection`` has both ends of its range; its phase and threads count for nothing.
-    """
+    """Return the own work of all ranks, by rank; ``selection`` has both ends; its phase and threads do not count."""
     threads: defaultdict[int, list[ThreadRow]] = defaultdict(list)
     for thread in reader.main_threads():
         process = reader.processes[thread.process]
@@ -130,10 +127,7 @@ class StragglerTest(msgspec.Struct, frozen=True):
 
 
 def lateness(ranks: Sequence[OwnWork], rank: int, *, of_cores: bool = False) -> StragglerTest | None:
-    """Return how late a rank is, by its own work or (``of_cores``) by the CPU time that it uses.
-
-    None where too little was seen of it, or of the others.
-    """
+    """Return how late a rank is, by its own work or its CPU time (``of_cores``); None where too little was seen."""
     late = next(work for work in ranks if work.rank == rank)
     others = [work for work in ranks if work.rank != rank]
     differences = []  # by part to the median of the others, where all of them were seen

@@ -86,8 +86,7 @@ def spread(from_ns: int, to_ns: int, most_ns: int) -> list[tuple[int, int]]:
     return [(first_ns, first_ns + most_ns // _SLICES) for first_ns, _ in cut(from_ns, to_ns, _SLICES)]
 
 
-MAIN_THREADS = Selection(main_threads=True)
-"""The default of everything that shows shares of a step."""
+MAIN_THREADS = Selection(main_threads=True)  # the default of everything that shows shares of a step
 
 
 def parse_time(word: str, info: RunInfo) -> int:

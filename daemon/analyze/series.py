@@ -13,8 +13,7 @@ from profd.daemon.store.rollups import MINUTES, PointMinuteRow, point_minutes
 from profd.daemon.store.rows import PointRow, ThreadRow
 from profd.daemon.store.stepfunction import MINUTE_NS, THREAD_CPU, Aggregate, Step, StepFunction, sum_aggregates
 
-LEAST_MINUTES = 10
-"""Of fewer minutes the readings themselves are read as quickly."""
+LEAST_MINUTES = 10  # of fewer minutes the readings themselves are read as quickly
 
 
 class Part(NamedTuple):

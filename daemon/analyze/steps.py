@@ -118,10 +118,7 @@ class Steps(msgspec.Struct, frozen=True):
 
 
 def take_steps(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Steps:
-    """Return the steps of a selection's range of time, of the first of its training processes that shows them.
-
-    Ranks step together, so one of them stands for all.
-    """
+    """Return the steps of a selection's range of time, of its first trainer that shows them: ranks step together."""
     processes = selection.trainers(reader)
     processes.sort(key=lambda row: (row.rank is None, row.rank or 0, row.id))
     for find in (_counted, _by_cycles):

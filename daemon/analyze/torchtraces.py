@@ -1,7 +1,4 @@
-"""Reads the traces of torch that a run file keeps, as far as exports of them need to know their parts.
-
-Numbers come from the run file's own tables.
-"""
+"""Reads traces of torch in a run file, as far as exports need their parts; numbers come from the file's own tables."""
 
 from __future__ import annotations
 

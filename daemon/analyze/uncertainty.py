@@ -28,11 +28,9 @@ from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow
 
-Moment = tuple[tuple[int, int], ...]
-"""The stack before and the stack after, of each thread that changed."""
+Moment = tuple[tuple[int, int], ...]  # the stack before and the stack after, of each thread that changed
 
-LOOKED_AT_NS = 1200 * SECOND_NS
-"""Of longer ranges so much is looked at interval by interval."""
+LOOKED_AT_NS = 1200 * SECOND_NS  # of longer ranges so much is looked at interval by interval
 
 
 class Reads(msgspec.Struct, frozen=True):
@@ -53,10 +51,7 @@ NO_READS = Reads()
 
 
 class TransitionsSeen(msgspec.Struct, frozen=True):
-    """What changes leave open: squared nanoseconds by moment, and ``open_ns2`` for the one that is not yet seen.
-
-    ``reads`` are those that were due meanwhile.
-    """
+    """What changes leave open: ns² by moment, and ``open_ns2`` of one not yet seen; ``reads`` were due meanwhile."""
 
     squares: Mapping[Moment, float] = {}
     open_ns2: float = 0.0

@@ -24,10 +24,8 @@ from profd.daemon.store.records import STEP_COUNT, HostGap, OperatorTotals, Wind
 from profd.daemon.store.rows import IntervalRow, WindowRow
 from profd.daemon.units import percent, plural
 
-HOST = "cpu"
-"""The device of operators that run on the host; a kernel has that of its GPU."""
-BEFORE_NS = SECOND_NS
-"""What a thread stood in when the window began may have begun that long before."""
+HOST = "cpu"  # the device of operators that run on the host; a kernel has that of its GPU
+BEFORE_NS = SECOND_NS  # what a thread stood in when the window began may have begun that long before
 _PACE_NS = 60 * SECOND_NS
 _LEAST_STEPS, _PARTS = 10, 12
 _SLOWER, _HELD_UP = 0.05, 0.1

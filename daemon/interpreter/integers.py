@@ -26,8 +26,7 @@ from profd.daemon.interpreter.slots import Link, Slot, Slots
 LOOKS = 3
 TRIES = 10
 WALKS = 4
-_MOST_DIGITS = 3
-"""More than 2 to the power of 90 is no count of anything."""
+_MOST_DIGITS = 3  # more than 2 to the power of 90 is no count of anything
 
 
 class Moved(Missing):
@@ -70,8 +69,7 @@ class RangeLeft(msgspec.Struct, frozen=True):
     iterator: int
 
 
-Referred: TypeAlias = Local | Global | OfGenerator | Attribute
-"""What is a reference to an object."""
+Referred: TypeAlias = Local | Global | OfGenerator | Attribute  # what is a reference to an object
 Variable: TypeAlias = Referred | RangeLeft
 
 

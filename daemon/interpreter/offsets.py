@@ -68,8 +68,7 @@ class Offsets(msgspec.Struct, frozen=True):
     range_index: int | None = None
     generator_code: int | None = None
     generator_state: int | None = None
-    ended: int = 1
-    """The state of a frame that has ended; those behind it as well."""
+    ended: int = 1  # the state of a frame that has ended; those behind it as well
     # PyCodeObject: co_code_adaptive, which is in it from 3.11 on
     first_instruction: int | None = None
     # PyFrameObject: where its value stack begins; from 3.11 on that is behind its variables
@@ -84,15 +83,11 @@ class Offsets(msgspec.Struct, frozen=True):
     has_tagged_references: bool = False
 
 
-TYPE = 8
-"""Of PyObject: where the address of its type is."""
-SIZE = 16
-"""Of PyVarObject, PyLongObject and PyASCIIObject: size, or length."""
-DIGITS = 24
-"""Of PyLongObject; each has 30 bits in 4 bytes."""
+TYPE = 8  # of PyObject: where the address of its type is
+SIZE = 16  # of PyVarObject, PyLongObject and PyASCIIObject: size, or length
+DIGITS = 24  # of PyLongObject; each has 30 bits in 4 bytes
 DICT_KEYS, DICT_VALUES = 32, 40
-BYTES = 32
-"""Of PyBytesObject: its bytes."""
+BYTES = 32  # of PyBytesObject: its bytes
 CELL_VALUE = 16
 STRING_STATE = 32
 TYPE_NAME, TYPE_BASIC_SIZE, TYPE_FLAGS, TYPE_DICTIONARY = 24, 32, 168, 288
@@ -178,10 +173,7 @@ _OF_OBJECTS = {
 
 
 def offsets_of(memory: Memory, runtime: int, version: tuple[int, int]) -> Offsets:
-    """Return the offsets of a running interpreter, whose ``_PyRuntime`` is at ``runtime``.
-
-    Raises Unreadable where they are not known, or the interpreter has others.
-    """
+    """Return the offsets of an interpreter by its ``_PyRuntime``; raises Unreadable where they are not known."""
     known = BY_VERSION.get(version)
     if known is None:
         raise Unreadable(f"the structures of Python {version[0]}.{version[1]} are not known")

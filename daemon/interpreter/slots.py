@@ -38,8 +38,7 @@ class Slot(msgspec.Struct, frozen=True):
 
     address: int
     links: tuple[Link, ...]
-    may_be_cell: bool = False
-    """Its value may be a cell, which has the value that is meant."""
+    may_be_cell: bool = False  # its value may be a cell, which has the value that is meant
 
 
 class Slots:

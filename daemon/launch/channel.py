@@ -15,12 +15,9 @@ from collections.abc import Callable
 
 import msgspec
 
-CHUNK_BYTES = 32 * 1024
-"""The most of the script's output in one message."""
-LARGEST_BYTES = CHUNK_BYTES + 256
-"""Room that any packet fits in."""
-BACKLOG_BYTES = 4 << 20
-"""The most of the script's output that waits for a slow session; as much as a run keeps."""
+CHUNK_BYTES = 32 * 1024  # the most of the script's output in one message
+LARGEST_BYTES = CHUNK_BYTES + 256  # room that any packet fits in
+BACKLOG_BYTES = 4 << 20  # the most of the script's output that waits for a slow session; as much as a run keeps
 
 
 class ScriptWrote(msgspec.Struct, frozen=True, tag="wrote"):

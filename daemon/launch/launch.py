@@ -85,10 +85,8 @@ class Launch:
 
     def __post_init__(self) -> None:
         self._standing = Standing(self.script.pid, self.screen.pseudo_terminal is None, os.getsid(0) == os.getpid())
-        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()
-        """What the main thread is to do."""
-        self._wait_closed: Callable[[float], bool] | None = None
-        """Of the session that records, or did."""
+        self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()  # what the main thread is to do
+        self._wait_closed: Callable[[float], bool] | None = None  # of the session that records, or did
         self._news: list[str] = []
         self._has_script_ended = False
         self._is_session_over = False

@@ -44,8 +44,7 @@ class Dashboard:
 class Screen:
     """The script has the stdin, stdout and stderr of profd: there is hardly anything to do, which is the point."""
 
-    pseudo_terminal: PseudoTerminal | None = None
-    """The script's own terminal; None where it has that of profd, or none."""
+    pseudo_terminal: PseudoTerminal | None = None  # the script's own terminal; None where it has that of profd, or none
 
     @property
     def is_occupied(self) -> bool:
@@ -93,10 +92,7 @@ class SharedScreen(Screen):
     pseudo_terminal: PseudoTerminal
 
     def __init__(self, terminal: Terminal, channel: ScriptChannel) -> None:
-        """Take the real terminal; raises OSError where the system has no pseudo-terminal or no process left.
-
-        What the script writes goes to ``channel``, too.
-        """
+        """Take the terminal, and copy output to ``channel``; raises OSError where the system has no process left."""
         self._terminal = terminal
         self.pseudo_terminal = PseudoTerminal(terminal)
         self._dashboard: Dashboard | None = None

@@ -36,8 +36,7 @@ class Script:
         self.pid = pid
         stat = processes.read_stat(pid)
         self.start_ticks = stat.start_ticks if stat else 0
-        self.status: int | None = None
-        """As of ``waitpid``; None while the script runs."""
+        self.status: int | None = None  # as of waitpid; None while the script runs
 
     def poll(self) -> bool:
         if self.status is None:
@@ -96,11 +95,8 @@ def start_script(
 
 
 def _environment() -> dict[str, str]:
-    """Return the environment that this process was started with.
-
-    In the C locale Python sets LC_CTYPE for itself and its children (PEP 538); the script is not to see that.
-    """
     environment = dict(os.environ)
+    # In the C locale Python sets LC_CTYPE for itself and its children (PEP 538); the script is not to see that.
     with contextlib.suppress(OSError):
         initial = Path("/proc/self/environ").read_bytes()
         if "LC_CTYPE" in environment and b"\0LC_CTYPE=" not in b"\0" + initial:

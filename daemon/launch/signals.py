@@ -23,8 +23,7 @@ _LEFT_ALONE = frozenset(
         signal.SIGPIPE, signal.SIGXFSZ,
     }
 )  # fmt: skip
-TAKEN = frozenset(signal.valid_signals()) - _LEFT_ALONE
-"""The signals that a launcher takes."""
+TAKEN = frozenset(signal.valid_signals()) - _LEFT_ALONE  # the signals that a launcher takes
 ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
 """The signals by which a person asks a program to end."""
 # What the kernel sends to every process of the terminal's foreground group.

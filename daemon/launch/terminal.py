@@ -1,7 +1,4 @@
-"""The real terminal that profd was started on, and the pseudo-terminal that a script gets while a dashboard has it.
-
-Owns their modes, sizes and foreground groups.
-"""
+"""The real terminal, and the pseudo-terminal of a script: modes, sizes and foreground groups of both."""
 
 from __future__ import annotations
 

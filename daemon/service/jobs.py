@@ -25,8 +25,7 @@ class Activity:
         self._clock = clock
         self._seen: dict[Identity, tuple[int, float]] = {}
         """When each was looked at last, and the CPU seconds that it had used by then."""
-        self._busy_ns: dict[Identity, int] = {}
-        """When it was last known to be busy; the first look counts."""
+        self._busy_ns: dict[Identity, int] = {}  # when it was last known to be busy; the first look counts
 
     def look(self, roots: Iterable[Identity]) -> None:
         """Look at jobs, those that were not looked at lately, and forget all others."""
@@ -49,22 +48,17 @@ class Activity:
 
 STOPPED, DURATION, QUIET = "stopped", "duration", "quiet"
 """Why a run ended, as its file says it, where that decides about the next one of the same job."""
-QUIET_S = 300.0
-"""A job that was quiet for so long gives its place to one that waits."""
+QUIET_S = 300.0  # a job that was quiet for so long gives its place to one that waits
 
 
 @dataclass
 class _State:
     """What became of a job so far."""
 
-    is_taken: bool = False
-    """Whether it is recorded, or is not to be."""
-    uid: int | None = None
-    """Its user, while it is recorded."""
-    is_quiet: bool = False
-    """Whether its recording ended because it was quiet; it is recorded again once it is not."""
-    is_noticed: bool = False
-    """Whether something was logged of its delay or failure."""
+    is_taken: bool = False  # whether it is recorded, or is not to be
+    uid: int | None = None  # its user, while it is recorded
+    is_quiet: bool = False  # whether its recording ended because it was quiet; it is recorded again once it is not
+    is_noticed: bool = False  # whether something was logged of its delay or failure
     failures: int = 0
     rest_until_ns: int = 0
 
@@ -74,8 +68,7 @@ class Jobs:
     """The jobs of the host."""
 
     table: ProcessTable
-    configuration: Configuration
-    """Holds for jobs to come; what is recorded stays so."""
+    configuration: Configuration  # holds for jobs to come; what is recorded stays so
     log: JsonLog
     clock: Clock
 
@@ -83,8 +76,7 @@ class Jobs:
         self._scanner = ProcessScanner(self.table, self.clock)
         self._activity = Activity(self.table, self.clock)
         self._states: defaultdict[Identity, _State] = defaultdict(_State)
-        self.is_any_waiting = False
-        """Whether a job that meets the rules found no room at the last look."""
+        self.is_any_waiting = False  # whether a job that meets the rules found no room at the last look
 
     def skip(self, root: Identity) -> None:
         self._states[root].is_taken = True

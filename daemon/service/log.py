@@ -1,7 +1,4 @@
-"""The log of the service, a line of JSON each, and its notifications to systemd.
-
-docs/daemon.md has the fields and the events.
-"""
+"""The log of the service in lines of JSON (docs/daemon.md has fields and events), and its notifications to systemd."""
 
 from __future__ import annotations
 

@@ -244,8 +244,7 @@ class Job(msgspec.Struct, frozen=True):
     root: Identity
     member: int
     rule: str
-    command: tuple[str, ...]
-    """Of the root, as it stands, secrets included."""
+    command: tuple[str, ...]  # of the root, as it stands, secrets included
 
 
 def job_of(process: ProcessInfo, rule: str, table: ProcessTable, configuration: Configuration) -> Job | None:

@@ -121,10 +121,7 @@ class ReportQueue:
 
 @dataclass(eq=False)
 class Incidents:
-    """Logs hangs and findings of the live runs, each once.
-
-    ``report`` is called for a run as soon as it hangs: nobody may end it before the morning.
-    """
+    """Logs hangs and findings of live runs, each once; has ``report`` written as soon as one hangs."""
 
     log: JsonLog
     report: Callable[[Entry], None]

@@ -47,14 +47,11 @@ class Recording:
     entry: Entry
     watch: Watch
     control_socket: Path
-    session: RunningSession | None = None
-    """None where another supervisor started it."""
+    session: RunningSession | None = None  # None where another supervisor started it
     budget_percent: float = 0.0
     """Its part of the host's budget, as it last heard; 0 where it heard none from this supervisor."""
-    cpu_s: float = 0.0
-    """CPU seconds at the last reading."""
-    is_released: bool = False
-    """Whether it ends because its job is quiet and another one waits."""
+    cpu_s: float = 0.0  # CPU seconds at the last reading
+    is_released: bool = False  # whether it ends because its job is quiet and another one waits
 
 
 class Sessions:
@@ -206,8 +203,7 @@ class SessionPool:
 
     def __post_init__(self) -> None:
         self._live: dict[str, Recording] = {}
-        self._ended_cpu_s = 0.0
-        """CPU seconds of sessions that ended since the last ``meter``."""
+        self._ended_cpu_s = 0.0  # CPU seconds of sessions that ended since the last meter
         self._budget = HostBudget(self.clock)
         self._starting = 0
         self._sharing = asyncio.Lock()

@@ -30,8 +30,7 @@ from profd.daemon.service.log import JsonLog
 from profd.daemon.store.records import Identity
 
 _RUN_ID = re.compile(r"\d{8}-\d{6}-[A-Za-z0-9_.]+-[0-9a-f]{4}")
-_AGED = "aged"
-"""An empty file whose time says when age last removed something."""
+_AGED = "aged"  # an empty file whose time says when age last removed something
 
 
 class Entry(msgspec.Struct, frozen=True):

@@ -21,8 +21,7 @@ import msgspec
 
 from profd.daemon.errors import OutputUnwritable, RunUnreadable
 
-LEAST_ROW_BYTES = 6
-"""What the smallest row takes in its page: two bytes that say where it is, and four of its own."""
+LEAST_ROW_BYTES = 6  # what the smallest row takes in its page: two bytes that say where it is, and four of its own
 _COUNTED_AT_ONCE = 10_000
 
 
@@ -73,18 +72,14 @@ class BoundedConnection(sqlite3.Connection):
         self._most_text_bytes = size + (1 << 20)
 
 
-TEXT = Path(__file__).with_name("schema.sql").read_text()
-"""What makes the tables of a new run file."""
+TEXT = Path(__file__).with_name("schema.sql").read_text()  # what makes the tables of a new run file
 _ENTRIES = "SELECT type, name, tbl_name, sql FROM sqlite_schema"
 _COLUMNS = "SELECT name, type, pk, hidden, dflt_value FROM pragma_table_xinfo(?)"
 _INDEX_COLUMNS = "SELECT name FROM pragma_index_xinfo(?) WHERE key"
 
 
 def _check_schema(connection: sqlite3.Connection) -> None:
-    """Raise sqlite3.DatabaseError where a file has anything but tables, columns and indexes that a run file has.
-
-    An older file may lack some.
-    """
+    """Raise sqlite3.DatabaseError where a file has what no run file has; an older one may lack tables."""
     tables, indexes = _own_schema()
     for kind, name, table, text in connection.execute(_ENTRIES).fetchall():
         if kind == "index" and text is None:  # SQLite's own, of a primary key or UNIQUE
@@ -120,17 +115,13 @@ APPLICATION_ID = 0x70726664  # "prfd", so that file(1) and we can tell a run fil
 SCHEMA_VERSION = 1
 _HEADER = struct.Struct(">16sHBBBBBBII")  # SQLite's file header up to the size of the database in pages
 _SEE_RUNS = "see `profd ls` for the runs there are"
-LOCK_TIMEOUT_S = 1.0
-"""How long a statement waits while another process has locked the file."""
+LOCK_TIMEOUT_S = 1.0  # how long a statement waits while another process has locked the file
 # SQLITE_BUSY, _LOCKED, _NOMEM, _READONLY, _IOERR, _FULL, _CANTOPEN, _PROTOCOL, without what stands in the upper bytes.
 _PASSING = frozenset({5, 6, 7, 8, 10, 13, 14, 15})
 
 
 def create(path: Path) -> sqlite3.Connection:
-    """Create a run file, in WAL mode and readable by its owner alone.
-
-    The connection may be handed to one other thread. Raises OutputUnwritable where the file cannot be made.
-    """
+    """Create a run file in WAL mode, for its owner alone and for one more thread; raises OutputUnwritable."""
     try:
         path.touch(mode=0o600, exist_ok=False)
     except OSError as error:
@@ -190,10 +181,7 @@ def set_meta(connection: sqlite3.Connection, **values: object) -> None:
 
 
 def open_readonly(path: Path) -> BoundedConnection:
-    """Open a run file for reading, live or finished.
-
-    Raises RunUnreadable where the file is missing, no run file, cut short, damaged, or of a newer version.
-    """
+    """Open a run file, live or finished; raises RunUnreadable where it is missing, damaged, newer or none."""
     _check_header(path)
     with reading(path):
         uri = f"{path.absolute().as_uri()}?mode=ro"
@@ -232,10 +220,7 @@ def unreadable(path: Path, why: str) -> RunUnreadable:
 
 
 def copy_whole(source: Path, destination: Path) -> None:
-    """Write a run file that others may be reading, and what its log still holds, as one file elsewhere.
-
-    Raises OutputUnwritable.
-    """
+    """Write a run file, which others may read, and what its log still holds, as one file; raises OutputUnwritable."""
     try:
         with contextlib.closing(sqlite3.connect(source)) as connection:
             connection.execute("VACUUM INTO ?", (str(destination),))

@@ -39,10 +39,7 @@ class Entities:
         self._of_series = "1" if self._is_whole else f"os_tid IS NULL AND name IN ({names})"
 
     def top_up(self, file: RunFile, now_ns: int) -> None:
-        """Take in what was written since the last call, up to about ``now_ns``.
-
-        Raises RunUnreadable where rows contradict each other.
-        """
+        """Take in what was written up to about ``now_ns``; raises RunUnreadable where rows contradict each other."""
         nameless = [row.id for row in self.threads.values() if not row.name]
         living = [row.id for row in self.processes.values() if row.ended_ns is None]
         try:

@@ -18,8 +18,7 @@ from profd.daemon.store.records import FindingsTaken
 from profd.daemon.store.rows import FindingRow
 from profd.daemon.store.runfile import RunFile
 
-AWAY_NS = 60 * SECOND_NS
-"""After so long without it a finding is gone for good; when it comes again it is a new one."""
+AWAY_NS = 60 * SECOND_NS  # after so long without it a finding is gone for good; when it comes again it is a new one
 
 
 _GOES_ON = """

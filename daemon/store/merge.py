@@ -21,8 +21,7 @@ from profd.daemon.store.records import Frame, FrameDescription, Identity, Interv
 from profd.daemon.store.rows import RecordingRow, ThreadRow, WindowRow
 from profd.daemon.store.tables import Tables, time_of
 
-_NODE_BIT = 40
-"""Of the start time of a process: its bits from here up are the number of its node in a joined file."""
+_NODE_BIT = 40  # of the start time of a process: its bits from here up are the number of its node in a joined file
 _AT_ONCE_NS = 60 * SECOND_NS
 Timed = TypeVar("Timed", records.WindowStep, records.HostGap)
 

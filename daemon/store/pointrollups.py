@@ -42,8 +42,7 @@ class PointRollups:
         self._started_ns = started_ns
         self._settled_ns = self._settled_before_ns = started_ns
         self._minutes: dict[int, _Minute] = {}
-        self._before: dict[int, _Minute | None] = {}
-        """What the transaction that is open has changed, as it was before."""
+        self._before: dict[int, _Minute | None] = {}  # what the transaction that is open has changed, as it was before
 
     def begin(self) -> None:
         """Begin a transaction: ``undo`` goes back to here."""

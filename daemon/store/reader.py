@@ -27,10 +27,7 @@ _LONGEST_NS = 60 * SECOND_NS
 
 
 class RunReader(RunFile):
-    """An open run file.
-
-    Every method raises RunUnreadable where the file turns out to be damaged.
-    """
+    """An open run file. Every method raises RunUnreadable where the file turns out to be damaged."""
 
     def __init__(self, path: Path, known: Entities | None = None) -> None:
         """Open ``path`` and read what its rows refer to; raises RunUnreadable where it is no readable run file.
@@ -149,10 +146,7 @@ class RunReader(RunFile):
         return self._recordings(f"{where} ORDER BY start_ns", *values)
 
     def recordings_after(self, recording: int, limit: int = -1, from_ns: int = 0) -> list[RecordingRow]:
-        """Return the recordings written after the one with this id, in the order of writing: all, or ``limit``.
-
-        Those that start before ``from_ns`` are left out.
-        """
+        """Return the recordings written after this id that start at ``from_ns`` or later: all, or ``limit``."""
         return self._recordings("id > ? AND start_ns >= ? ORDER BY id LIMIT ?", recording, from_ns, limit)
 
     def _recordings(self, where: str, *values: int) -> list[RecordingRow]:
@@ -237,10 +231,7 @@ class RunReader(RunFile):
         return self.fetch(rows.DeviceRow, sql)
 
     def windows(self, asked_ns: int = 0) -> list[rows.WindowRow]:
-        """Return the torch.profiler windows that were asked for at this time or later, in the order of writing.
-
-        None from a file that is older than their table.
-        """
+        """Return the windows asked for at this time or later, as written; none of a file older than their table."""
         if not self.has_table("window"):
             return []
         columns = ", ".join(rows.WindowRow.__struct_fields__[:-1])

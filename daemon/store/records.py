@@ -15,8 +15,7 @@ Time = Annotated[int, msgspec.Meta(ge=0, le=1 << 62)]
 """Nanoseconds: of the run's clock, or a length. More than 140 years is an error, and would flood what counts it."""
 IntervalLength = Annotated[int, msgspec.Meta(ge=0, le=1 << 45)]
 """Nanoseconds that a thread stood in one stack: 10 hours, where a recording lasts a minute. Sums of it have 64 bits."""
-Value = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]
-"""A finite number: nothing that is measured is infinite."""
+Value = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]  # a finite number: nothing that is measured is infinite
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 48)]
 STEP_COUNT, STEP_ERROR, STEP_SOURCE = "step_count", "step_count_error", "counter"
 """The series of the steps of a process and of how many may be wrong; the kind of the events that say what counts."""
@@ -177,10 +176,7 @@ class WindowStep(msgspec.Struct, frozen=True, order=True):
 
 
 class HostGap(msgspec.Struct, frozen=True, order=True):
-    """A time in which a GPU had nothing to run, until the call was over that launched what it ran next.
-
-    ``os_tid`` is the thread of that call, as far as the trace knows it.
-    """
+    """A time in which a GPU waited for the call that launched its next work, in thread ``os_tid`` as far as known."""
 
     gpu: int
     start_ns: Time
@@ -341,16 +337,14 @@ class RunStarted(msgspec.Struct, frozen=True):
 
     id: str
     name: str
-    mode: str
-    """``launched`` or ``attached``."""
+    mode: str  # launched or attached
     target: Identity
     command: tuple[str, ...]
     cwd: str
     host: str
     user: str
     started_ns: int
-    recorder: Identity
-    """The process that writes the file: while it lives, the run is live."""
+    recorder: Identity  # the process that writes the file: while it lives, the run is live
     versions: dict[str, str]
     options: dict[str, int | float | bool | str | None]
     control_socket: str = ""

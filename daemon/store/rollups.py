@@ -21,10 +21,8 @@ from profd.daemon.store.stepfunction import LONGEST_INTERVAL_NS, MINUTE_NS, Aggr
 if TYPE_CHECKING:
     from profd.daemon.store.reader import RunReader
 
-ALL_TOGETHER = 1 << 40
-"""So many minutes are longer than any run."""
-LEAST_MINUTES = 2
-"""Of fewer minutes the intervals are read as quickly."""
+ALL_TOGETHER = 1 << 40  # so many minutes are longer than any run
+LEAST_MINUTES = 2  # of fewer minutes the intervals are read as quickly
 HOUR_MINUTES = 60
 Seen = TypeVar("Seen", "StackMinuteRow", ColumnTime, StackTotal)
 MINUTES = range(-ALL_TOGETHER, ALL_TOGETHER)
@@ -273,10 +271,7 @@ def _split(
 def stack_minutes(
     reader: RunReader, threads: Collection[int], minutes: range, together: int = 1
 ) -> list[StackMinuteRow]:
-    """Return the sums of some threads over a range of minutes.
-
-    So many minutes are added ``together``, those since the run's start; in order of time where they are several.
-    """
+    """Return the sums of threads over minutes, so many ``together``, counted from the run's start; in order of time."""
     if not minutes:
         return []
     where = _among(threads, "minute")
@@ -348,10 +343,7 @@ def count_stack_minutes(reader: RunReader) -> int:
 
 
 def point_minutes(reader: RunReader, series: int, first: int, last: int) -> list[PointMinuteRow]:
-    """Return the sums of a series over the minutes from ``first`` up to, not including, ``last``.
-
-    The newest minute of a live run is not among them.
-    """
+    """Return the sums of a series over the minutes [first, last); the newest of a live run is not among them."""
     where = "series = ? AND minute >= ? AND minute < ? ORDER BY minute"
     return reader.fetch_from("point_minute", PointMinuteRow, where, series, first, last)
 

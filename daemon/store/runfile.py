@@ -41,10 +41,7 @@ def _columns(row: type[msgspec.Struct]) -> tuple[Any, list[tuple[int, Callable[[
 
 
 class RunFile:
-    """A run file, open for reading.
-
-    Every method raises RunUnreadable where the file turns out to be damaged.
-    """
+    """A run file, open for reading. Every method raises RunUnreadable where the file turns out to be damaged."""
 
     def __init__(self, path: Path) -> None:
         """Open ``path``; raises RunUnreadable where it is no readable run file."""

@@ -23,8 +23,7 @@ import msgspec
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.rows import PointRow
 
-LONGEST_DISTANCES = 3
-"""For so many usual distances a reading holds at most."""
+LONGEST_DISTANCES = 3  # for so many usual distances a reading holds at most
 
 
 class IntervalSet:
@@ -151,10 +150,7 @@ class StepBuilder:
         return other
 
     def add(self, at_ns: int, value: float) -> Sequence[Step]:
-        """Take in a reading and return what is known by it: nothing at the first, two steps at the second.
-
-        One that is no younger than the newest says nothing more.
-        """
+        """Take in a reading, return what it tells: two steps at the second, nothing at the first or an older one."""
         if self._last_ns is None:
             self._first, self._last_ns = PointRow(at_ns, value), at_ns
             return ()
@@ -291,10 +287,8 @@ MINUTE_NS = 60 * SECOND_NS
 UTILIZATION = "gpu_utilization_share"
 MEMORY_OF_PROCESS = "gpu_process_memory_bytes"
 THREAD_CPU = "cpu_cores"
-IDLE_BELOW = 0.05
-"""A GPU is idle where less than this share of a period had a kernel running."""
-LONGEST_INTERVAL_NS = MINUTE_NS
-"""No interval is longer: none is longer than its recording."""
+IDLE_BELOW = 0.05  # a GPU is idle where less than this share of a period had a kernel running
+LONGEST_INTERVAL_NS = MINUTE_NS  # no interval is longer: none is longer than its recording
 READINGS = """
     SELECT at_ns, value FROM point WHERE series = :series
     AND at_ns >= coalesce((SELECT min(at_ns) FROM (

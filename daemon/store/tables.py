@@ -31,8 +31,7 @@ class Tables:
         self._connection = connection
         self._ids = Interning(connection, describe_frame)
         self._output_bytes = 0
-        self.written_ns = 0
-        """Up to when the run is written."""
+        self.written_ns = 0  # up to when the run is written
         self._stack_sums = StackRollups(connection, 0)
         self._point_sums = PointRollups(connection, 0)
 
@@ -72,10 +71,7 @@ class Tables:
         self._connection.execute("PRAGMA wal_checkpoint(TRUNCATE)")
 
     def close(self) -> None:
-        """Close the file, with what was committed in it.
-
-        The log stays beside it where it is not folded in, or a reader holds the file open: the run is complete so, too.
-        """
+        """Close the file; a log that is not folded in stays beside it, and the run is complete so, too."""
         # Out of WAL mode by a journal in memory: one on the disk that a fault leaves there has to be rolled back before
         # anyone can read, and readers may not write. All that is written by it is the header.
         with contextlib.suppress(sqlite3.Error, MemoryError):

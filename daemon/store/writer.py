@@ -63,8 +63,7 @@ class Losses:
             return [EventHappened(min(self._first_ns, written_ns), "loss", text)]
 
 
-LEFT_FREE_BYTES = 1 << 30
-"""Left free on the disk, or a twentieth of the whole where that is less."""
+LEFT_FREE_BYTES = 1 << 30  # left free on the disk, or a twentieth of the whole where that is less
 
 
 class Room:
@@ -75,8 +74,7 @@ class Room:
         self._files = (path, path.with_name(f"{path.name}-wal"))
         self._most_bytes = most_bytes
         self.is_short = False
-        self.why = ""
-        """What there is room for, or not, in words."""
+        self.why = ""  # what there is room for, or not, in words
 
     def look(self) -> bool:
         """Look again; True where ``is_short`` changed by that. A disk whose room is unknown has some."""
@@ -103,11 +101,9 @@ def _size(path: Path) -> int:
         return 0
 
 
-QUEUE_LENGTH = 4096
-"""In records of some kilobytes: a large one counts for as many as it takes the memory of."""
+QUEUE_LENGTH = 4096  # in records of some kilobytes: a large one counts for as many as it takes the memory of
 BATCH_LENGTH = 256
-FIRST_WAIT_S, LONGEST_WAIT_S = 0.05, 2.0
-"""Between two tries at what was refused; each wait is twice the one before."""
+FIRST_WAIT_S, LONGEST_WAIT_S = 0.05, 2.0  # between two tries at what was refused; each wait is twice the one before
 
 
 class RunWriter:
@@ -124,8 +120,7 @@ class RunWriter:
         """
         self.path = path
         self.failure: str | None = None
-        self.trouble: str | None = None
-        """Why nothing can be written at the moment."""
+        self.trouble: str | None = None  # why nothing can be written at the moment
         self._losses = Losses()
         self._room = Room(path, most_bytes)
         self._given_up = threading.Event()
@@ -141,10 +136,7 @@ class RunWriter:
         self._thread.start()
 
     def put(self, record: Record) -> bool:
-        """Hand a record over; False where it had to be dropped.
-
-        Half of the queue is for small records of what happened: processes, events, the end of the run.
-        """
+        """Hand a record over; False where it was dropped. Half of the queue is for small records of what happened."""
         if self.failure is None:
             try:
                 if _is_bulk(record) and self._queue.qsize() >= QUEUE_LENGTH:

@@ -111,7 +111,7 @@ FORWARD = Line("/home/u/train.py", "train.py", 59)
 
 
 def tied(stays: list[Stay], calls: list[Call], error_ms: int = 2) -> list[tuple[str, int]]:
-    return [(name, line.number) for name, line in tie(stays, calls, error_ms * MS)]
+    return [(name, line.line) for name, line in tie(stays, calls, error_ms * MS)]
 
 
 def stay(line: Line | None, start_ms: int, end_ms: int, *moments_ms: int) -> Stay:
