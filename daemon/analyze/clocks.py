@@ -20,6 +20,7 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 from profd.daemon.analyze.collectives import DepartureIndex
+from profd.daemon.analyze.confidence import median_interval
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import points_of
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
@@ -77,22 +78,6 @@ def align(first: Sequence[int], second: Sequence[int], guess: Guess) -> Offset |
     low_ns, high_ns = median_interval(means if len(means) >= 6 else [float(difference) for _, difference in matched])
     low_ns, high_ns = min(int(low_ns), center_ns), max(int(high_ns), center_ns)
     return Offset(found_ns + center_ns, found_ns + low_ns, found_ns + high_ns, len(matched))
-
-
-def median_interval(values: Sequence[float]) -> tuple[float, float]:
-    """Return between which of some values the median of their distribution lies, at least 95 times in 100.
-
-    By order statistics: nothing is supposed of the distribution. All of them where they are too few to say.
-    """
-    ordered = sorted(values)
-    count, below, left_out = len(ordered), 0.0, 0
-    while left_out < (count - 1) // 2:
-        below += math.comb(count, left_out) / 2**count
-        if below > 0.05 / 2:
-            break
-        left_out += 1
-    rank = max(left_out - 1, 0)
-    return ordered[rank], ordered[-1 - rank]
 
 
 def _search(first: Sequence[int], second: Sequence[int], guess: Guess, farthest_ns: int) -> int | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections.abc import Sequence
 from functools import lru_cache
 
 CONFIDENCE_95 = 1.96
@@ -17,6 +18,22 @@ def margin(error: float) -> float:
 def is_hint(share: float, error: float) -> bool:
     """Say whether the 95 % interval of a share is wider than the share itself: then it says next to nothing."""
     return 2 * margin(error) > share
+
+
+def median_interval(values: Sequence[float]) -> tuple[float, float]:
+    """Return between which of some values the median of their distribution lies, at least 95 times in 100.
+
+    By order statistics: nothing is supposed of the distribution. All of them where they are too few to say.
+    """
+    ordered = sorted(values)
+    count, below, left_out = len(ordered), 0.0, 0
+    while left_out < (count - 1) // 2:
+        below += math.comb(count, left_out) / 2**count
+        if below > 0.05 / 2:
+            break
+        left_out += 1
+    rank = max(left_out - 1, 0)
+    return ordered[rank], ordered[-1 - rank]
 
 
 def student_95(freedom: int) -> float:

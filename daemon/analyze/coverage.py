@@ -78,12 +78,9 @@ class Coverage(msgspec.Struct, frozen=True):
 
 def take_coverage(reader: RunReader, selection: Selection) -> Coverage:
     """Return the coverage of a selection's range of time, over its processes of role main."""
-    recorded = reader.recorded(selection.from_ns, selection.to_ns)
-    return Coverage(
-        share=covered_share(reader, take_lives(reader), selection),
-        torn_share=recorded.torn_share,
-        cost_core_share=mean_of_series(reader, COST_SERIES, None, selection),
-    )
+    torn_share = reader.recorded(selection.from_ns, selection.to_ns).torn_share
+    cost = mean_of_series(reader, COST_SERIES, None, selection)
+    return Coverage(covered_share(reader, take_lives(reader), selection), torn_share, cost)
 
 
 def covered_share(reader: RunReader, lives: Lives, selection: Selection) -> float | None:

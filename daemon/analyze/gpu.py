@@ -41,17 +41,11 @@ def take_gpus(reader: RunReader, selection: Selection) -> tuple[Gpu, ...]:
     found = []
     for row in reader.devices():
         used = total_of_series(reader, "gpu_memory_used_bytes", None, selection, row.name)
-        gpu = Gpu(
-            index=row.index,
-            name=row.model,
-            device=row.name,
-            uuid=row.uuid,
-            memory_bytes=row.memory_bytes,
-            utilization=mean_of_series(reader, UTILIZATION, None, selection, row.name),
-            memory_used_bytes=int(used.most) if used.is_known else None,
-            power_watts=mean_of_series(reader, "gpu_power_watts", None, selection, row.name),
+        busy, power = (
+            mean_of_series(reader, name, None, selection, row.name) for name in (UTILIZATION, "gpu_power_watts")
         )
-        found.append(gpu)
+        most_bytes = int(used.most) if used.is_known else None
+        found.append(Gpu(row.index, row.model, row.name, row.uuid, row.memory_bytes, busy, most_bytes, power))
     return tuple(found)
 
 

@@ -16,6 +16,7 @@ import math
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Generic, NamedTuple, TypeVar
 
 import msgspec
@@ -29,7 +30,7 @@ State = TypeVar("State", bound=Hashable)
 
 _LEAST_COVERED = 0.9  # a reading of which less was sampled says nothing of what ran in it
 _CLOCK_ERROR_NS = 5 * MILLISECOND_NS  # so far the driver's times may be off from those of samples
-_MOST_TOGETHER = 64
+_TOGETHER = (1, 2, 4, 8, 16, 32, 64)
 # What chance costs at a corner of the bounds falls with the distance from it, which is only known with the same error.
 _CHANCE = 2.0
 _BLOCKS, _DRAWS = 20, 100
@@ -53,15 +54,14 @@ class IdleShare(msgspec.Struct, frozen=True):
     estimate_high: float | None = None
 
 
+@dataclass
 class Reading(Generic[State]):
     """The idle share of ``length_ns``, and the time that a thread spent in each state meanwhile."""
 
-    __slots__ = ("changes", "idle", "length_ns", "spent_ns")
-
-    def __init__(self, idle: float, length_ns: int) -> None:
-        self.idle, self.length_ns = idle, length_ns
-        self.spent_ns: Counter[State] = Counter()
-        self.changes: list[tuple[State, State]] = []
+    idle: float
+    length_ns: int
+    spent_ns: Counter[State] = field(default_factory=Counter)
+    changes: list[tuple[State, State]] = field(default_factory=list)
 
 
 class _Normal(NamedTuple):
@@ -105,11 +105,8 @@ class IdleTime(Generic[State]):
                     found[place].changes.append((before, state))
                 place += 1
             before = state
-        self._readings += (
-            one
-            for one in found.values()
-            if one.length_ns and sum(one.spent_ns.values()) >= _LEAST_COVERED * one.length_ns
-        )
+        read = (one for one in found.values() if one.length_ns)
+        self._readings += (one for one in read if one.spent_ns.total() >= _LEAST_COVERED * one.length_ns)
 
     def shares(self) -> dict[State, IdleShare]:
         """Return the share of the idle time by state, those that may have most first; nothing where none is known."""
@@ -118,28 +115,19 @@ class IdleTime(Generic[State]):
             return {}
         states = {state for one in self._readings for state in one.spent_ns}
         bounds: defaultdict[State, tuple[float, float]] = defaultdict(lambda: (0.0, 1.0))
-        together = 1
-        while True:
-            groups = self._grouped(together)
-            for state, (low, high) in self._bounds(groups, states, whole_ns).items():
+        for together in (*_TOGETHER, len(self._readings)):
+            for state, (low, high) in self._bounds(self._grouped(together), states, whole_ns).items():
                 bounds[state] = max(bounds[state][0], min(low, 1.0)), min(bounds[state][1], max(high, 0.0))
-            if len(groups) == 1:
-                break
-            together = together * 2 if together < _MOST_TOGETHER else len(self._readings)
         alone, in_pairs = self._estimates(1), self._estimates(2)
-        found = {}
+        found = {state: IdleShare(low, high) for state, (low, high) in bounds.items()}
         for state, (low, high) in bounds.items():
-            one, other = alone.get(state), in_pairs.get(state)
-            found[state] = IdleShare(low, high)
-            if one and other:
+            if (one := alone.get(state)) and (other := in_pairs.get(state)):
                 least, most = max(low, min(one[1], other[1])), min(high, max(one[2], other[2]))
                 if 0 <= most - least <= 2 * _WIDEST:
                     found[state] = IdleShare(low, high, min(max(one[0], least), most), least, most)
         return dict(sorted(found.items(), key=lambda each: (-each[1].high - each[1].low, str(each[0]))))
 
     def _grouped(self, together: int) -> list[Reading[State]]:
-        if together == 1:
-            return self._readings
         return [_together(self._readings[at : at + together]) for at in range(0, len(self._readings), together)]
 
     def _bounds(
@@ -154,7 +142,7 @@ class IdleTime(Generic[State]):
         for one, without_it_ns, with_it_ns in zip(groups, absent_ns, only_ns, strict=True):
             seen = Counter(state for change in one.changes for state in change)
             changes.update(seen)
-            covered_ns = sum(one.spent_ns.values())
+            covered_ns = one.spent_ns.total()
             for state, spent_ns in one.spent_ns.items():
                 share, error = spent_ns / covered_ns, self._error(one, 1 + seen[state])
                 most_ns[state] += _overlap_ns(one, share, error) - without_it_ns
@@ -174,10 +162,8 @@ class IdleTime(Generic[State]):
         groups = self._grouped(together)
         if len(groups) < _FEWEST:
             return {}
-        spent_ns: Counter[State] = Counter()
-        for one in groups:
-            spent_ns.update(one.spent_ns)
-        least_ns = _LEAST_SHARE * sum(spent_ns.values())
+        spent_ns = _together(groups).spent_ns
+        least_ns = _LEAST_SHARE * spent_ns.total()
         places = {state: at for at, state in enumerate(state for state in spent_ns if spent_ns[state] >= least_ns)}
         cuts = [len(groups) * at // _BLOCKS for at in range(_BLOCKS + 1)]
         blocks = [self._normal(groups[cuts[at] : cuts[at + 1]], places) for at in range(_BLOCKS)]
@@ -198,7 +184,7 @@ class IdleTime(Generic[State]):
         square = [[0.0] * (rest + 1) for _ in range(rest + 1)]
         product, spent, idle = [0.0] * (rest + 1), [0.0] * (rest + 1), 0.0
         for one in readings:
-            covered_ns = sum(one.spent_ns.values())
+            covered_ns = one.spent_ns.total()
             shares: defaultdict[int, float] = defaultdict(float)
             for state, spent_ns in one.spent_ns.items():
                 shares[places.get(state, rest)] += spent_ns / covered_ns
@@ -210,13 +196,10 @@ class IdleTime(Generic[State]):
             error = self._error_ns2 / one.length_ns**2
             for left, entered in one.changes:
                 before, after = places.get(left, rest), places.get(entered, rest)
-                for row, column, sign in (
-                    (before, before, 1),
-                    (after, after, 1),
-                    (before, after, -1),
-                    (after, before, -1),
-                ):
-                    square[row][column] -= sign * error
+                square[before][before] -= error
+                square[after][after] -= error
+                square[before][after] += error
+                square[after][before] += error
             idle += one.idle
         return _Normal(square, product, spent, idle)
 

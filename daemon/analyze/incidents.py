@@ -128,7 +128,7 @@ def take_post_mortem(reader: RunReader) -> PostMortem | None:
         code=info.exit_code,
         signal=None if info.exit_signal is None else signal_name(info.exit_signal),
         out_of_memory=killed[-1] if killed else None,
-        last=tuple(place for thread in reader.main_threads() if (place := _last_place(reader, thread)) is not None),
+        last=tuple(filter(None, (_last_place(reader, thread) for thread in reader.main_threads()))),
         rss_bytes=memory[-1][1] if memory else None,
         memory=memory,
         others=tuple(
@@ -147,11 +147,6 @@ def _last_place(reader: RunReader, thread: ThreadRow) -> LastPlace | None:
         return None
     frames, process = reader.frames_of(last.stack), reader.processes[thread.process]
     own = own_frame(frames) or frames[-1]
-    return LastPlace(
-        pid=process.pid,
-        rank=process.rank,
-        frames=tuple(frame.label for frame in frames),
-        place=f"{own.function} ({PurePath(own.file).name}:{own.line})",
-        source=own.source,
-        before_end_s=max(reader.info.end_ns - last.end_ns, 0) / SECOND_NS,
-    )
+    labels, place = tuple(frame.label for frame in frames), f"{own.function} ({PurePath(own.file).name}:{own.line})"
+    before_end_s = max(reader.info.end_ns - last.end_ns, 0) / SECOND_NS
+    return LastPlace(process.pid, process.rank, labels, place, own.source, before_end_s)

@@ -59,9 +59,7 @@ def tightest(reader: RunReader, row: SeriesRow, selection: Selection) -> Limit |
 
 
 def _last(reader: RunReader, row: SeriesRow | None, selection: Selection) -> float | None:
-    if row is None:
-        return None
-    point = reader.last_point(row.id, selection.to_ns)
+    point = reader.last_point(row.id, selection.to_ns) if row else None
     return point.value if point else None
 
 

@@ -204,14 +204,8 @@ def _heaviest(reader: RunReader, window: WindowRow) -> tuple[OperatorSummary, ..
     own.sort(key=lambda row: (row.self_cuda_ns, row.self_cpu_ns) if cuda_ns else (row.self_cpu_ns, 0), reverse=True)
     return tuple(
         OperatorSummary(
-            name=row.name,
-            calls=row.calls,
-            self_cpu_ns=row.self_cpu_ns,
-            self_cpu_share=row.self_cpu_ns / cpu_ns if cpu_ns else 0.0,
-            cpu_total_ns=row.cpu_total_ns,
-            self_cuda_ns=row.self_cuda_ns,
-            self_cuda_share=row.self_cuda_ns / cuda_ns if cuda_ns else None,
-            cuda_total_ns=row.cuda_total_ns,
+            *(row.name, row.calls, row.self_cpu_ns, row.self_cpu_ns / cpu_ns if cpu_ns else 0.0, row.cpu_total_ns),
+            *(row.self_cuda_ns, row.self_cuda_ns / cuda_ns if cuda_ns else None, row.cuda_total_ns),
             line=next(iter(lines.get(row.name, ())), None),
         )
         for row in own[:OPERATORS]

@@ -140,10 +140,8 @@ def lateness(ranks: Sequence[OwnWork], rank: int, *, of_cores: bool = False) -> 
     surplus = statistics.fmean(differences)
     error = statistics.stdev(differences) / math.sqrt(len(differences))
     around = error * t_quantile(1 - 0.05 / 2 / len(ranks), len(differences) - 1)
-    surpluses = {
-        place: share - statistics.median(work.places.get(place, 0.0) for work in others)
-        for place, share in late.places.items()
-    }
+    usual = {place: statistics.median(work.places.get(place, 0.0) for work in others) for place in late.places}
+    surpluses = {place: share - usual[place] for place, share in late.places.items()}
     place = max(surpluses, key=surpluses.__getitem__, default=None)
     if place is not None and of_cores and surpluses[place] < surplus / 2:
         place = None
