@@ -34,8 +34,7 @@ class WaitIndex:
     """Which stacks of a run are work of a rank's own, and which may be waits for others."""
 
     def __init__(self, reader: RunReader, phases: PhaseIndex) -> None:
-        self._reader = reader
-        self._phases = phases
+        self._reader, self._phases = reader, phases
         self.has_gpu = bool(reader.devices())
         self.may_wait = functools.cache(self._may_wait)
 

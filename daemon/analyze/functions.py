@@ -150,8 +150,8 @@ def hot_functions(
         row = FunctionRow(
             *(key[0], key[1], hottest.module_path, hottest.is_library, hottest.line, hottest.source),
             *(own_samples[key], total_samples[key], own, total),
-            self_error=own_variance.standard_error(key, own, whole_ns),
-            total_error=total_variance.standard_error(key, total, whole_ns),
+            own_variance.standard_error(key, own, whole_ns),
+            total_variance.standard_error(key, total, whole_ns),
             gpu_utilization=busy_ns[key] / known_ns[key] if known_ns.get(key) else None,
         )
         rows.append(row)

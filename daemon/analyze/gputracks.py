@@ -35,8 +35,7 @@ class GpuTracks:
 
         ``longest_ns`` is how long after the range they may end. ``name`` is the series to read.
         """
-        self._reader = reader
-        self._name = name
+        self._reader, self._name = reader, name
         self._range = from_ns, None if to_ns is None else to_ns + longest_ns
         self._of = functools.cache(self._read)
         self.of_process = functools.cache(self._of_process)

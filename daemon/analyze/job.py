@@ -31,12 +31,10 @@ class Job(msgspec.Struct, frozen=True):
 
     def work_of_others(self, rank: int) -> float:
         """Return the share of a step that the other ranks surely work, in the median: no step can be shorter."""
-        surely = []
-        for one in self.ranks:
-            if one.rank != rank:
-                cores = mean_of_known(one.cores) if self.sleeps_in_waits else None
-                surely.append(max(one.own_share or 0.0, min(cores or 0.0, 1.0)))
-        return statistics.median(surely)
+        others = [one for one in self.ranks if one.rank != rank]
+        cores = [mean_of_known(one.cores) if self.sleeps_in_waits else None for one in others]
+        surely = zip((one.own_share for one in others), cores, strict=True)
+        return statistics.median(max(own or 0.0, min(used or 0.0, 1.0)) for own, used in surely)
 
 
 def take_job(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Job | None:

@@ -73,8 +73,7 @@ class Folder(msgspec.Struct, frozen=True):
 
 def read_folder(folder: Path) -> Folder:
     """Return the jobs of the run files that lie in a folder."""
-    files: list[NodeFile] = []
-    left_out: list[str] = []
+    files, left_out = list[NodeFile](), list[str]()
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         try:
             files.append(_read(path))
@@ -99,8 +98,7 @@ def join(files: Iterable[NodeFile]) -> tuple[FoundJob, ...]:
         attempt: list[NodeFile] = []
         for file in group:
             if not attempt or any(file.ranks & other.ranks for other in attempt):
-                attempt = []
-                attempts.append(attempt)
+                attempts.append(attempt := [])
             attempt.append(file)
     attempts.sort(key=lambda attempt: attempt[0].started_ns)
     jobs: list[FoundJob] = []

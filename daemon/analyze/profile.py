@@ -166,10 +166,8 @@ class CallNode:
     __slots__ = ("children", "frame", "own_ns", "samples", "total_ns")
 
     def __init__(self, frame: int) -> None:
-        self.frame = frame
-        self.samples = 0
-        self.own_ns = 0.0
-        self.total_ns = 0.0
+        self.frame, self.samples = frame, 0
+        self.own_ns = self.total_ns = 0.0
         self.children: dict[int, CallNode] = {}
 
     def walk(self) -> Iterator[tuple[int, CallNode]]:

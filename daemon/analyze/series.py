@@ -27,9 +27,8 @@ class Part(NamedTuple):
         return self.function.clipped(self.from_ns, self.to_ns)
 
     def readings(self) -> Iterator[PointRow]:
-        for step in self.function.steps:
-            if self.from_ns <= step.end_ns < self.to_ns:
-                yield PointRow(step.end_ns, step.value)
+        steps = (step for step in self.function.steps if self.from_ns <= step.end_ns < self.to_ns)
+        return (PointRow(step.end_ns, step.value) for step in steps)
 
 
 class SeriesCourse(NamedTuple):

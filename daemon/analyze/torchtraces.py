@@ -51,11 +51,9 @@ class TorchTrace(msgspec.Struct, frozen=True):
 def selected_windows(reader: RunReader, selection: Selection) -> Iterator[WindowRow]:
     """Yield the windows of a selection's processes that lie, or begin, in its range of time."""
     for window in reader.windows():
-        if window.error or not selection.takes_process(reader.processes[window.process]):
-            continue
         is_early = selection.from_ns is not None and window.end_ns <= selection.from_ns
         is_late = selection.to_ns is not None and window.start_ns >= selection.to_ns
-        if not is_early and not is_late:
+        if not (window.error or is_early or is_late) and selection.takes_process(reader.processes[window.process]):
             yield window
 
 

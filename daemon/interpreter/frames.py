@@ -53,9 +53,7 @@ class Interpreter:
     """A running CPython. Everything raises Unreadable where its memory is not as expected, and where it has ended."""
 
     def __init__(self, memory: Memory, version: tuple[int, int], runtime: int, types: dict[str, int]) -> None:
-        self.memory = memory
-        self.version = version
-        self.types = types
+        self.memory, self.version, self.types = memory, version, types
         self.offsets: Offsets = offsets_of(memory, runtime, version)
         self._runtime = runtime
         self._code_at = lru_cache(4_096)(self._read_code)
@@ -82,8 +80,7 @@ class Interpreter:
         address = memory.word(thread + offsets.frame)
         if offsets.frame_of_c is not None and address:
             address = memory.word(address + offsets.frame_of_c)
-        first = min(offsets.code, offsets.previous)
-        last = max(offsets.code, offsets.previous)
+        first, last = sorted((offsets.code, offsets.previous))
         for _ in range(2_000):
             if not address:
                 return
@@ -140,9 +137,7 @@ class Interpreter:
         if offsets.cells is not None:
             variables += self._names(word_at(code, offsets.cells))
         file, name = self.text(word_at(code, offsets.file)), self.text(word_at(code, offsets.name))
-        first_line, stack_size = (
-            int.from_bytes(code[at : at + 4], "little") for at in (offsets.first_line, offsets.stack_size)
-        )
+        first_line, stack_size = (word_at(code, at) & 0xFFFFFFFF for at in (offsets.first_line, offsets.stack_size))
         return Code(address, file, name, first_line, variables, stack_size)
 
     def _names(self, address: int) -> tuple[str, ...]:

@@ -241,10 +241,7 @@ class IntegerReader:
         if int.from_bytes(data[:8], "little") != python.types["PyLong_Type"]:
             raise Missing("it is no int")
         size = int.from_bytes(data[SIZE - TYPE :][:8], "little", signed=True)
-        if python.offsets.has_tag:
-            length, is_negative = size >> 3, size & 3 == 2
-        else:
-            length, is_negative = abs(size), size < 0
+        length, is_negative = (size >> 3, size & 3 == 2) if python.offsets.has_tag else (abs(size), size < 0)
         if not 0 <= length <= _MOST_DIGITS:
             raise Missing("it is larger than a count")
         digits = struct.unpack_from(f"<{length}I", data, DIGITS - TYPE)

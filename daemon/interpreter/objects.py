@@ -98,9 +98,7 @@ def generator_code(interpreter: Interpreter, address: int) -> Code:
     """Return the code of a generator, which may have ended."""
     offsets = interpreter.offsets
     alive(interpreter, address, interpreter.type("PyGen_Type"))
-    at = offsets.generator_code
-    if at is None:
-        at = offsets.generator_frame + offsets.code
+    at = offsets.generator_frame + offsets.code if offsets.generator_code is None else offsets.generator_code
     return interpreter.code(interpreter.untagged(interpreter.memory.word(address + at)))
 
 

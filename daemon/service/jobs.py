@@ -21,8 +21,7 @@ class Activity:
     """What was seen of the jobs that are asked about."""
 
     def __init__(self, table: ProcessTable, clock: Clock) -> None:
-        self._table = table
-        self._clock = clock
+        self._table, self._clock = table, clock
         self._seen: dict[Identity, tuple[int, float]] = {}
         """When each was looked at last, and the CPU seconds that it had used by then."""
         self._busy_ns: dict[Identity, int] = {}  # when it was last known to be busy; the first look counts
@@ -161,8 +160,7 @@ class Jobs:
 
     def _job_of(self, process: ProcessInfo) -> Job | None:
         """Return the job of a process that is to be recorded and old enough, and not taken yet."""
-        rule = matching_rule(self.configuration, process)
-        if rule is None:
+        if (rule := matching_rule(self.configuration, process)) is None:
             return None
         # A user's supervisor and that of root find a process at the same time. Root's waits a little longer, so that
         # the user's own records it.

@@ -252,8 +252,7 @@ def job_of(process: ProcessInfo, rule: str, table: ProcessTable, configuration: 
     job = Job(process.identity, process.identity.pid, rule, process.command)
     pid = process.parent
     for _ in range(12):
-        above = table.program(pid) if pid > 1 else None
-        if above is None:
+        if pid <= 1 or (above := table.program(pid)) is None:
             break
         if is_profd(above.command):
             return None

@@ -58,9 +58,7 @@ class Sessions:
     """Sessions of this user on this host. Each method but ``cpu_s`` may take seconds, and is called in a thread."""
 
     def __init__(self, configuration: Configuration, registry: RunRegistry, clock: Clock) -> None:
-        self.configuration = configuration
-        self._registry = registry
-        self._clock = clock
+        self.configuration, self._registry, self._clock = configuration, registry, clock
 
     def start(self, job: Job, budget_percent: float) -> Recording:
         """Start recording a job, and return once it is recorded; raises ProfdError."""

@@ -59,8 +59,7 @@ def write_findings(connection: sqlite3.Connection, taken: FindingsTaken) -> None
     for one in taken.findings:
         known = (one.title, one.report, at_ns, one.rule, one.severity, at_ns - AWAY_NS)
         if is_whole or not connection.execute(_GOES_ON, known).rowcount:
-            new = (is_whole, one.rule, one.severity, one.title, at_ns, at_ns, one.report)
-            connection.execute(_ADD, new)
+            connection.execute(_ADD, (is_whole, one.rule, one.severity, one.title, at_ns, at_ns, one.report))
             if not is_whole:
                 _say(connection, at_ns, one.severity, one.title)
     if is_whole:

@@ -128,13 +128,9 @@ class _Replay:
             place, placement = placements.get(row.id), None
             if place is not None and row.rank is not None:
                 placement = records.Placement(row.rank, place.local_rank, self._number, place.world_size)
-            yield records.ProcessSeen(
-                self._identity(row.id),
-                None if row.parent is None else self._identity(row.parent),
-                *(row.command, row.role, row.rank, row.ordinal, row.python),
-                row.seen_ns - self._ahead_ns,
-                placement,
-            )
+            parent = None if row.parent is None else self._identity(row.parent)
+            known = row.command, row.role, row.rank, row.ordinal, row.python
+            yield records.ProcessSeen(self._identity(row.id), parent, *known, row.seen_ns - self._ahead_ns, placement)
         for gpu in self._reader.devices():
             name = self._device(gpu.name)
             yield records.DeviceSeen(self.started_ns, name, gpu.index, gpu.model, gpu.uuid, gpu.memory_bytes)
@@ -188,18 +184,12 @@ class _Replay:
         for one in self._reader.intervals(from_ns, to_ns, [thread.id for thread in threads]):
             place = places.setdefault(one.stack, len(places))
             by_thread[one.thread].append(Interval(one.start_ns - self._ahead_ns, one.duration_ns, place, one.samples))
-        frames = (self._reader.frames_of(stack) for stack in places)
+        frames, seen = map(self._reader.frames_of, places), [thread for thread in threads if thread.id in by_thread]
         return records.RecordingTaken(
-            self._identity(row.process),
-            row.start_ns - self._ahead_ns,
-            row.end_ns - self._ahead_ns,
+            *(self._identity(row.process), row.start_ns - self._ahead_ns, row.end_ns - self._ahead_ns),
             *(row.rate_hz, row.samples, row.torn, row.errors, row.clock_error_ns, row.cpu_ns),
             tuple(tuple(Frame(one.function, one.file, one.line) for one in stack) for stack in frames),
-            tuple(
-                ThreadTimeline(thread.os_tid, thread.name, thread.is_main, tuple(by_thread[thread.id]))
-                for thread in threads
-                if thread.id in by_thread
-            ),
+            tuple(ThreadTimeline(one.os_tid, one.name, one.is_main, tuple(by_thread[one.id])) for one in seen),
         )
 
     def _shifted(self, one: Timed) -> Timed:

@@ -15,6 +15,7 @@ _ADD = """
         least = min(least, excluded.least), most = max(most, excluded.most), last_ns = max(last_ns, excluded.last_ns)
 """
 
+_COLUMNS = ("minute", "readings", "known_ns", "area", "least", "most", "last_ns")
 FORGOTTEN_NS = 5 * MINUTE_NS
 """After so long a series is taken to have ended; one that goes on begins anew, as a series does that was never read."""
 
@@ -38,8 +39,7 @@ class PointRollups:
     """The sums of a run file that is being written, for its writer's thread."""
 
     def __init__(self, connection: sqlite3.Connection, started_ns: int) -> None:
-        self._connection = connection
-        self._started_ns = started_ns
+        self._connection, self._started_ns = connection, started_ns
         self._settled_ns = self._settled_before_ns = started_ns
         self._minutes: dict[int, _Minute] = {}
         self._before: dict[int, _Minute | None] = {}  # what the transaction that is open has changed, as it was before
@@ -50,11 +50,8 @@ class PointRollups:
         self._settled_before_ns = self._settled_ns
 
     def undo(self) -> None:
-        for series, minute in self._before.items():
-            if minute is None:
-                self._minutes.pop(series, None)
-            else:
-                self._minutes[series] = minute
+        self._minutes = {series: minute for series, minute in self._minutes.items() if series not in self._before}
+        self._minutes |= {series: minute for series, minute in self._before.items() if minute is not None}
         self._before.clear()
         self._settled_ns = self._settled_before_ns
 
@@ -124,9 +121,6 @@ class PointRollups:
         self._write(every)
 
     def _write(self, every: list[int]) -> None:
-        rows = [
-            (series, known.minute, known.readings, known.known_ns, known.area, known.least, known.most, known.last_ns)
-            for series in every
-            if (known := self._minutes[series]).readings
-        ]
+        known = ((series, self._minutes[series]) for series in every)
+        rows = [(series, *(getattr(one, name) for name in _COLUMNS)) for series, one in known if one.readings]
         self._connection.executemany(_ADD, rows)

@@ -85,8 +85,7 @@ class StackRollups:
     """The sums of a run file that is being written."""
 
     def __init__(self, connection: sqlite3.Connection, started_ns: int) -> None:
-        self._connection = connection
-        self._started_ns = started_ns
+        self._connection, self._started_ns = connection, started_ns
         self._waiting: deque[_Recording] = deque()
         self._summed: dict[int, _Summed] = {}
         self._many = MANY_PROCESSES

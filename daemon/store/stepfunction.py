@@ -201,13 +201,8 @@ class Aggregate(NamedTuple):
 
 def sum_aggregates(aggregates: Iterable[Aggregate]) -> Aggregate:
     """Return what a series was over several ranges together, which do not overlap."""
-    every = list(aggregates)
-    return Aggregate(
-        sum(one.known_ns for one in every),
-        sum(one.integral for one in every),
-        min((one.least for one in every), default=float("inf")),
-        max((one.most for one in every), default=float("-inf")),
-    )
+    known_ns, integrals, least, most = zip(Aggregate(), *aggregates, strict=True)
+    return Aggregate(sum(known_ns), sum(integrals), min(least), max(most))
 
 
 class StepFunction:
@@ -219,8 +214,7 @@ class StepFunction:
 
     def __init__(self, steps: Sequence[Step], period_ns: int | None) -> None:
         """Take steps in order of time that do not overlap."""
-        self.steps = steps
-        self.period_ns = period_ns
+        self.steps, self.period_ns = steps, period_ns
         self._starts = [step.start_ns for step in steps]
 
     def mean(self, from_ns: int, to_ns: int) -> tuple[float, int]:
