@@ -81,10 +81,8 @@ def align(first: Sequence[int], second: Sequence[int], guess: Guess) -> Offset |
 
 
 def _search(first: Sequence[int], second: Sequence[int], guess: Guess, farthest_ns: int) -> int | None:
-    """Return the offset at which moments meet best; None where another meets them nearly as well.
-
-    Best is better by far more than chance has it, than at any offset farther away than ``farthest_ns``.
-    """
+    """Return the offset at which moments meet best; None where another meets them nearly as well."""
+    # Best is better by far more than chance has it, than at any offset farther away than ``farthest_ns``.
     steps = range(-guess.reach_ns, guess.reach_ns + 1, 4 * MILLISECOND_NS)
     tried = [guess.offset_ns + step_ns for step_ns in steps]
     shown = second[:: -(-len(second) * len(tried) // 500_000)]
@@ -109,10 +107,8 @@ def _difference(first: Sequence[int], at_ns: int) -> int:
 
 
 def _center(differences: Sequence[int]) -> float:
-    """Return the mean without the outermost tenth at either end.
-
-    Not the median: samples come at even distances on both sides, so that differences take few values.
-    """
+    """Return the mean without the outermost tenth at either end."""
+    # Not the median: samples come at even distances on both sides, so that differences take few values.
     left_out = len(differences) // 10
     return statistics.fmean(sorted(differences)[left_out : len(differences) - left_out])
 
@@ -132,8 +128,7 @@ def joined_ns(reader: RunReader, departures: DepartureIndex) -> dict[str, int]:
             stacks[stack.id] = inside
     if not stacks or not departures.threads:
         return {}
-    # A thread that is renamed has a row under each name.
-    rank = departures.threads[0]
+    rank = departures.threads[0]  # a thread that is renamed has a row under each name
     threads = [thread.id for thread in departures.threads if thread.process == rank.process]
     found: dict[str, int] = {}
     for row in reader.intervals(threads=threads):

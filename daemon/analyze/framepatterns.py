@@ -74,12 +74,10 @@ def frame_test(pattern: FramePattern) -> Callable[[FrameRow], bool]:
 
 
 def _name_test(patterns: tuple[str, ...]) -> Callable[[str], bool]:
-    """Return a function that compares a name with patterns.
-
-    Up to Python 3.10 a frame has ``step`` where later ones have ``Adam.step``. So a name without a dot is compared
-    with the end of a pattern with one. Not so where that end is ``*``, which would meet every function there is, nor
-    where the class has a wildcard: of ``*Loss.forward`` the end alone says nothing.
-    """
+    """Return a function that compares a name with patterns."""
+    # Up to Python 3.10 a frame has ``step`` where later ones have ``Adam.step``. So a name without a dot is compared
+    # with the end of a pattern with one. Not so where that end is ``*``, which would meet every function there is, nor
+    # where the class has a wildcard: of ``*Loss.forward`` the end alone says nothing.
     dotted = tuple(pattern for pattern in patterns if "." in pattern)
     split = [pattern.rpartition(".") for pattern in dotted]
     whole = _any_of(dotted)

@@ -63,8 +63,7 @@ def _last(reader: RunReader, row: SeriesRow | None, selection: Selection) -> flo
     return point.value if point else None
 
 
-# Less is what allocators keep for themselves.
-LEAST_GROWTH_BYTES, LEAST_GROWTH_SHARE = 4e6, 0.0025
+LEAST_GROWTH_BYTES, LEAST_GROWTH_SHARE = 4e6, 0.0025  # less is what allocators keep for themselves
 EVERYTHING = Selection()
 LEAST_MINUTES = 240  # from this many minutes on, the least and the highest value of each are all that is looked at
 
@@ -165,10 +164,8 @@ def _before_its_end(points: Sequence[PointRow], process: ProcessRow) -> Sequence
 
 
 def _by_steps(points: Sequence[PointRow], counts: Sequence[PointRow]) -> Trend | None:
-    """Return the growth of a series for whose steps no even time was taken; None where there is none.
-
-    Its axis are seconds as they would be had all steps taken as long; a leak at each step grows evenly by it.
-    """
+    """Return the growth of a series for whose steps no even time was taken; None where there is none."""
+    # Its axis are seconds as they would be had all steps taken as long; a leak at each step grows evenly by it.
     if len(counts) < 2 or counts[-1].value <= counts[0].value:
         return None
     took_s = (counts[-1].at_ns - counts[0].at_ns) / SECOND_NS

@@ -109,10 +109,8 @@ def _calls_by_thread(reader: RunReader, window: WindowRow, trace: TorchTrace) ->
 
 
 def _stays(reader: RunReader, intervals: Iterable[IntervalRow], gap_ns: int) -> Iterator[Stay]:
-    """Yield the stays of a thread from its intervals, which are in order of time; a hole ends one.
-
-    An interval begins with a sample, and others follow at times that are not known.
-    """
+    """Yield the stays of a thread from its intervals, which are in order of time; a hole ends one."""
+    # An interval begins with a sample, and others follow at times that are not known.
     last: Stay | None = None
     for interval in intervals:
         start_ns, length_ns = interval.start_ns, interval.duration_ns

@@ -146,8 +146,7 @@ class PhaseIndex:
         self._leaf_rules = sum(1 << number for number, rule in enumerate(self.rules) if rule.leaf)
         self._innermost_rules = sum(1 << number for number, rule in enumerate(self.rules) if rule.innermost)
         self._met_by_frame: dict[int, int] = {}
-        # The stack 0 is the parent of the roots.
-        self._met_by_stack: dict[int, int] = {0: 0}
+        self._met_by_stack: dict[int, int] = {0: 0}  # the stack 0 is the parent of the roots
         self._met_by_innermost: dict[int, int] = {0: 0}
         self._rule_of_stack: dict[int, int | None] = {}
 
@@ -177,8 +176,7 @@ class PhaseIndex:
             met = self._met_along(stack) | self._met_innermost(stack)
             if stack:
                 met |= self._met(self._frame(stack)) & ~self._innermost_rules
-            # The lowest bit that is set.
-            self._rule_of_stack[stack] = (met & -met).bit_length() - 1 if met else None
+            self._rule_of_stack[stack] = (met & -met).bit_length() - 1 if met else None  # the lowest bit that is set
         return self._rule_of_stack[stack]
 
     def _met_along(self, stack: int) -> int:

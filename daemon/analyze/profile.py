@@ -172,8 +172,7 @@ class CallNode:
 
     def walk(self) -> Iterator[tuple[int, CallNode]]:
         """Yield (depth, node) in depth-first order, the largest child first; this node has depth 0."""
-        # No recursion: stacks may be deeper than the interpreter lets functions nest.
-        waiting = [(0, self)]
+        waiting = [(0, self)]  # no recursion: stacks may be deeper than the interpreter lets functions nest
         while waiting:
             depth, node = waiting.pop()
             yield depth, node

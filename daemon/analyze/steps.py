@@ -84,8 +84,7 @@ def count_cycles(intervals: Iterable[Seen]) -> Cycles | None:
         step_ns = sum(length for length, number in zip(lengths, steps, strict=True) if number) / max(sum(steps), 1)
     # Three of four distances have to be a whole number of steps, give or take 0.3 of one.
     odd = sum(abs(length / step_ns - number) > 0.3 for length, number in zip(lengths, steps, strict=True))
-    # What comes after a pause is one step on.
-    made = [max(number, 1) for number in steps]
+    made = [max(number, 1) for number in steps]  # what comes after a pause is one step on
     added = sum(made) - len(made)
     if odd > len(lengths) / 4 or added > len(made) / 2:
         return None
@@ -98,8 +97,7 @@ _EARLY_NS = 5 * SECOND_NS
 _UNREAD_NS = 5 * SECOND_NS
 # By how much more a loop may have made before the first count than at the pace after it: so far the count is believed.
 _FASTER = 1.5
-# What is not counted goes on at the pace of what is, by so much at most more or less.
-_UNEVEN = 0.25
+_UNEVEN = 0.25  # what is not counted goes on at the pace of what is, by so much at most more or less
 
 
 class Steps(msgspec.Struct, frozen=True):

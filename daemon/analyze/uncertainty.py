@@ -77,8 +77,7 @@ class Transitions:
     __slots__ = ("_last", "_moment", "_moment_ns", "_moments", "_open_ns2", "_samples", "_squares", "_time_ns")
 
     def __init__(self) -> None:
-        # Of one change: the squared distance of samples, lately.
-        self._open_ns2 = 0.0
+        self._open_ns2 = 0.0  # of one change: the squared distance of samples, lately
         self._squares: defaultdict[Moment, float] = defaultdict(float)
         self._moments: Counter[Moment] = Counter()
         self._time_ns = self._samples = 0

@@ -148,10 +148,8 @@ def step_times(reader: RunReader, window: WindowRow) -> StepTimes:
 
 
 def _pace(reader: RunReader, process: int, from_ns: int, to_ns: int) -> tuple[float | None, float]:
-    """Return the seconds a step by the count of steps, None where it made too few, and how far that may be off.
-
-    It is the median of parts of the time, so that a pause such as an evaluation changes nothing.
-    """
+    """Return the seconds a step by the count of steps, None where it made too few, and how far that may be off."""
+    # It is the median of parts of the time, so that a pause such as an evaluation changes nothing.
     counts = points_of(reader, STEP_COUNT, process, Selection().between(from_ns, to_ns))
     made = counts[-1].value - counts[0].value if counts else 0.0
     parts = min(int(made) // _LEAST_STEPS, len(counts) - 1, _PARTS)
@@ -160,8 +158,7 @@ def _pace(reader: RunReader, process: int, from_ns: int, to_ns: int) -> tuple[fl
     ends = [counts[place * (len(counts) - 1) // parts] for place in range(parts + 1)]
     moved = [(last.at_ns - first.at_ns, last.value - first.value) for first, last in pairwise(ends)]
     pace = median(took_ns / SECOND_NS / steps if steps > 0 else math.inf for took_ns, steps in moved)
-    # Of each part the count may be off by one.
-    return (pace if math.isfinite(pace) else None), math.sqrt(parts) / made
+    return (pace if math.isfinite(pace) else None), math.sqrt(parts) / made  # of each part the count may be off by one
 
 
 _LAUNCHES = ("cudaLaunch", "cudaGraphLaunch", "cuLaunch", "hipLaunch", "hipExtLaunch", "hipModuleLaunch")

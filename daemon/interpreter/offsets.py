@@ -48,19 +48,16 @@ class Offsets(msgspec.Struct, frozen=True):
     variables: int
     cells: int | None
     stack_size: int
-    # co_lnotab up to 3.9, co_linetable from 3.10 on, which is another format from 3.11 on
-    line_table: int
+    line_table: int  # co_lnotab up to 3.9, co_linetable from 3.10 on, which is another format from 3.11 on
     # PyDictKeysObject
     entries: int
     indices: int
-    # PyLongObject: its sign and length were in ob_size up to 3.11
-    has_tag: bool
+    has_tag: bool  # PyLongObject: its sign and length were in ob_size up to 3.11
     # PyTupleObject, PyASCIIObject, PyCompactUnicodeObject
     items: int
     ascii: int
     compact: int
-    # PyHeapTypeObject: the keys that its instances share
-    shared_keys: int
+    shared_keys: int  # PyHeapTypeObject: the keys that its instances share
     # PyGenObject: up to 3.10 where its frame is, and its code; from 3.11 on the frame itself, and the state of that
     generator_frame: int
     # _PyRangeIterObject: up to 3.11 its length stays, and an index goes up; from 3.12 on the length goes down
@@ -69,18 +66,15 @@ class Offsets(msgspec.Struct, frozen=True):
     generator_code: int | None = None
     generator_state: int | None = None
     ended: int = 1  # the state of a frame that has ended; those behind it as well
-    # PyCodeObject: co_code_adaptive, which is in it from 3.11 on
-    first_instruction: int | None = None
-    # PyFrameObject: where its value stack begins; from 3.11 on that is behind its variables
-    stack: int | None = None
+    first_instruction: int | None = None  # PyCodeObject: co_code_adaptive, which is in it from 3.11 on
+    stack: int | None = None  # PyFrameObject: where its value stack begins; from 3.11 on that is behind its variables
     # In front of an object: its dictionary, and in 3.11 its array of values, which 3.12 has in the dictionary's place.
     dictionary: int | None = None
     array: int | None = None
     # PyDictValues: from 3.13 on it begins with some bytes of its own
     first_value: int = 0
     are_valid: int | None = None
-    # The lowest bits of a reference from a frame say how it is counted.
-    has_tagged_references: bool = False
+    has_tagged_references: bool = False  # the lowest bits of a reference from a frame say how it is counted
 
 
 TYPE = 8  # of PyObject: where the address of its type is

@@ -129,8 +129,7 @@ class Slots:
         start, width, count = self._table(keys)
         table = python.memory.read(start, count * width)
         for number in range(count):
-            # The hash comes first where keys may be anything, and the value last.
-            at = (number + 1) * width - 16
+            at = (number + 1) * width - 16  # the hash comes first where keys may be anything, and the value last
             key = word_at(table, at)
             if key and python.is_of_type(key, "PyUnicode_Type") and python.text(key) == of[1]:
                 found = Link(start + at, key)

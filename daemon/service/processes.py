@@ -78,8 +78,7 @@ class _Reader(threading.Thread):
                 answer.set_exception(error)
 
 
-# A CUDA context maps the driver's devices, which loading torch alone does not.
-_GPU_DEVICE = "/dev/nvidia"
+_GPU_DEVICE = "/dev/nvidia"  # a CUDA context maps the driver's devices, which loading torch alone does not
 _PYTHON = re.compile(r"/python[\d.]*[a-z]*( \(deleted\))?$")
 
 

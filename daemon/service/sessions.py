@@ -150,10 +150,8 @@ def _watch(pid: int) -> Watch:
 
 
 def _find_session(run_id: str) -> int | None:
-    """Return the PID of the living session of a run: the one whose stderr is the run's log.
-
-    That is so from the first moment of a session, when there is no run file yet, to its last.
-    """
+    """Return the PID of the living session of a run: the one whose stderr is the run's log."""
+    # That is so from the first moment of a session, when there is no run file yet, to its last.
     log = str((paths.runtime_folder() / f"{run_id}.log").resolve())
     own = (pid for pid in processes.pids() if processes.owner_uid(pid) == os.geteuid())
     its = (pid for pid in own if processes.link(pid, "fd/2").removesuffix(" (deleted)") == log)
@@ -229,8 +227,7 @@ class SessionPool:
         if recording is None:
             return False
         self.jobs.adopt(entry.root)
-        # What it cost before is past and unknown here.
-        recording.cpu_s = self.sessions.cpu_s(recording)
+        recording.cpu_s = self.sessions.cpu_s(recording)  # what it cost before is past and unknown here
         self._follow(recording)
         self.log.say("adopted", "its session goes on", run=entry.run_id, pid=entry.root.pid)
         self.share()

@@ -84,10 +84,8 @@ class Supervisor:
         await self._close(tasks)
 
     def _take_over(self) -> None:
-        """Adopt the sessions of the supervisor before this one, and ask for the reports that it did not write.
-
-        A run that ended meanwhile is noted; one that never began is forgotten.
-        """
+        """Adopt the sessions of the supervisor before this one, and ask for the reports that it did not write."""
+        # A run that ended meanwhile is noted; one that never began is forgotten.
         for entry in self.registry.entries():
             if not entry.ended_ns:
                 if self._pool.adopt(entry):

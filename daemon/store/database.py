@@ -91,8 +91,7 @@ def _check_schema(connection: sqlite3.Connection) -> None:
         elif kind == "table" and name in tables and str(text).startswith("CREATE TABLE "):
             is_own = tables[name].issuperset(connection.execute(_COLUMNS, (name,)))
         else:
-            # A virtual table says so in its text, and is asked nothing: that would call its module.
-            is_own = False
+            is_own = False  # a virtual table says so in its text, and is asked nothing: that would call its module
         if not is_own:
             raise sqlite3.DatabaseError(f"its {kind} {name} is none that a run file has")
 

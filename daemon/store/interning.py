@@ -19,8 +19,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.database import insert
 from profd.daemon.store.records import DescribeFrame, Frame, Identity, Point
 
-# Recordings and counters of a process that has ended come in for some seconds more.
-REMEMBERED_NS = 30 * SECOND_NS
+REMEMBERED_NS = 30 * SECOND_NS  # recordings and counters of a process that has ended come in for some seconds more
 # Some hundred bytes each, and of both generations of them. A training has some thousand frames and stacks.
 FRAMES_HELD = 2048
 STACKS_HELD = 4096
@@ -69,8 +68,7 @@ class Interning:
     def forget_all(self) -> None:
         """Forget every id, as after a transaction that failed: the file may not have them."""
         self._members: dict[Identity, _Member] = {}
-        # The machine and its devices: series of no process.
-        self._shared = _Member(None)
+        self._shared = _Member(None)  # the machine and its devices: series of no process
         self._frames: Recent[Frame] = Recent(FRAMES_HELD)
         self._stacks: Recent[tuple[int, int]] = Recent(STACKS_HELD)
 
