@@ -5,9 +5,7 @@ from __future__ import annotations
 import random
 from itertools import starmap
 
-import pytest
-
-from profd.daemon.analyze.clocks import FEWEST_MATCHED, Guess, align, guess_by_counts, median_interval
+from profd.daemon.analyze.clocks import FEWEST_MATCHED, Guess, align, guess_by_counts
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.store.rows import PointRow
 
@@ -77,24 +75,6 @@ def test_even_steps_are_matched_where_the_guess_tells_them_apart_and_too_few_say
 
     assert align(seen(chance, truth), few, Guess(0, 60 * MS)) is None
     assert align(seen(chance, truth), seen(chance, moments(chance)), Guess(0, 1000 * MS)) is None
-
-
-def test_an_interval_of_the_median_holds_it_95_times_in_100() -> None:
-    chance = random.Random(6)
-    held = 0
-    for _ in range(2000):
-        low, high = median_interval([chance.expovariate(1.0) for _ in range(12)])
-        held += low <= 0.6931 <= high
-
-    assert held >= 0.95 * 2000
-    assert median_interval([3.0, 1.0, 2.0]) == (1.0, 3.0)
-    assert median_interval([7.0]) == (7.0, 7.0)
-    chance = random.Random(7)
-    few, many = ([chance.gauss(0, 1) for _ in range(count)] for count in (20, 2000))
-    widths = [high - low for low, high in (median_interval(few), median_interval(many))]
-
-    assert widths[1] == pytest.approx(2 * 1.96 * 1.2533 / 2000**0.5, rel=0.3)
-    assert widths[1] < widths[0] / 3
 
 
 FIRST = list(starmap(PointRow, [(1_000, 10), (2_000, 20)]))
