@@ -1,19 +1,22 @@
-"""`profd attach`: profile a process that runs already, from outside; it runs on whatever becomes of profd."""
+"""`profd attach` and `profd stop`: profile a process from outside; it runs on whatever becomes of profd."""
 
 from __future__ import annotations
 
+import contextlib
+import select
 from functools import partial
 
 import click
 
 from profd.cli.console import StopSignals, say
-from profd.cli.options import RecordingOptions, headless_option, recording_options
+from profd.cli.options import RecordingOptions, headless_option, recording_options, run_argument
 from profd.cli.runs import attached
 from profd.daemon import paths
 from profd.daemon.errors import SessionFailed
 from profd.daemon.launch.terminal import is_interactive
 from profd.daemon.metrics.exporter import open_exporter
-from profd.daemon.session.session import start_session
+from profd.daemon.session.session import end_session, start_session
+from profd.daemon.store.reader import RunReader
 
 _CLOSING_S = 30.0
 
@@ -52,7 +55,6 @@ def command(pid: int, recording: RecordingOptions, headless: bool) -> None:
 
     from profd.daemon.render.summary import summarize
     from profd.daemon.render.text import closing_lines
-    from profd.daemon.store.reader import RunReader
 
     closed = session.wait_closed(_CLOSING_S)
     if exporter is not None:
@@ -67,3 +69,20 @@ def command(pid: int, recording: RecordingOptions, headless: bool) -> None:
         if not closed or reader.info.why_ended == "failed":
             what = f"the recording of {options.run_id} was cut off"
             raise SessionFailed(what, f"what came before it is kept: profd summary {run_file}")
+
+
+@click.command()
+@run_argument
+def stop(run: str) -> None:
+    """End the session that records RUN, and wait until its file is closed. The target runs on."""
+    with RunReader(paths.find_run(run)) as reader:
+        info = reader.info
+    if info.state != "live":
+        past = "has ended already" if info.state == "ended" else "was cut off before: its recorder is gone"
+        say(f"{info.id} {past}")
+        return
+    with contextlib.suppress(ProcessLookupError), contextlib.closing(end_session(info.recorder)) as watch:
+        if not select.select([watch], [], [], _CLOSING_S)[0]:
+            what = f"the session of {info.id} was asked to end, and has not within {_CLOSING_S:.0f} s"
+            raise SessionFailed(what, f"what it recorded is safe; if it hangs: kill -9 {info.recorder.pid}")
+    say(f"{info.id} has ended and its file is closed; pid {info.pid} was left alone")
