@@ -9,14 +9,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Hashable, Sequence
-from typing import Generic, TypeVar
 
 import msgspec
 
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.store.rollups import Grid
-
-Key = TypeVar("Key", bound=Hashable)
 
 FINEST_NS = 125 * MILLISECOND_NS
 MOST_BINS = 2048
@@ -76,32 +73,24 @@ class Ruler(msgspec.Struct, frozen=True):
         return cls(from_ns, column_ns, min(-(-(to_ns - from_ns) // column_ns), columns))
 
 
-class Weight:
+class Weight(msgspec.Struct):
     """For how long a key was seen, and the integral of its value over that time."""
 
-    __slots__ = ("area", "length_ns")
-
-    def __init__(self) -> None:
-        self.length_ns = 0
-        self.area = 0.0
-
-    @property
-    def mean(self) -> float:
-        return self.area / self.length_ns if self.length_ns else 0.0
+    length_ns: int = 0
+    area: float = 0.0
 
 
-Bin = dict[Key, Weight]
+Bin = dict[Hashable, Weight]
 
 
-class TimeBins(Generic[Key]):
+class TimeBins:
     """Bins from ``origin_ns`` on; what lies before it is left out."""
 
     def __init__(self, origin_ns: int, width_ns: int = FINEST_NS) -> None:
-        self.origin_ns = origin_ns
-        self.width_ns = width_ns
-        self._bins: list[Bin[Key]] = []
+        self.origin_ns, self.width_ns = origin_ns, width_ns
+        self._bins: list[Bin] = []
 
-    def add(self, key: Key, from_ns: int, to_ns: int, value: float = 1.0) -> None:
+    def add(self, key: Hashable, from_ns: int, to_ns: int, value: float = 1.0) -> None:
         from_ns = max(from_ns, self.origin_ns)
         if to_ns <= from_ns:
             return
@@ -115,13 +104,11 @@ class TimeBins(Generic[Key]):
         for index in range(first, last + 1):
             start_ns = self.origin_ns + index * self.width_ns
             length_ns = min(to_ns, start_ns + self.width_ns) - max(from_ns, start_ns)
-            weight = self._bins[index].get(key)
-            if weight is None:
-                weight = self._bins[index][key] = Weight()
+            weight = self._bins[index].setdefault(key, Weight())
             weight.length_ns += length_ns
             weight.area += value * length_ns
 
-    def columns(self, ruler: Ruler) -> list[Bin[Key]]:
+    def columns(self, ruler: Ruler) -> list[Bin]:
         """Return the bins merged, or repeated, into the columns of a ruler; those before the origin are empty."""
         scale = ruler.column_ns / self.width_ns
         offset = (ruler.from_ns - self.origin_ns) / self.width_ns
@@ -129,28 +116,27 @@ class TimeBins(Generic[Key]):
         return [_merged(self._bins[max(a, 0) : max(b, a + 1, 0)]) for a, b in itertools.pairwise(picks)]
 
 
-def means_of_sum(bins: Sequence[Bin[Key]]) -> tuple[float | None, ...]:
+def means_of_sum(bins: Sequence[Bin]) -> tuple[float | None, ...]:
     """Return in each bin the mean of the sum of all keys, over the time for which any was seen; None where none was.
 
     That is taken to be as long as the key was seen that was there longest: a process that lives for a part of a bin,
     as workers do, counts for that part.
     """
+    weights = [list(each.values()) for each in bins]
     return tuple(
-        sum(weight.area for weight in each.values()) / max(weight.length_ns for weight in each.values())
-        if each
-        else None
-        for each in bins
+        sum(one.area for one in each) / max(one.length_ns for one in each) if each else None for each in weights
     )
 
 
-def means_of_means(bins: Sequence[Bin[Key]]) -> tuple[float | None, ...]:
-    return tuple(sum(weight.mean for weight in each.values()) / len(each) if each else None for each in bins)
+def means_of_means(bins: Sequence[Bin]) -> tuple[float | None, ...]:
+    means = ([weight.area / weight.length_ns for weight in each.values()] for each in bins)
+    return tuple(sum(each) / len(each) if each else None for each in means)
 
 
-def _merged(bins: Sequence[Bin[Key]]) -> Bin[Key]:
+def _merged(bins: Sequence[Bin]) -> Bin:
     if len(bins) == 1:
         return bins[0]
-    whole: Bin[Key] = {}
+    whole: Bin = {}
     for each in bins:
         for key, weight in each.items():
             total = whole.setdefault(key, Weight())

@@ -118,11 +118,9 @@ class LeavingScreen(ChoiceScreen):
 
     def __init__(self) -> None:
         background = "keep recording in the background: `profd view` comes back to it"
-        choices = [
-            Choice(Leaving.KEEP.value, background, ("k", "q", "b")),
-            Choice(Leaving.END.value, "end the recording; the script runs on", ("e",)),
-        ]
-        super().__init__("Leave", "", choices)
+        keep = Choice(Leaving.KEEP.value, background, ("k", "q", "b"))
+        end = Choice(Leaving.END.value, "end the recording; the script runs on", ("e",))
+        super().__init__("Leave", "", [keep, end])
 
 
 class SheetScreen(Dialog[None]):

@@ -40,7 +40,6 @@ LOOKS_TO_RETRY = 10
 _REST = 9
 """For how many times what an answer took the next one is put off."""
 
-
 Connect = Callable[[Path], ControlClient]
 
 

@@ -80,8 +80,7 @@ class Findings:
     """The findings that are known."""
 
     def __init__(self, reader: RunReader, analysis: Analysis) -> None:
-        self._reader = reader
-        self._analysis = analysis
+        self._reader, self._analysis = reader, analysis
         self._shown_of: tuple[object, ...] = ()
         self.findings: tuple[Finding, ...] = ()
         self.has_looked = False

@@ -113,16 +113,13 @@ class PhaseRows:
         threads = [row for row in self._reader.main_threads() if row.id in cells or row.id in tallies]
         ranked = [(self._reader.processes[row.process], row.id) for row in threads]
         ranked.sort(key=lambda pair: (pair[0].rank is None, pair[0].rank or 0, pair[1]))
-        lone = "main" if len(ranked) == 1 else None
-        empty: Cells = ((),) * ruler.count
-        return tuple(
-            PhaseRow(
-                label=f"rank {process.rank}" if process.rank is not None else lone or str(process.pid),
-                cells=cells.get(thread, empty),
-                shares=tallies[thread].shares() if thread in tallies else (),
-            )
-            for process, thread in ranked
-        )
+        rows, empty = [], ((),) * ruler.count
+        for process, thread in ranked:
+            label = "main" if len(ranked) == 1 else str(process.pid)
+            label = label if process.rank is None else f"rank {process.rank}"
+            shares = tallies[thread].shares() if thread in tallies else ()
+            rows.append(PhaseRow(label, cells.get(thread, empty), shares))
+        return tuple(rows)
 
     def _source(self) -> tuple[Grid, range]:
         """Return the grid that the columns drawn last are made of, and its columns that lie in them."""

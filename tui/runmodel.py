@@ -73,8 +73,8 @@ class RunModel:
 
     def flame(self, view: View) -> Node:
         about, scope = self._about(view), view.scope
-        profile = self._samples.profile(scope, about, self._samples.of_scope(scope, about))
-        return grow(self._reader, profile, self._places, self._samples.busy(scope, about))
+        profile, busy = self._samples.profile(scope, about), self._samples.busy(scope, about)
+        return grow(self._reader, profile, self._places, busy)
 
     def snapshot(self, view: View) -> Snapshot:
         """Return the run as it is now, in this view; what only other tabs show is left out."""
@@ -96,6 +96,7 @@ class RunModel:
         is_now = is_live and view.chosen is None and view.end_ns is None
         processes, left_out = self._processes.take(None if is_now else about) if view.tab == "processes" else ((), 0)
         strips = (with_slope(strip, ruler) for strip in self._series.strips(ruler, chosen))
+        series, marks = (*strips, self._pace.strip(ruler, chosen)), marks_of(self._events, self._reader.windows())
         return Snapshot(
             info=info,
             view=view,
@@ -106,14 +107,8 @@ class RunModel:
             cost_cores=self._series.newest(COST_SERIES) if is_live else self._series.mean(COST_SERIES, None, run),
             steps=self._pace.steps(of_all=not self._has_more),
             verdict=of_all.verdict(self._reader, len(phase_rows)),
-            timeline=Timeline(
-                ruler=ruler,
-                run=run,
-                phase_rows=phase_rows,
-                series=(*strips, self._pace.strip(ruler, chosen)),
-                marks=marks_of(self._events, self._reader.windows()),
-            ),
-            functions=samples.hot(view.scope, about, totals, by_line=view.by_line) if view.tab == "hot" else (),
+            timeline=Timeline(ruler, run, phase_rows, series, marks),
+            functions=samples.hot(view.scope, about, by_line=view.by_line) if view.tab == "hot" else (),
             scope_name=scope_name,
             samples=sum(total.samples for total in totals),
             from_ns=about.from_ns,
@@ -126,14 +121,13 @@ class RunModel:
 
     def _shown(self, view: View) -> tuple[Ruler, Range]:
         info = self._reader.info
-        run = Range(info.started_ns, max(info.end_ns, info.started_ns + 1))
         if view.span_ns is not None:
             end_ns = info.end_ns if view.end_ns is None else view.end_ns
-            shown = Range(max(end_ns - view.span_ns, run.from_ns), end_ns)
+            shown = Range(max(end_ns - view.span_ns, info.started_ns), end_ns)
             return Ruler.moving(view.span_ns, end_ns, view.columns), shown
-        if info.state == "live":
-            return Ruler.growing(run.from_ns, run.to_ns, view.columns), run
-        return Ruler.filling(run.from_ns, run.to_ns, view.columns), run
+        run = Range(info.started_ns, max(info.end_ns, info.started_ns + 1))
+        make = Ruler.growing if info.state == "live" else Ruler.filling
+        return make(run.from_ns, run.to_ns, view.columns), run
 
     def _about(self, view: View) -> Range:
         """Return the time that everything below the timeline is about."""

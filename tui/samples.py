@@ -34,8 +34,7 @@ class Samples:
     """The samples of one run."""
 
     def __init__(self, reader: RunReader, lives: Lives) -> None:
-        self._reader = reader
-        self._lives = lives
+        self._reader, self._lives = reader, lives
         self._indices = {by_line: FunctionIndex(reader, by_line=by_line) for by_line in (False, True)}
         self._busy: Mapping[int, Busy] = {}
         self._changes: dict[int, TransitionsSeen] = {}
@@ -48,11 +47,9 @@ class Samples:
     def of_scope(self, scope: Selection, asked: Range) -> Sequence[StackTotal]:
         return self.totals(asked, scope.threads(self._reader))
 
-    def hot(
-        self, scope: Selection, asked: Range, totals: Sequence[StackTotal], *, by_line: bool
-    ) -> tuple[FunctionRow, ...]:
+    def hot(self, scope: Selection, asked: Range, *, by_line: bool) -> tuple[FunctionRow, ...]:
         busy, index = self.busy(scope, asked), self._indices[by_line]
-        return tuple(hot_functions(self._reader, self.profile(scope, asked, totals), busy, index))
+        return tuple(hot_functions(self._reader, self.profile(scope, asked), busy, index))
 
     def busy(self, scope: Selection, asked: Range) -> Mapping[int, Busy]:
         """Return how busy the GPUs were during the stacks of a scope in a range, as far as that is known.
@@ -68,9 +65,9 @@ class Samples:
             self._busy_of = asked, threads
         return self._busy
 
-    def profile(self, scope: Selection, asked: Range, totals: Sequence[StackTotal]) -> Profile:
+    def profile(self, scope: Selection, asked: Range) -> Profile:
         changes = self._changes_in(asked, scope.threads(self._reader))
-        return weighted(self._reader, totals, changes, self.weights(asked))
+        return weighted(self._reader, self.of_scope(scope, asked), changes, self.weights(asked))
 
     def weights(self, asked: Range) -> Mapping[int, float]:
         """Return by process what time a second of its recordings in a range stands for."""
@@ -85,10 +82,8 @@ class Samples:
                 squares = {moment: square * grown for moment, square in seen.squares.items()}
                 found[process] = TransitionsSeen(squares, seen.open_ns2 * grown, seen.reads)
             return found
-        looked_at_ns = LOOKED_AT_NS
-        if asked.length_ns > LOOKED_AT_NS:
-            looked_at_ns = max(LOOKED_AT_NS // max(len(threads), 1), _LEAST_LOOKED_AT_NS)
-        part = Selection(asked.from_ns, asked.to_ns)
+        many = max(len(threads), 1) if asked.length_ns > LOOKED_AT_NS else 1
+        part, looked_at_ns = Selection(asked.from_ns, asked.to_ns), max(LOOKED_AT_NS // many, _LEAST_LOOKED_AT_NS)
         self._changes = take_transitions(self._reader, part, threads, looked_at_ns)
         self._changes_of = (asked, threads)
         return self._changes
@@ -151,10 +146,5 @@ class PhaseTally:
         phase = shares[0].phase
         lines = {frame: time_ns for (name, frame), time_ns in self._time_ns.items() if name == phase and frame}
         frame = reader.frames[max(lines, key=lambda frame: lines[frame])] if lines else None
-        return Verdict(
-            phase=phase,
-            share=shares[0].share,
-            where=f"{frame.module_path}:{frame.line}" if frame else "",
-            source=(frame.source or "") if frame else "",
-            threads=threads,
-        )
+        where, source = (f"{frame.module_path}:{frame.line}", frame.source or "") if frame else ("", "")
+        return Verdict(phase, shares[0].share, where, source, threads)

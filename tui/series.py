@@ -18,7 +18,7 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Grid
 from profd.daemon.store.rows import PointRow, SeriesRow
 from profd.daemon.store.stepfunction import MINUTE_NS, StepBuilder
-from profd.tui.bins import FINEST_NS, MOST_BINS, Ruler, TimeBins, means_of_means, means_of_sum
+from profd.tui.bins import Ruler, TimeBins, means_of_means, means_of_sum
 from profd.tui.snapshot import Series
 from profd.tui.view import Range
 
@@ -64,10 +64,8 @@ class RunSeries:
         self._cells: dict[tuple[str, Grid], dict[int, Cell]] = {}
         self._means: dict[tuple[str, int | None, Range], float | None] = {}
         info = reader.info
-        length_ns, width_ns = info.end_ns - info.started_ns, FINEST_NS
-        while length_ns > MOST_BINS * width_ns:
-            width_ns *= 2
-        self._bins = {name: TimeBins[int](info.started_ns, width_ns) for name in _STRIPS}
+        length_ns = info.end_ns - info.started_ns
+        self._bins = {name: TimeBins(info.started_ns) for name in _STRIPS}
         self._backlog_ns = self._backlog_end_ns = info.started_ns
         self._by_minutes: set[str] = set()
         self._list()
@@ -148,21 +146,15 @@ class RunSeries:
 
     def strips(self, ruler: Ruler, chosen: Range | None) -> tuple[Series, ...]:
         """Return the series of the timeline, each with one value: of a range, else of now while the run is live."""
-        info = self._reader.info
-        if info.state == "live" and chosen is None:
-            return tuple(
-                Series(name, self.cells(name, ruler), self._newest_of_all(name), "now", self._limit(name))
-                for name in _STRIPS
-            )
+        info, strips = self._reader.info, []
         about = chosen or Range(ruler.from_ns, ruler.to_ns).within(Range.of(info))
-        first, last = 0, ruler.count
-        if chosen is not None:
-            first, last = max(ruler.column_of(chosen.from_ns), 0), max(ruler.column_of(chosen.to_ns - 1), 0) + 1
-        strips = []
+        first, last = (max(ruler.column_of(at_ns), 0) for at_ns in (about.from_ns, about.to_ns - 1))
         for name, kind in _STRIPS.items():
             cells = self.cells(name, ruler)
-            seen = [cell for cell in cells[first:last] if cell is not None]
-            if kind == "mean" and self._ids[name, None]:
+            seen = [cell for cell in cells[first : last + 1] if cell is not None]
+            if info.state == "live" and chosen is None:
+                value, kind = self._newest_of_all(name), "now"
+            elif kind == "mean" and self._ids[name, None]:
                 value = self.mean(name, None, about)
             else:  # of all processes, which may be many
                 value = (max(seen) if kind == "peak" else sum(seen) / len(seen)) if seen else None
@@ -183,7 +175,7 @@ class RunSeries:
         # From the bins where these are fine enough, else from the file.
         bins = self._bins[name]
         if ruler.column_ns < max(bins.width_ns, MINUTE_NS if name in self._by_minutes else 0):
-            bins = TimeBins[int](part.from_ns, part.column_ns)
+            bins = TimeBins(part.from_ns, part.column_ns)
             by_minutes = self._is_much(name, part.to_ns - part.from_ns)
             self._add(bins, name, part.from_ns, part.to_ns, by_minutes=by_minutes)
         one_for_all = means_of_means if name == GPU_SERIES else means_of_sum
@@ -202,7 +194,7 @@ class RunSeries:
     def _is_much(self, name: str, length_ns: int) -> bool:
         return sum(1 for _ in self._of_name(name)) * length_ns > MOST_READINGS * SECOND_NS
 
-    def _add(self, bins: TimeBins[int], name: str, from_ns: int, to_ns: int, *, by_minutes: bool) -> None:
+    def _add(self, bins: TimeBins, name: str, from_ns: int, to_ns: int, *, by_minutes: bool) -> None:
         """Count what series were in a range of time; by whole minutes where there are sums, if that is enough."""
         least_minutes = 1 if by_minutes else _NEVER_MINUTES
         for row in self._of_name(name):
@@ -241,11 +233,8 @@ def with_slope(series: Series, ruler: Ruler) -> Series:
     """Return a series of memory with its slope, where its strip is long enough for one; others as they are."""
     if series.name != "rss_bytes":
         return series
-    seen = [(number, cell) for number, cell in enumerate(series.cells) if cell is not None]
-    times_s = [(ruler.from_ns + (number + 0.5) * ruler.column_ns) / SECOND_NS for number, _ in seen]
-    values = [cell for _, cell in seen]
-    least = max(LEAST_GROWTH_BYTES, LEAST_GROWTH_SHARE * max(values, default=0.0))
-    found = trend(times_s, values, least_growth=least) if values else None
-    if found is None:
-        return series
-    return replace(series, slope_per_s=found.slope_per_s, is_growing=found.is_growing)
+    seen = {number: cell for number, cell in enumerate(series.cells) if cell is not None}
+    times_s = [(ruler.from_ns + (number + 0.5) * ruler.column_ns) / SECOND_NS for number in seen]
+    least = max(LEAST_GROWTH_BYTES, LEAST_GROWTH_SHARE * max(seen.values(), default=0.0))
+    found = trend(times_s, list(seen.values()), least_growth=least) if seen else None
+    return replace(series, slope_per_s=found.slope_per_s, is_growing=found.is_growing) if found else series

@@ -142,7 +142,7 @@ def _time(time_ns: float) -> str:
 
 
 def _share(time_ns: int, total_ns: int) -> str:
-    return f"{time_ns * 100 / total_ns:.2f}%" if total_ns else "NaN"
+    return f"{time_ns * 100 / total_ns:.2f}%" if total_ns else ""
 
 
 def _bytes(size: int) -> str:

@@ -156,9 +156,8 @@ class VerdictLine(LineWidget):
             return []
         strongest = next((one for one in self.snapshot.findings if one.severity != INFO), None)
         if strongest is not None:
-            label = self.run(
-                f" ▲ {visible(strongest.label).upper()}  ", "bad" if strongest.severity == CRITICAL else "warn"
-            )
+            style = "bad" if strongest.severity == CRITICAL else "warn"
+            label = self.run(f" ▲ {visible(strongest.label).upper()}  ", style)
             return [label, self.run(visible(strongest.sentence), "bright"), self.run("   5 why", "dim")]
         rows = [{one.phase: one.share for one in row.shares} for row in self.snapshot.timeline.phase_rows if row.shares]
         work = sum(map(worked_share, rows)) / (len(rows) or 1)

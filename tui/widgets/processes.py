@@ -68,10 +68,7 @@ class ProcessTable(Table[ProcessState]):
             return runs
         if row.exit_signal is not None:
             return [*runs, self.run(f" {signal_name(row.exit_signal)}", "bad")]
-        return [
-            *runs,
-            self.run(f" ended with {row.exit_code}", "bad") if row.exit_code else self.run(" ended", "faint"),
-        ]
+        return [*runs, self.run(*((f" ended with {row.exit_code}", "bad") if row.exit_code else (" ended", "faint")))]
 
     def _function(self, item: ProcessState, room: int) -> list[Run]:
         function = self.run(visible(item.function), "plain" if item.row.ended_ns is None else "dim")

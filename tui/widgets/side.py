@@ -143,11 +143,8 @@ def side_of(widget: LineWidget, series: Series, beside: Mapping[str, Series], ce
         return _fitting([[*lead, *watts], [widget.run(_amount(series)), *watts], lead[:1]], cells)
     lead.append(widget.run(f"  {label}", "dim"))
     # What is cut would be misread: the limit goes before the watts do.
-    value, whole, brief = (
-        widget.run(f" {_amount(other)}"),
-        _about(widget, other),
-        _about(widget, other, has_limit=False),
-    )
+    value, whole = widget.run(f" {_amount(other)}"), _about(widget, other)
+    brief = _about(widget, other, has_limit=False)
     tail = _fitting([[value, *whole, *watts], [value, *brief, *watts], [value, *brief]], cells - cells_of(lead))
     room = min(cells - cells_of([*lead, *tail]) - 1, _MOST_BESIDE)
     strip = f" {sparkline(squeezed(other.cells, room), top_of(other))}" if room >= 3 else ""

@@ -11,7 +11,7 @@ ORIGIN_NS = 1_000 * SECOND_NS
 
 
 def test_an_interval_is_spread_over_the_bins_that_it_touches() -> None:
-    bins = TimeBins[str](ORIGIN_NS, SECOND_NS)
+    bins = TimeBins(ORIGIN_NS, SECOND_NS)
 
     bins.add("a", ORIGIN_NS + SECOND_NS // 2, ORIGIN_NS + 2 * SECOND_NS)
 
@@ -24,7 +24,7 @@ def test_an_interval_is_spread_over_the_bins_that_it_touches() -> None:
 
 
 def test_what_lies_before_the_origin_is_left_out() -> None:
-    bins = TimeBins[str](ORIGIN_NS, SECOND_NS)
+    bins = TimeBins(ORIGIN_NS, SECOND_NS)
 
     bins.add("a", ORIGIN_NS - 5 * SECOND_NS, ORIGIN_NS - SECOND_NS)
     bins.add("b", ORIGIN_NS - SECOND_NS, ORIGIN_NS + 1)
@@ -35,7 +35,7 @@ def test_what_lies_before_the_origin_is_left_out() -> None:
 
 
 def test_columns_before_the_origin_are_empty() -> None:
-    bins = TimeBins[str](ORIGIN_NS, SECOND_NS)
+    bins = TimeBins(ORIGIN_NS, SECOND_NS)
     bins.add("a", ORIGIN_NS, ORIGIN_NS + 2 * SECOND_NS)
 
     for column_ns in (SECOND_NS // 4, SECOND_NS, 2 * SECOND_NS):
@@ -45,7 +45,7 @@ def test_columns_before_the_origin_are_empty() -> None:
 
 @given(some.lists(some.tuples(some.integers(0, 10**13), some.integers(1, 10**11)), max_size=20))
 def test_merging_loses_no_time_however_long_the_run(spans: list[tuple[int, int]]) -> None:
-    bins = TimeBins[str](ORIGIN_NS)
+    bins = TimeBins(ORIGIN_NS)
 
     for start_ns, length_ns in spans:
         bins.add("a", ORIGIN_NS + start_ns, ORIGIN_NS + start_ns + length_ns)
@@ -57,13 +57,13 @@ def test_merging_loses_no_time_however_long_the_run(spans: list[tuple[int, int]]
 
 
 def test_values_are_means_over_time_and_sums_over_keys_for_as_long_as_these_were_there() -> None:
-    bins = TimeBins[int](ORIGIN_NS, SECOND_NS)
+    bins = TimeBins(ORIGIN_NS, SECOND_NS)
     bins.add(1, ORIGIN_NS, ORIGIN_NS + SECOND_NS, 3.0)
     bins.add(1, ORIGIN_NS + SECOND_NS, ORIGIN_NS + 2 * SECOND_NS, 1.0)
     bins.add(2, ORIGIN_NS, ORIGIN_NS + 2 * SECOND_NS, 10.0)
 
     assert means_of_sum(bins.columns(Ruler(ORIGIN_NS, 2 * SECOND_NS, 2))) == (12.0, None)
-    bins = TimeBins[int](ORIGIN_NS, SECOND_NS)
+    bins = TimeBins(ORIGIN_NS, SECOND_NS)
     bins.add(1, ORIGIN_NS, ORIGIN_NS + SECOND_NS, 4.0)
     for worker in range(2, 6):
         bins.add(worker, ORIGIN_NS + (worker - 2) * SECOND_NS // 4, ORIGIN_NS + (worker - 1) * SECOND_NS // 4, 1.0)
@@ -105,7 +105,7 @@ def test_no_ruler_has_more_columns_than_there_is_room_for(columns: int, length_n
 
 @pytest.mark.parametrize("count", [1, 7, 40, 200])
 def test_a_filling_ruler_repeats_or_merges_what_there_is(count: int) -> None:
-    bins = TimeBins[str](ORIGIN_NS)
+    bins = TimeBins(ORIGIN_NS)
     bins.add("a", ORIGIN_NS, ORIGIN_NS + 5 * SECOND_NS)
 
     found = bins.columns(Ruler.filling(ORIGIN_NS, ORIGIN_NS + 5 * SECOND_NS, count))

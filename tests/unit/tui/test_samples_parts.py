@@ -53,16 +53,15 @@ def test_a_scope_has_the_samples_of_its_threads(samples: Samples, reader: RunRea
 
 @pytest.mark.parametrize("asked", [WHOLE, HALF])
 def test_a_profile_is_that_of_the_summary(samples: Samples, reader: RunReader, asked: Range) -> None:
-    totals = samples.of_scope(MAIN, asked)
-    mine = samples.profile(MAIN, asked, totals)
-    assert samples_in(totals) == mine.total_samples
+    mine = samples.profile(MAIN, asked)
+    assert samples_in(samples.of_scope(MAIN, asked)) == mine.total_samples
     theirs = take_profile(reader, Selection(asked.from_ns, asked.to_ns, main_threads=True))
     assert mine.samples == theirs.samples
     assert mine.time_ns == pytest.approx(theirs.time_ns)
 
 
 def test_hot_functions_have_their_shares(samples: Samples, reader: RunReader) -> None:
-    rows = samples.hot(MAIN, WHOLE, samples.of_scope(MAIN, WHOLE), by_line=False)
+    rows = samples.hot(MAIN, WHOLE, by_line=False)
     assert sum(row.self_samples for row in rows) == 100 * SECONDS
     assert sum(row.self_share for row in rows) == pytest.approx(1.0)
     assert [row.self_share for row in rows] == sorted((row.self_share for row in rows), reverse=True)
