@@ -192,7 +192,6 @@ class Feed:
         self._wake.set()
 
     def run(self) -> None:
-        """Follow the run until stopped; a failure is posted, not raised."""
         try:
             with (
                 RunReader(self._path) as reader,

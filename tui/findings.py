@@ -35,7 +35,6 @@ class Analysis:
         """Whether the process could not be started, or has died."""
 
     def poll(self) -> FindingsTaken | None:
-        """Return what it has found; None where nothing is new."""
         if self._process is None and not self.is_given_up:
             pipe, nothing = subprocess.PIPE, subprocess.DEVNULL
             try:

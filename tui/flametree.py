@@ -55,7 +55,6 @@ class Node:
 
     @property
     def package(self) -> str:
-        """The first part of the path of its module: ``torch``, ``train.py``."""
         return self.frame.module_path.partition("/")[0] if self.frame else ""
 
     @property

@@ -125,7 +125,6 @@ class FlameCursor:
 
     @property
     def zoomed(self) -> Node | None:
-        """The node that takes the whole width, None where that is the root."""
         return self._top if self.zooms else None
 
     @property

@@ -98,10 +98,8 @@ class Pace:
         """Return the steps a second in each column, and one value: of a range, else of now while the run is live."""
         edges = [self._count_at_edge(ruler.grid, ruler.first + column) for column in range(ruler.count + 1)]
         seconds = ruler.column_ns / SECOND_NS
-        cells = tuple(
-            None if before is None or after is None else max(after - before, 0.0) / seconds
-            for before, after in itertools.pairwise(edges)
-        )
+        made = (None if one is None or two is None else max(two - one, 0.0) for one, two in itertools.pairwise(edges))
+        cells = tuple(None if steps is None else steps / seconds for steps in made)
         if chosen is None and self._reader.info.state == "live":
             steps = self.steps()
             return Series(STEPS, cells, steps.per_s if steps else None, "now")

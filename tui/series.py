@@ -215,7 +215,6 @@ class RunSeries:
         return float(sum(size or 0 for size in sizes)) if sizes and all(sizes) else None
 
     def _newest_of_all(self, name: str) -> float | None:
-        """Return the newest values of a name as one: the sum over processes, the mean over GPUs."""
         rows = (row for row in self._of_name(name) if row.id in self._newest and not self._has_ended(row))
         values = [self._newest[row.id].value for row in rows]
         if not values:

@@ -51,14 +51,9 @@ class Analyst:
     """Looks at one run; ``rest_s`` is how long to rest after the last look."""
 
     def __init__(
-        self,
-        path: Path,
-        now_s: Callable[[], float] = time.monotonic,
-        spent_s: Callable[[], float] = time.process_time,
+        self, path: Path, now_s: Callable[[], float] = time.monotonic, spent_s: Callable[[], float] = time.process_time
     ) -> None:
-        self._path = path
-        self._now_s = now_s
-        self._spent_s = spent_s
+        self._path, self._now_s, self._spent_s = path, now_s, spent_s
         self._of_the_run: tuple[Finding, ...] = ()
         self._of_the_run_due_s = 0.0
         self._is_first = True

@@ -36,11 +36,8 @@ def ceiling(context: FindingContext) -> float | None:
 
 
 def thread_cores(context: FindingContext, thread: ThreadRow) -> list[float]:
-    return [
-        point.value
-        for one in series.cpu_series(context.reader, [thread])
-        for point in context.reader.points(one, context.from_ns, context.to_ns)
-    ]
+    ids, from_ns, to_ns = series.cpu_series(context.reader, [thread]), context.from_ns, context.to_ns
+    return [point.value for one in ids for point in context.reader.points(one, from_ns, to_ns)]
 
 
 # What takes time on the main thread often slows the rest as well: caches are emptied, pages copied, cores fall asleep.
@@ -49,11 +46,7 @@ _INDIRECT = 0.25
 
 
 def bound(
-    context: FindingContext,
-    share: Share,
-    *limits: float | None,
-    indirect: float = _INDIRECT,
-    beside_gpu: bool = True,
+    context: FindingContext, share: Share, *limits: float | None, indirect: float = _INDIRECT, beside_gpu: bool = True
 ) -> float:
     """Return the bound on the gain of removing what takes a share, where limits allow it.
 

@@ -102,8 +102,7 @@ class FindingContext:
     """
 
     def __init__(self, reader: RunReader, whole: Selection = MAIN_THREADS, phases: PhaseIndex | None = None) -> None:
-        self.reader = reader
-        self.whole = whole
+        self.reader, self.whole = reader, whole
         self.phases = phases or PhaseIndex(reader)
         found = training_range(reader, whole, self.phases)
         self.is_training = found is not None
@@ -204,12 +203,9 @@ class FindingContext:
     @cached_property
     def workers(self) -> tuple[ProcessRow, ...]:
         trainers = {row.id for row in self.trainers}
-        return tuple(
-            row
-            for row in self.reader.processes.values()
-            if row.role == "worker" and row.parent in trainers
-            if row.seen_ns < self.to_ns and (row.ended_ns or self.to_ns) > self.from_ns
-        )
+        rows = (row for row in self.reader.processes.values() if row.role == "worker" and row.parent in trainers)
+        to_ns = self.to_ns
+        return tuple(row for row in rows if row.seen_ns < to_ns and (row.ended_ns or to_ns) > self.from_ns)
 
     @property
     def workers_at_once(self) -> int:

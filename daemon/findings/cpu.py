@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 import itertools
+from functools import partial
 
 from profd.daemon.analyze.phases import BACKWARD, FORWARD, LOGGING, LOSS, OPTIMIZER, OTHER, STEP
 from profd.daemon.analyze.selection import Selection
@@ -50,15 +51,10 @@ def idle_cores(context: FindingContext) -> Finding | None:
         return None
     computing = _computing(context)
     lost = computing.times(idle / (1 + idle))
+    spare, told = Measure("idle cores", idle, "cores"), plural(idle, "idle core")
+    gain, line = partial(bound, context, lost, lost.gain), partial(context.line, *STEP)
     return context.finding(
-        "idle-cores",
-        computing,
-        Measure("idle cores", idle, "cores"),
-        surely=lost.low,
-        gain=lambda: bound(context, lost, lost.gain),
-        line=lambda: context.line(*STEP),
-        idle=plural(idle, "idle core"),
-        threads=1 + idle,
+        "idle-cores", computing, spare, surely=lost.low, gain=gain, line=line, idle=told, threads=1 + idle
     )
 
 
@@ -68,13 +64,9 @@ def _computing(context: FindingContext) -> Share:
         return NONE
     shares = {stack: spent_ns / seen for stack, spent_ns in context.profile.time_ns.items()}
     least = functools.cache(lambda stack: _samples_in_a_row(shares.get(stack, 0.0)))
-    long = [
-        row.duration_ns
-        for row in context.reader.intervals(context.from_ns, context.to_ns, threads)
-        if row.duration_ns >= _LONG_NS
-        and context.phases.of_stack(row.stack) in STEP
-        and row.samples >= least(row.stack)
-    ]
+    rows = context.reader.intervals(context.from_ns, context.to_ns, threads)
+    of_step = (row for row in rows if row.duration_ns >= _LONG_NS and context.phases.of_stack(row.stack) in STEP)
+    long = [row.duration_ns for row in of_step if row.samples >= least(row.stack)]
     value = min(sum(long) / seen, whole.value)
     return share_around(value, (whole.high - whole.low) / 4, len(long))
 
@@ -98,12 +90,8 @@ _KNOWN_UNTIL = 0.9
 
 def interpreter_lock(context: FindingContext) -> Finding | None:
     processes = {row.id for row in context.trainers}
-    rivals = [
-        (used, row)
-        for row in context.reader.threads.values()
-        if row.process in processes and not row.is_main
-        if (used := share_of_series(thread_cores(context, row))) is not None
-    ]
+    rows = [row for row in context.reader.threads.values() if row.process in processes and not row.is_main]
+    rivals = [(used, row) for row in rows if (used := share_of_series(thread_cores(context, row))) is not None]
     if not rivals:
         return None
     used, rival = max(rivals, key=lambda one: one[0].value)
@@ -125,20 +113,14 @@ def interpreter_lock(context: FindingContext) -> Finding | None:
 def _held_up(context: FindingContext) -> Share:
     """Return the share of the time in which main threads have work, no CPU, and no want of cores explains it."""
     work = context.share(*_WORK, BACKWARD) if context.uses_gpu is False else context.share(*_WORK)
-    threads = context.selection.threads(context.reader)
-    on_cpu = share_of_series(
-        [value for thread in sorted(threads) for value in thread_cores(context, context.reader.threads[thread])]
-    )
+    threads = [context.reader.threads[id] for id in sorted(context.selection.threads(context.reader))]
+    on_cpu = share_of_series([value for row in threads for value in thread_cores(context, row)])
     waits = [value for row in context.trainers for value in context.values(CORE_WAIT, row.id)]
     waited = share_of_series(waits or context.values(PRESSURE))  # of main threads, or else of any thread
     if on_cpu is None or waited is None:
         return NONE
-    return Share(
-        max(work.value - on_cpu.value - waited.value, 0.0),
-        max(work.low - on_cpu.high - waited.high, 0.0),
-        max(work.high - on_cpu.low, 0.0),
-        work.samples,
-    )
+    value, low = work.value - on_cpu.value - waited.value, work.low - on_cpu.high - waited.high
+    return Share(max(value, 0.0), max(low, 0.0), max(work.high - on_cpu.low, 0.0), work.samples)
 
 
 # For what part of the time some thread waits for a core; below it a machine is well used.
@@ -156,14 +138,10 @@ def oversubscription(context: FindingContext) -> Finding | None:
     host = context.mean(_CPU_SHARE)
     if host is None or _sum_over_processes(context, "cpu_cores") < _OF_THE_MACHINE * host * cores:
         return None
+    count, most = (plural(round(cores), what) for what in ("core", "thread"))
+    also = Measure("threads", threads, "threads")
     return context.finding(
-        "oversubscription",
-        pressure,
-        Measure("threads", threads, "threads"),
-        severity=WARNING,
-        threads=threads,
-        cores=plural(round(cores), "core"),
-        most=plural(round(cores), "thread"),
+        "oversubscription", pressure, also, severity=WARNING, threads=threads, cores=count, most=most
     )
 
 

@@ -50,15 +50,10 @@ def gpu_idle(context: FindingContext) -> Finding | None:
     shares = idle.phases if idle else {}
     phase = max(shares, key=lambda one: shares[one].low, default="")
     found = shares.get(phase, IdleShare(0.0, 1.0))
+    line, within, cases = partial(context.line, phase), context.in_phase(phase or None), {"untold": found.low < _TOLD}
+    least, most = percent(found.low), percent(found.high)
     return context.finding(
-        "gpu-idle",
-        1 - busy,
-        line=lambda: context.line(phase),
-        cases={"untold": found.low < _TOLD},
-        selection=context.in_phase(phase or None),
-        phase=phase,
-        least=percent(found.low),
-        most=percent(found.high),
+        "gpu-idle", 1 - busy, line=line, cases=cases, selection=within, phase=phase, least=least, most=most
     )
 
 
@@ -84,15 +79,9 @@ def pcie_link(context: FindingContext) -> Finding | None:
         now, most, lanes, all_lanes = (max(context.values(name, device=device), default=0.0) for name in links)
         works = (context.mean(UTILIZATION, device=device) or 0.0) >= _WORKS
         if works and now and lanes and (now < most or lanes < all_lanes):
+            first = Measure("lanes", lanes, "")
             return context.finding(
-                "pcie-link",
-                Measure("lanes", lanes, ""),
-                severity=INFO,
-                device=device,
-                now=now,
-                most=most,
-                lanes=lanes,
-                all_lanes=all_lanes,
+                "pcie-link", first, severity=INFO, device=device, now=now, most=most, lanes=lanes, all_lanes=all_lanes
             )
     return None
 
@@ -132,16 +121,11 @@ def gpu_held_back(context: FindingContext) -> Finding | None:
         slower = 1 - (context.mean(_CLOCK, device=device) or 0.0) / max(clocks, default=math.inf)
         for mask, severity in ((_HARD_REASONS, WARNING), (_POWER_CAP, INFO)):
             share = share_of_series([float(bool(int(value) & mask)) for value in masks])
-            is_capped = mask == _POWER_CAP
-            if share is None or share.low < _HELD_BACK or (is_capped and not _SLOWER <= slower < 1):
+            cases = {"capped": mask == _POWER_CAP}
+            if share is None or share.low < _HELD_BACK or (cases["capped"] and not _SLOWER <= slower < 1):
                 continue
             return context.finding(
-                "gpu-held-back",
-                share,
-                severity=severity,
-                cases={"capped": is_capped},
-                device=device,
-                slower=percent(slower),
+                "gpu-held-back", share, severity=severity, cases=cases, device=device, slower=percent(slower)
             )
     return None
 
@@ -205,13 +189,8 @@ def of_kernels(name: str, context: FindingContext, *, cases: Mapping[str, bool] 
     as the GPUs are busy in the training.
     """
     taken = list(selected_windows(context.reader, context.selection))
-    rows = [
-        operator
-        for row in taken
-        if row.asked_ns == taken[-1].asked_ns
-        for operator in context.reader.operators(row.id)
-        if operator.device != HOST and not operator.is_annotation
-    ]
+    last = (context.reader.operators(row.id) for row in taken if row.asked_ns == taken[-1].asked_ns)
+    rows = [one for operators in last for one in operators if one.device != HOST and not one.is_annotation]
     if not rows:
         return None
     whole_ns, busy = sum(row.self_cuda_ns for row in rows), context.utilization

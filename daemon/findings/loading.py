@@ -20,14 +20,9 @@ def load_in_process(context: FindingContext) -> Finding | None:
     # As many as keep up with steps that do not load any more, but none without a core to spare.
     needed = -(-share.value // (1 - min(share.value, 0.99)))
     workers = max(int(min(needed, max((usable_cores(context) or needed) - 1, 1))), 1)
-    return context.finding(
-        "input-bound-in-process",
-        share,
-        gain=bound(context, share, ceiling(context)),
-        cases={"without-loader": not _is_by_loader(context)},
-        workers=plural(workers, "worker"),
-        number=workers,
-    )
+    gain, cases = bound(context, share, ceiling(context)), {"without-loader": not _is_by_loader(context)}
+    told = plural(workers, "worker")
+    return context.finding("input-bound-in-process", share, gain=gain, cases=cases, workers=told, number=workers)
 
 
 def _is_by_loader(context: FindingContext) -> bool:

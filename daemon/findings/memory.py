@@ -6,6 +6,7 @@ Collections that Python makes by itself have no frame and no line: their time is
 from __future__ import annotations
 
 import re
+from functools import partial
 
 import msgspec
 
@@ -58,12 +59,8 @@ def garbage_collection(context: FindingContext) -> Finding | None:
         return bool(_CALL.search(context.leaf(stack).source or ""))
 
     share = context.share_of(context.profile, collects)
-    return context.finding(
-        "garbage-collection",
-        share,
-        gain=lambda: bound(context, share),
-        line=lambda: context.heaviest_line(context.profile, collects),
-    )
+    line = partial(context.heaviest_line, context.profile, collects)
+    return context.finding("garbage-collection", share, gain=partial(bound, context, share), line=line)
 
 
 # Sooner than this, there is hardly time to see to it.
@@ -115,15 +112,9 @@ def swapping(context: FindingContext) -> Finding | None:
     for row in context.trainers:
         faults, swapped = context.mean(_MAJOR_FAULTS, row.id), context.mean(_SWAPPED, row.id)
         if faults is not None and swapped and faults >= _MANY_MAJOR_FAULTS:
-            return context.finding(
-                "swapping",
-                Measure("pages from disk", faults, "/s"),
-                Measure("in swap", swapped, "bytes"),
-                severity=CRITICAL,
-                pid=row.pid,
-                swapped=size(swapped),
-                pages=faults,
-            )
+            read, held = Measure("pages from disk", faults, "/s"), Measure("in swap", swapped, "bytes")
+            told = size(swapped)
+            return context.finding("swapping", read, held, severity=CRITICAL, pid=row.pid, swapped=told, pages=faults)
     return None
 
 

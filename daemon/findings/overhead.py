@@ -71,10 +71,9 @@ class _Kinds:
             for frame in frames:
                 if frame.id not in self._of_frame:
                     # The text of a line says what it calls in the user's code alone: libraries have their modules.
-                    self._of_frame[frame.id] = next(
-                        (kind for kind, test in self._tests if test(frame) and not (kind.source and frame.is_library)),
-                        None,
-                    )
+                    holding = (kind for kind, test in self._tests if test(frame))
+                    kinds = (kind for kind in holding if not (kind.source and frame.is_library))
+                    self._of_frame[frame.id] = next(kinds, None)
             found = [self._of_frame[frame.id] for frame in reversed(frames)]
             until = next((depth for depth, frame in enumerate(reversed(frames), 1) if not frame.is_library), len(found))
             everywhere = (kind for kind in found if kind is not None and kind.anywhere)
@@ -86,10 +85,6 @@ class _Kinds:
 def overhead(context: FindingContext) -> Finding | None:
     of_stack, phase_of = _Kinds(context).of_stack, context.phases.of_stack
     spent_ns = context.profile.time_ns
-
-    def is_anywhere(stack: int) -> bool:
-        kind = of_stack(stack)
-        return kind is not None and kind.anywhere
 
     # Where no backward pass is seen, as in NumPy, what is left may be any part of a step: only its kind says that it is
     # none. What waits there may have nothing to do.
@@ -106,7 +101,7 @@ def overhead(context: FindingContext) -> Finding | None:
     below = {stack for stack in spent_ns if anchor and paths[stack][: len(anchor)] == anchor and stack not in step}
     if sum(spent_ns[stack] for stack in below & lost) < _MOST * sum(spent_ns[stack] for stack in below):
         below = set()  # other rules explain it
-    aside = {stack for stack in spent_ns if is_anywhere(stack)}
+    aside = {stack for stack in spent_ns if (one := of_stack(stack)) is not None and one.anywhere}
     stacks = max(below, aside, key=lambda some: sum(spent_ns[stack] for stack in some))
     if not stacks:
         return None
@@ -154,9 +149,8 @@ def _is_hook(frames: Sequence[FrameRow]) -> bool:
         # What autograd calls from C stands right below its engine; functions of its own are called by way of a class.
         if caller.function.endswith("_engine_run_backward") or caller.module_path == "torch/utils/hooks.py":
             return True
-        is_module = caller.module_path == "torch/nn/modules/module.py" and caller.function.endswith(
-            ("_call_impl", "inner")
-        )
+        is_call = caller.function.endswith(("_call_impl", "inner"))
+        is_module = is_call and caller.module_path == "torch/nn/modules/module.py"
         if is_module and "forward" not in frame.function and "lambda" not in frame.function:
             return True
     return False

@@ -38,14 +38,8 @@ _FUSIBLE = ("adam", "adamw", "adagrad", "sgd")
 def unfused_optimizer(context: FindingContext) -> Finding | None:
     for form in ("single", "multi") if context.uses_gpu else ("single",):
         names = {f"_{form}_tensor_{name}" for name in _FUSIBLE}
-        stacks = {
-            stack
-            for stack in context.profile.time_ns
-            if any(
-                frame.function in names and frame.module_path.startswith("torch/optim/")
-                for frame in context.reader.frames_of(stack)
-            )
-        }
+        seen = ((stack, one) for stack in context.profile.time_ns for one in context.reader.frames_of(stack))
+        stacks = {stack for stack, one in seen if one.function in names and one.module_path.startswith("torch/optim/")}
         share = context.share_of(context.profile, stacks.__contains__)
         cases = {"foreach": form == "multi"}
         if found := context.finding("unfused-optimizer", share, gain=partial(bound, context, share), cases=cases):
@@ -63,14 +57,9 @@ def small_batches(context: FindingContext) -> Finding | None:
     if busy is None:
         return _of_heavy_optimizer(context) if context.uses_gpu is False else None
     share = context.share(*STEP)
-    return context.finding(
-        "small-batches",
-        share,
-        Measure("GPU busy", busy),
-        gain=lambda: bound(context, share, share.gain),
-        line=lambda: context.line(*STEP),
-        busy=percent(busy),
-    )
+    gain, line = partial(bound, context, share, share.gain), partial(context.line, *STEP)
+    also = Measure("GPU busy", busy)
+    return context.finding("small-batches", share, also, gain=gain, line=line, busy=percent(busy))
 
 
 def _of_heavy_optimizer(context: FindingContext) -> Finding | None:
@@ -103,13 +92,8 @@ def hot_function(context: FindingContext) -> Finding | None:
     share = context.share_of(context.profile, of_it)
     if context.is_all_work(share):
         return None
-    return context.finding(
-        "hot-function",
-        share,
-        gain=lambda: bound(context, share),
-        line=lambda: context.heaviest_line(context.profile, of_it, context.leaf),
-        name=name[0],
-    )
+    gain, line = partial(bound, context, share), partial(context.heaviest_line, context.profile, of_it, context.leaf)
+    return context.finding("hot-function", share, gain=gain, line=line, name=name[0])
 
 
 def _hottest(context: FindingContext) -> _Key | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from functools import partial
 
 import msgspec
 
@@ -28,14 +29,8 @@ def collectives(context: FindingContext) -> Finding | None:
     if job.sleeps_in_waits:  # then the CPU time shows more than what they stand in
         share = take_waiting(job.ranks, context.mean(PRESSURE) or 0.0) or NONE
     phase = COLLECTIVE if context.share(COLLECTIVE).value > context.share(BACKWARD).value else BACKWARD
-    return context.finding(
-        "collectives",
-        share,
-        gain=share.gain,
-        line=lambda: context.line(phase),
-        selection=context.in_phase(phase),
-        ranks=len(job.ranks),
-    )
+    line, within = partial(context.line, phase), context.in_phase(phase)
+    return context.finding("collectives", share, gain=share.gain, line=line, selection=within, ranks=len(job.ranks))
 
 
 def take_waiting(ranks: Sequence[OwnWork], core_pressure: float) -> Share | None:
@@ -45,12 +40,8 @@ def take_waiting(ranks: Sequence[OwnWork], core_pressure: float) -> Share | None
     much of that is the rank's other work is not known. ``core_pressure`` is the share of time in which some thread of
     the machine had to wait for a core: so long a rank that sleeps may have wanted to compute.
     """
-    parts = [
-        (own, cores)
-        for work in ranks
-        for own, cores in zip(work.own, work.cores, strict=True)
-        if own is not None and cores is not None
-    ]
+    pairs = (pair for work in ranks for pair in zip(work.own, work.cores, strict=True))
+    parts = [(own, cores) for own, cores in pairs if own is not None and cores is not None]
     if len(parts) < 2:
         return None
     leasts = [max(1 - own - cores, 0.0) for own, cores in parts]

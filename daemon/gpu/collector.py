@@ -43,10 +43,7 @@ class GpuCollector:
         retry_s: float = RETRY_S,
     ) -> None:
         """Read the GPUs that the run uses, with ``everything`` all of them; nothing is touched before ``start``."""
-        self.clock = clock
-        self._put = put
-        self._everything = everything
-        self._in_container = in_container
+        self.clock, self._put, self._everything, self._in_container = clock, put, everything, in_container
         self._interval_s = interval_s
         self._retry_after_ns = int(retry_s * SECOND_NS)
         self._identities: tuple[Identity, ...] = ()
@@ -69,7 +66,6 @@ class GpuCollector:
         self._thread.start()
 
     def take(self, identities: Iterable[Identity]) -> None:
-        """Set which processes belong to the run now."""
         self._identities = tuple(identities)
 
     def check(self) -> None:

@@ -40,9 +40,7 @@ class GpuEvents:
     """
 
     def __init__(self, source: GpuSource, clock: Clock, take: Callable[[str, str], None]) -> None:
-        self._source = source
-        self._clock = clock
-        self._take = take
+        self._source, self._clock, self._take = source, clock, take
         self._ended = threading.Event()
         self._thread = threading.Thread(target=self._run, name="profd-gpu-events", daemon=True)
         self._thread.start()

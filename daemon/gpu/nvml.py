@@ -18,12 +18,8 @@ Answer: TypeAlias = Any
 _GONE = ("UNINITIALIZED", "DRIVER_NOT_LOADED", "LIBRARY_NOT_FOUND", "LIB_RM_VERSION_MISMATCH")
 _WHY = {
     Why.LACKING: (
-        "NOT_SUPPORTED",
-        "FUNCTION_NOT_FOUND",
-        "CORRUPTED_INFOROM",
-        "VGPU_ECC_NOT_SUPPORTED",
-        "ARGUMENT_VERSION_MISMATCH",
-        "DEPRECATED",
+        *("NOT_SUPPORTED", "FUNCTION_NOT_FOUND", "CORRUPTED_INFOROM", "VGPU_ECC_NOT_SUPPORTED"),
+        *("ARGUMENT_VERSION_MISMATCH", "DEPRECATED"),
     ),
     Why.REFUSED: ("INVALID_ARGUMENT", "NO_PERMISSION"),
     Why.EMPTY: ("NOT_FOUND",),
@@ -144,10 +140,9 @@ def has_driver() -> bool:
 
 def has_gpu() -> bool:
     """Say whether a GPU of NVIDIA (class 03, display) is on the PCI bus."""
-    return any(
-        _first_line(device / "vendor") == _NVIDIA_VENDOR and _first_line(device / "class").startswith("0x03")
-        for device in Path("/sys/bus/pci/devices").glob("*")
-    )
+    devices = Path("/sys/bus/pci/devices").glob("*")
+    displays = (device for device in devices if _first_line(device / "class").startswith("0x03"))
+    return any(_first_line(device / "vendor") == _NVIDIA_VENDOR for device in displays)
 
 
 def explain(code: int, text: str, *, in_container: bool) -> Unavailable:
@@ -156,10 +151,8 @@ def explain(code: int, text: str, *, in_container: bool) -> Unavailable:
         return Unavailable(f"the Python module pynvml is missing ({text})", "pip install nvidia-ml-py")
     if code == LIBRARY_NOT_FOUND:
         if has_driver() and in_container:
-            return Unavailable(
-                f"the driver is loaded, but this container has no {_LIBRARY}",
-                f"{_RUN_CONTAINER}, with `utility` in NVIDIA_DRIVER_CAPABILITIES",
-            )
+            remedy = f"{_RUN_CONTAINER}, with `utility` in NVIDIA_DRIVER_CAPABILITIES"
+            return Unavailable(f"the driver is loaded, but this container has no {_LIBRARY}", remedy)
         if has_driver():
             remedy = "install the driver's libraries (libnvidia-compute, nvidia-utils), then run ldconfig"
             return Unavailable(f"the driver is loaded, but {_LIBRARY} is not found", remedy)
@@ -177,10 +170,8 @@ def explain(code: int, text: str, *, in_container: bool) -> Unavailable:
         remedy = "GPU counters need a GPU of NVIDIA; all else works without it"
         return Unavailable("the NVIDIA libraries are here, but no GPU", remedy, is_plain=True)
     if code == VERSION_MISMATCH:
-        return Unavailable(
-            "the NVIDIA kernel module and its libraries are of different versions, as after an update of the driver",
-            "reboot, or reload the kernel module; in a container, update the driver of the host",
-        )
+        what = "the NVIDIA kernel module and its libraries are of different versions, as after an update of the driver"
+        return Unavailable(what, "reboot, or reload the kernel module; in a container, update the driver of the host")
     if code == NO_PERMISSION:
         remedy = "join the group that owns /dev/nvidiactl (`ls -l /dev/nvidia*`), often video or render"
         return Unavailable("you may not use the NVIDIA driver", remedy)

@@ -14,6 +14,8 @@ from profd.daemon.gpu.source import Count, DriverEvent, Memory, NoAnswer, Sample
 _GPU_UTILIZATION_SAMPLES = 1
 _HERTZ_PER_MHZ = 1e6
 _MIB, _KIB = 1 << 20, 1 << 10
+# The function's newer name, and its older one.
+_REASONS = ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons")
 _GAUGES: dict[str, tuple[tuple[str, ...], tuple[int, ...], float]] = {
     "gpu_power_watts": (("nvmlDeviceGetPowerUsage",), (), 1e-3),
     "gpu_energy_joules": (("nvmlDeviceGetTotalEnergyConsumption",), (), 1e-3),
@@ -27,12 +29,7 @@ _GAUGES: dict[str, tuple[tuple[str, ...], tuple[int, ...], float]] = {
     "gpu_power_limit_watts": (("nvmlDeviceGetEnforcedPowerLimit",), (), 1e-3),
     "gpu_ecc_corrected_count": (("nvmlDeviceGetTotalEccErrors",), (0, 0), 1.0),  # since the driver's start
     "gpu_ecc_uncorrected_count": (("nvmlDeviceGetTotalEccErrors",), (1, 0), 1.0),
-    # The function's newer name, and its older one.
-    "gpu_throttle_reasons_mask": (
-        ("nvmlDeviceGetCurrentClocksEventReasons", "nvmlDeviceGetCurrentClocksThrottleReasons"),
-        (),
-        1.0,
-    ),
+    "gpu_throttle_reasons_mask": (_REASONS, (), 1.0),
 }
 """Series → NVML's functions, which of their quantities, and what their answer is multiplied with.
 
@@ -118,7 +115,6 @@ class NvmlSource(Nvml):
         return text_of(self.ask("nvmlSystemGetDriverVersion"))
 
     def has_activity(self, gpu: Gpu) -> bool:
-        """Say whether a device has GPM metrics."""
         if gpu.name not in self._has_activity:
             support = self.call("nvmlGpmQueryDeviceSupport", (gpu.parent or gpu).handle)
             self._has_activity[gpu.name] = bool(support.isSupportedDevice) and not gpu.is_mig_parent
@@ -138,11 +134,8 @@ class NvmlSource(Nvml):
     def process_samples(self, gpu: Gpu, after_us: int) -> list[Sample]:
         samples = self.call("nvmlDeviceGetProcessUtilization", gpu.handle, after_us)
         # The driver gives rows of zeros where it has none, and now and then more than there can be.
-        return [
-            Sample(sample.timeStamp, sample.smUtil / 100, sample.pid)
-            for sample in samples
-            if sample.timeStamp and sample.pid not in _NO_PIDS and sample.smUtil <= 100
-        ]
+        known = (one for one in samples if one.timeStamp and one.pid not in _NO_PIDS and one.smUtil <= 100)
+        return [Sample(one.timeStamp, one.smUtil / 100, one.pid) for one in known]
 
     def memory(self, gpu: Gpu) -> Memory:
         version = getattr(self.module, "nvmlMemory_v2", None)
@@ -245,8 +238,7 @@ class GpmWindow:
     """Two snapshots of one device that it fills in turn, and the means between them."""
 
     def __init__(self, nvml: Nvml, gpu: Gpu, names: Sequence[str]) -> None:
-        self._nvml = nvml
-        self._gpu = gpu
+        self._nvml, self._gpu = nvml, gpu
         self._snapshots = [nvml.call("nvmlGpmSampleAlloc") for _ in range(2)]
         # The later snapshot → what asks for the means up to it. Made once, with the addresses of the answers: each way
         # into a structure of NVML's module is a detour through Python.

@@ -154,12 +154,8 @@ class GpuUsers:
             for number in numbers:
                 candidates[number] &= able
         claims = Counter(identity for able in candidates.values() for identity in able)
-        return {
-            number: identity
-            for number, able in candidates.items()
-            for identity in able
-            if len(able) == 1 and claims[identity] == 1
-        }
+        lone = ((number, next(iter(able))) for number, able in candidates.items() if len(able) == 1)
+        return {number: identity for number, identity in lone if claims[identity] == 1}
 
     def _may_compute_on(self, user: _User, gpu: Gpu, gpus: Sequence[Gpu]) -> bool:
         devices = self._devices_of(user)

@@ -39,14 +39,9 @@ _LINK = ("gpu_pcie_generation", "gpu_pcie_lanes", "gpu_pcie_generation_most", "g
 _OFTEN = ("gpu_graphics_active_share",)
 """What GPM is asked for nine times a second: it wants more than 100 ms between two snapshots."""
 _SELDOM = (
-    "gpu_sm_active_share",
-    "gpu_sm_occupancy_share",
-    "gpu_tensor_active_share",
-    "gpu_dram_bandwidth_share",
-    "gpu_pcie_sent_bytes_per_s",
-    "gpu_pcie_received_bytes_per_s",
-    "gpu_nvlink_received_bytes_per_s",
-    "gpu_nvlink_sent_bytes_per_s",
+    *("gpu_sm_active_share", "gpu_sm_occupancy_share", "gpu_tensor_active_share", "gpu_dram_bandwidth_share"),
+    *("gpu_pcie_sent_bytes_per_s", "gpu_pcie_received_bytes_per_s"),
+    *("gpu_nvlink_received_bytes_per_s", "gpu_nvlink_sent_bytes_per_s"),
 )
 # Reasons for a clock below what the device could do under its load: power cap, hardware slowdown, software and hardware
 # thermal slowdown, power brake, board limit, reliability. Idle, and clocks that someone chose, are none.
@@ -62,9 +57,7 @@ class GpuReader:
 
     def __init__(self, questions: Questions, gpu: Gpu, gpus: Sequence[Gpu], clock: Clock, since_ns: int) -> None:
         """Read one of ``gpus`` from ``since_ns`` on, as far as the driver remembers."""
-        self.gpu = gpu
-        self._gpus = gpus
-        self._questions = questions
+        self.gpu, self._gpus, self._questions = gpu, gpus, questions
         self._source = questions.source
         self._clock = clock
         self._samples = UtilizationSamples(questions, gpu, clock, since_ns)
@@ -231,8 +224,7 @@ class GpuSet:
         self.readers: dict[str, GpuReader] = {}
         self._questions = Questions(source, clock)
         self.lost = self._questions.lost
-        self._clock = clock
-        self._everything = everything
+        self._clock, self._everything = clock, everything
         self._seen: list[PointsTaken] = []
         self._readings = 0
         self._looked_ns = since_ns
@@ -291,11 +283,5 @@ class GpuSet:
             yield from self._begin(gpu.parent)
         self.readers[gpu.name] = GpuReader(self._questions, gpu, self.gpus, self._clock, self._looked_ns)
         memory = self._questions.ask(self._questions.source.memory, gpu)
-        yield DeviceSeen(
-            at_ns=self._clock.now_ns(),
-            name=gpu.name,
-            index=gpu.index,
-            model=gpu.model,
-            uuid=gpu.uuid,
-            memory_bytes=None if memory is None else memory.total_bytes,
-        )
+        total_bytes = None if memory is None else memory.total_bytes
+        yield DeviceSeen(self._clock.now_ns(), gpu.name, gpu.index, gpu.model, gpu.uuid, total_bytes)

@@ -27,9 +27,7 @@ class Traffic:
     """The rates of one GPU; adds up what its counters count."""
 
     def __init__(self, questions: Questions, gpu: Gpu, clock: Clock) -> None:
-        self._questions = questions
-        self._gpu = gpu
-        self._clock = clock
+        self._questions, self._gpu, self._clock = questions, gpu, clock
         self._before: dict[str, tuple[int, int]] = {}
         self._sums: dict[str, tuple[int, int]] = {}
         self._since_ns = clock.now_ns()
@@ -55,11 +53,8 @@ class Traffic:
         now_ns, sums = self._clock.now_ns(), self._sums
         whole_ns, self._since_ns, self._sums = now_ns - self._since_ns, now_ns, {}
         was_read, self._has_read = self._has_read, True
-        rates = {
-            name: total * SECOND_NS / time_ns
-            for name, (time_ns, total) in sums.items()
-            if time_ns and time_ns >= _ENOUGH * whole_ns
-        }
+        enough = {name: one for name, one in sums.items() if one[0] and one[0] >= _ENOUGH * whole_ns}
+        rates = {name: total * SECOND_NS / time_ns for name, (time_ns, total) in enough.items()}
         for name in _MEASURED:
             if name not in rates and name not in known and (was_read or name not in self._before):
                 measured = self._questions.ask(self._questions.source.traffic, self._gpu, name)

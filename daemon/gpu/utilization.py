@@ -32,8 +32,7 @@ class UtilizationSamples:
     def __init__(self, questions: Questions, gpu: Gpu, clock: Clock, since_ns: int) -> None:
         """Begin at ``since_ns``: earlier samples are left in the driver's buffer."""
         self._questions, self._source = questions, questions.source
-        self._gpu = gpu
-        self._clock = clock
+        self._gpu, self._clock = gpu, clock
         self._jump_ns = clock.wall_jump_ns()
         self.driver_clock = DriverClock(clock.now_ns())
         self.told_ns = clock.now_ns()
@@ -50,7 +49,6 @@ class UtilizationSamples:
         return self.driver_clock.estimates_until_ns is not None and not self._is_lacking()
 
     def poll(self) -> None:
-        """Look for new samples, and keep them until they are read."""
         now_ns = self._clock.now_ns()
         answer = self._questions.ask(self._source.samples, self._gpu, then=(self._stamp_us,)) or []
         new = sorted(sample for sample in _since_clock_was_set(answer) if sample.stamp_us not in self._seen)
@@ -153,9 +151,8 @@ class UtilizationSamples:
 
 def _since_clock_was_set(samples: list[Sample]) -> list[Sample]:
     """Return the last samples that are of one clock: where stamps go back within a buffer, it was set."""
-    backs = [
-        place for place, (one, other) in enumerate(pairwise(samples), 1) if other.stamp_us < one.stamp_us - _LEAP_US
-    ]
+    leaps = enumerate(pairwise(samples), 1)
+    backs = [place for place, (one, other) in leaps if other.stamp_us < one.stamp_us - _LEAP_US]
     return samples[backs[-1] :] if backs else samples
 
 
@@ -174,8 +171,7 @@ class ProcessShares:
     """The share of a device's time that each process keeps its SMs busy, since the last reading."""
 
     def __init__(self, questions: Questions, gpu: Gpu) -> None:
-        self._questions = questions
-        self._gpu = gpu
+        self._questions, self._gpu = questions, gpu
         self._stamp_us: int | None = None
 
     def read(self) -> dict[int, float]:

@@ -165,13 +165,10 @@ class ProcessTable:
 
     def recorded(self) -> set[int]:
         """Return the PIDs whose stacks are being recorded, by any session of their users or of root."""
-        return {
-            recorded
-            for pid in self.pids()
-            if (recorded := _recorded_by(self._command(pid))) is not None
-            # Whoever may not trace a process cannot claim that it does.
-            and processes.owner_uid(pid) in (0, processes.owner_uid(recorded))
-        }
+        claims = [(pid, target) for pid in self.pids() if (target := _recorded_by(self._command(pid))) is not None]
+        # Whoever may not trace a process cannot claim that it does.
+        owner = processes.owner_uid
+        return {recorded for pid, recorded in claims if owner(pid) in (0, owner(recorded))}
 
     def _maps(self, pid: int) -> str:
         return self._reads.read(pid, lambda: processes.maps(pid), "")

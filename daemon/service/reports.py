@@ -100,8 +100,7 @@ class ReportQueue:
     async def work(self) -> None:
         while True:
             await self._has_work.wait()
-            entry = next(iter(self._waiting.values()))
-            noted = entry
+            noted = entry = next(iter(self._waiting.values()))
             try:
                 incident = await self.write_report(entry.run_id)
             except ProfdError as error:  # the next supervisor tries again

@@ -208,7 +208,6 @@ class SessionPool:
 
     @property
     def room(self) -> int:
-        """How many more sessions the budget has room for now."""
         starts = self._budget.starts(self.configuration.budget_percent)
         return min(self.configuration.most_sessions - len(self._live), starts) - self._starting
 

@@ -45,7 +45,6 @@ class FindingTable(Table[Finding]):
 
     @property
     def shown(self) -> Finding | None:
-        """The finding under the cursor, else the first."""
         return self.current or (self.rows[0] if self.rows else None)
 
     def columns(self) -> Sequence[Column[Finding]]:

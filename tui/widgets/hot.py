@@ -110,11 +110,7 @@ _ORDERS: dict[str, Callable[[FunctionRow], tuple[float, ...]]] = {
     SELF: lambda item: (-item.self_share, -item.total_share),
     TOTAL: lambda item: (-item.total_share, -item.self_share),
     # Functions that hardly count, or whose GPU utilization is unknown, come behind all others.
-    GPU: lambda item: (
-        not counts(item) or item.gpu_utilization is None,
-        item.gpu_utilization or 0.0,
-        -item.total_share,
-    ),
+    GPU: lambda row: (not counts(row) or row.gpu_utilization is None, row.gpu_utilization or 0.0, -row.total_share),
 }
 
 

@@ -43,7 +43,6 @@ class StyledWidget(Widget):
         return phase_look(name, None if self.app.no_color else self.app.console.color_system)
 
     def idle_look(self, share: float) -> PhaseLook:
-        """Return the look of a GPU that was idle for a share of the time, 0 to 1."""
         return idle_look(round(10 * share), None if self.app.no_color else self.app.console.color_system)
 
 
@@ -79,5 +78,4 @@ class LineWidget(StyledWidget):
 
     @cached_property
     def _on_screen(self) -> dict[int, Strip]:
-        """The lines as they were drawn last."""
         return {}

@@ -61,10 +61,10 @@ class OperatorTable(Table[OperatorTotals]):
         process, window = self.shown.process, self.shown.window
         title = f"pid {process.pid}" if process.rank is None else f"rank {process.rank}"
         length = step_time((window.end_ns - window.start_ns) / SECOND_NS)
-        idle = (
-            f" · GPU {gpu.gpu} idle {percent(gpu.share(gpu.idle_ns))}, host {percent(gpu.share(gpu.host_ns))}"
-            for gpu in self.shown.gpus
+        shares = (
+            (one.gpu, percent(one.share(one.idle_ns)), percent(one.share(one.host_ns))) for one in self.shown.gpus
         )
+        idle = (f" · GPU {gpu} idle {idle}, host {host}" for gpu, idle, host in shares)
         return f"{title} · {length} · {plural(self.shown.steps, 'step')}{''.join(idle)} · {window.source}"
 
     def orders(self) -> Sequence[str]:

@@ -72,10 +72,8 @@ class ProcessTable(Table[ProcessState]):
 
     def _function(self, item: ProcessState, room: int) -> list[Run]:
         function = self.run(visible(item.function), "plain" if item.row.ended_ns is None else "dim")
-        if item.phase is None:
-            return [function]
-        look = self.phase_look(item.phase)
-        return [Run(look.letter, look.cell), self.run(" "), function]
+        look = self.phase_look(item.phase) if item.phase is not None else None
+        return [Run(look.letter, look.cell), self.run(" "), function] if look else [function]
 
 
 def name(item: ProcessState) -> str:

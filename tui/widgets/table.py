@@ -91,7 +91,6 @@ class Table(ScrollView, LineWidget, Generic[Item]):
 
     @property
     def has_cursor(self) -> bool:
-        """Whether the cursor is in the table, and the rows keep their places."""
         return self._held is not None
 
     @property
@@ -171,10 +170,8 @@ class Table(ScrollView, LineWidget, Generic[Item]):
             return self._row(columns, cells, is_current=self.has_cursor and index == self._cursor)
         if self.rows or y != _TITLE_LINES + 1:
             return []
-        is_filtered = self._needle and self._items
-        return [
-            self.run(f"  Nothing here has “{self._needle}” in it." if is_filtered else f"  {self.empty_text}", "dim")
-        ]
+        text = f"Nothing here has “{self._needle}” in it." if self._needle and self._items else self.empty_text
+        return [self.run(f"  {text}", "dim")]
 
     def on_resize(self) -> None:
         self.virtual_size = Size(self.size.width, len(self.rows) + _TITLE_LINES)
