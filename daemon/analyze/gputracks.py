@@ -6,9 +6,9 @@ how full the GPU was.
 
 from __future__ import annotations
 
-import functools
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
+from functools import cached_property
 
 from profd.daemon.analyze.series import take_course
 from profd.daemon.clock import SECOND_NS
@@ -37,8 +37,8 @@ class GpuTracks:
         """
         self._reader, self._name = reader, name
         self._range = from_ns, None if to_ns is None else to_ns + longest_ns
-        self._of = functools.cache(self._read)
-        self.of_process = functools.cache(self._of_process)
+        self._of_device: dict[str, StepFunction] = {}
+        self._of_process: dict[int, StepFunction] = {}
 
     @property
     def period_ns(self) -> int | None:
@@ -48,21 +48,23 @@ class GpuTracks:
         periods = (lately._of(device).period_ns for device in self.series)
         return max((period_ns for period_ns in periods if period_ns), default=None)
 
-    def _of_process(self, process: int) -> StepFunction:
+    def of_process(self, process: int) -> StepFunction:
         """Return the mean utilization of the GPUs that a process uses; of all, where nobody knows which those are."""
-        return mean_function([self._of(device) for device in sorted(self.used_by(process))])
+        if process not in self._of_process:
+            self._of_process[process] = mean_function([self._of(device) for device in sorted(self.used_by(process))])
+        return self._of_process[process]
 
     def used_by(self, process: int) -> frozenset[str]:
         """Return the devices on which a process, or the one that it works for, has memory; else all devices."""
         parents = {row.id: row.parent for row in self._reader.processes.values()}
         return stepfunction.devices_used(process, parents, self._held, frozenset(self.series))
 
-    @functools.cached_property
+    @cached_property
     def series(self) -> dict[str, int]:
         rows = [row for row in self._reader.series.values() if row.name == self._name and row.process is None]
         return {row.device: row.id for row in rows if row.device is not None}
 
-    @functools.cached_property
+    @cached_property
     def _held(self) -> Mapping[int, set[str]]:
         held: defaultdict[int, set[str]] = defaultdict(set)
         for row in self._reader.series.values():
@@ -70,8 +72,10 @@ class GpuTracks:
                 held[row.process].add(row.device)
         return held
 
-    def _read(self, device: str) -> StepFunction:
-        return self._reader.steps(self.series[device], *self._range)
+    def _of(self, device: str) -> StepFunction:
+        if device not in self._of_device:
+            self._of_device[device] = self._reader.steps(self.series[device], *self._range)
+        return self._of_device[device]
 
 
 def total_utilization(reader: RunReader, processes: Iterable[int], from_ns: int | None, to_ns: int | None) -> Aggregate:

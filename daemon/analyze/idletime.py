@@ -128,6 +128,8 @@ class IdleTime(Generic[State]):
         return dict(sorted(found.items(), key=lambda each: (-each[1].high - each[1].low, str(each[0]))))
 
     def _grouped(self, together: int) -> list[Reading[State]]:
+        if together == 1:
+            return self._readings
         return [_together(self._readings[at : at + together]) for at in range(0, len(self._readings), together)]
 
     def _bounds(

@@ -201,8 +201,13 @@ class Aggregate(NamedTuple):
 
 def sum_aggregates(aggregates: Iterable[Aggregate]) -> Aggregate:
     """Return what a series was over several ranges together, which do not overlap."""
-    known_ns, integrals, least, most = zip(Aggregate(), *aggregates, strict=True)
-    return Aggregate(sum(known_ns), sum(integrals), min(least), max(most))
+    every = list(aggregates)
+    return Aggregate(
+        sum(one.known_ns for one in every),
+        sum(one.integral for one in every),
+        min((one.least for one in every), default=float("inf")),
+        max((one.most for one in every), default=float("-inf")),
+    )
 
 
 class StepFunction:
