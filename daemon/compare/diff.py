@@ -167,10 +167,9 @@ def take_diff(
     blocks = take_blocks(base, selections[0]), take_blocks(new, selections[1])
     by_step = all(side.step_s is not None for side in blocks)
     # Those whose share in either run is worth comparing.
+    every = blocks[0].shares.keys() | blocks[1].shares.keys()
     items = sorted(
-        item
-        for item in blocks[0].shares.keys() | blocks[1].shares.keys()
-        if any(side.mean(item, by_step=False).value >= _COMPARED_SHARE for side in blocks)
+        one for one in every if any(side.mean(one, by_step=False).value >= _COMPARED_SHARE for side in blocks)
     )
     whole = blocks[0].step_s.value if by_step and blocks[0].step_s else 1.0
     first, second = (part.between(side.from_ns, side.to_ns) for part, side in zip(selections, blocks, strict=True))
@@ -229,13 +228,9 @@ def _likeliest(
     if not sure or any(change.kind in ("function", "line") for change in sure):
         return None
     way = sure[0].difference
-    found = [
-        change
-        for change in changes
-        if change.kind == "function"
-        and change.difference * way > 0
-        and judge.differ([side.mean(change.item, by_step=False) for side in blocks], way, alone=True)
-    ]
+    alike = [one for one in changes if one.kind == "function" and one.difference * way > 0]
+    shares = {one.item: [side.mean(one.item, by_step=False) for side in blocks] for one in alike}
+    found = [one for one in alike if judge.differ(shares[one.item], way, alone=True)]
     return max(found, key=lambda change: abs(change.difference), default=None)
 
 

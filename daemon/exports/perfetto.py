@@ -133,8 +133,6 @@ def _counters(reader: RunReader, selection: Selection) -> Iterator[Event]:
 
 
 class _Memory(msgspec.Struct, frozen=True):
-    """A change of memory."""
-
     total: int | None = msgspec.field(name="Total Allocated", default=None)
     device: int = msgspec.field(name="Device Id", default=-1)
 

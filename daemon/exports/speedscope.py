@@ -44,12 +44,6 @@ def speedscope(reader: RunReader, selection: Selection) -> bytes:
         profiles.append({"type": "sampled", "name": name, **times, "samples": samples, "weights": weights})
     rows = (reader.frames[frame] for frame in frames)
     shown = [{"name": visible(row.function), "file": visible(row.module_path), "line": row.line} for row in rows]
-    file = {
-        "$schema": SCHEMA,
-        "name": visible(reader.info.id),
-        "exporter": f"profd {reader.info.versions.get('profd', '')}".strip(),
-        "activeProfileIndex": 0,
-        "shared": {"frames": shown},
-        "profiles": profiles,
-    }
-    return msgspec.json.encode(file)
+    exporter = f"profd {reader.info.versions.get('profd', '')}".strip()
+    about = {"$schema": SCHEMA, "name": visible(reader.info.id), "exporter": exporter, "activeProfileIndex": 0}
+    return msgspec.json.encode({**about, "shared": {"frames": shown}, "profiles": profiles})

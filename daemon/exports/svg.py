@@ -18,10 +18,8 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.units import percent
 
 WIDTH, MARGIN, ROW, HEAD = 1200, 10, 17, 44
-_STYLE = (
-    "text{font:11px monospace;fill:#14171a}rect{stroke:#fff;stroke-width:.5}"
-    ".l{fill-opacity:.55}.w{fill:#fff}.n{font-size:13px}"
-)
+_STYLE = "text{font:11px monospace;fill:#14171a}rect{stroke:#fff;stroke-width:.5}"
+_STYLE += ".l{fill-opacity:.55}.w{fill:#fff}.n{font-size:13px}"
 
 
 def flame_graph_svg(reader: RunReader, selection: Selection) -> bytes:

@@ -127,12 +127,10 @@ class ParquetFile:
         """Begin the file; pyarrow is installed, as there is a schema."""
         from pyarrow import parquet
 
-        self.rows = 0
-        self._schema = schema
+        self.rows, self._schema, self._batch_rows = 0, schema, batch
         # A dictionary that grows beyond the limit is given up for the whole column, and stacks are long.
         self._writer = parquet.ParquetWriter(target, schema, compression="zstd", dictionary_pagesize_limit=1 << 26)
         self._batch: list[tuple[Value, ...]] = []
-        self._batch_rows = batch
 
     def add(self, values: tuple[Value, ...]) -> None:
         self._batch.append(values)

@@ -167,7 +167,6 @@ class DataSet:
         return [self._decoded(path, contents[path]) for path in paths]
 
     def manifest(self, run: str) -> Manifest | None:
-        """Return the manifest of a run; None where there is none."""
         path = f"{self.root}/{MANIFESTS}/{encoded(run)}.json"
         with self._reading():
             if not self.files.exists(path):
@@ -198,7 +197,6 @@ class DataSet:
         self.put(f"{MANIFESTS}/{encoded(manifest.run)}.json", source)
 
     def remove(self, paths: Iterable[str]) -> None:
-        """Remove files that no manifest names any more."""
         for path in paths:
             with self._writing(), contextlib.suppress(FileNotFoundError):
                 self.files.rm_file(f"{self.root}/{path}")

@@ -195,17 +195,8 @@ def render_fleet_page(fleet: Fleet) -> str:
     unit = unit_of(fleet)
     hours = [_spent(one.hours, unit) for one in fleet.phases]
     most = max((whole for _, whole in hours), default=0.0) or 1.0
-    return render_page(
-        "fleet.html.j2",
-        (),
-        fleet,
-        headline=headline(fleet),
-        verdict=verdict(fleet),
-        since=fleet.since,
-        until=fleet.until,
-        samples=f"{fleet.samples:,}",
-        tables=tables(fleet),
-        # How wide the bars of all and of lost hours are.
-        bars=[(BAR_WIDTH * whole / most, BAR_WIDTH * lost / most) for lost, whole in hours[:16]],
-        bar_width=BAR_WIDTH,
-    )
+    # How wide the bars of all and of lost hours are.
+    bars = [(BAR_WIDTH * whole / most, BAR_WIDTH * lost / most) for lost, whole in hours[:16]]
+    words = {"headline": headline(fleet), "verdict": verdict(fleet), "since": fleet.since, "until": fleet.until}
+    shown = {"samples": f"{fleet.samples:,}", "tables": tables(fleet), "bars": bars, "bar_width": BAR_WIDTH}
+    return render_page("fleet.html.j2", (), fleet, **words, **shown)

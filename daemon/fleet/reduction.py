@@ -103,11 +103,8 @@ class Partial(msgspec.Struct, frozen=True, tag=True):
 
 def merged(parts: Iterable[Partial]) -> Partial:
     """Return the sums of all parts, in an order of its own; no run is in two of them."""
-    runs: list[RunPart] = []
-    phases: list[tuple[PhaseKey, Spent]] = []
-    steps: list[tuple[str, int, Stepped]] = []
-    functions: dict[FunctionKey, Spent] = {}
-    findings: dict[RuleKey, Found] = {}
+    runs, phases, steps = list[RunPart](), list[tuple[PhaseKey, Spent]](), list[tuple[str, int, Stepped]]()
+    functions, findings = dict[FunctionKey, Spent](), dict[RuleKey, Found]()
     for part in parts:
         runs += part.runs
         phases += part.phases

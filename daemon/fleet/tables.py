@@ -25,6 +25,7 @@ from profd.daemon.compare.blocks import BLOCKS
 from profd.daemon.exports.tables import Value
 from profd.daemon.findings.catalog import findings_in
 from profd.daemon.findings.finding import Line
+from profd.daemon.fleet.dataset import TABLES
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import STEP_COUNT
 from profd.daemon.store.rollups import stack_minutes
@@ -136,9 +137,7 @@ class Source:
     """A run file, with what the rows of several tables need."""
 
     def __init__(self, reader: RunReader) -> None:
-        self.reader = reader
-        self.phases = PhaseIndex(reader)
-        self.tracks = GpuTracks(reader)
+        self.reader, self.phases, self.tracks = reader, PhaseIndex(reader), GpuTracks(reader)
         # Two nodes may well begin runs of one name in one second.
         self.run = f"{reader.info.id}@{reader.info.host}"
         self.seen: set[int] = set()
@@ -243,12 +242,6 @@ def _runs(source: Source) -> Iterator[Row]:
         yield Row(info.started_ns, process.rank, values)
 
 
-ROWS: Mapping[str, Callable[[Source], Iterator[Row]]] = {
-    "samples": _samples,
-    "stacks": _stacks,
-    "series": _series,
-    "steps": _steps,
-    "findings": _findings,
-    "runs": _runs,
-}
+_YIELD = (_samples, _stacks, _series, _steps, _findings, _runs)
+ROWS: Mapping[str, Callable[[Source], Iterator[Row]]] = dict(zip(TABLES, _YIELD, strict=True))
 """By table what yields its rows; ``stacks`` after ``samples``."""

@@ -131,8 +131,7 @@ class Limits:
     def __init__(self, clock: Clock) -> None:
         self._clock, self._rates, self._slow_rates = clock, Rates(clock), Rates(clock)
         self._mounted: list[Hierarchy] = []
-        self._memory: dict[Identity, list[Group]] = {}
-        self._cpu: dict[Identity, list[Group]] = {}
+        self._memory, self._cpu = dict[Identity, list[Group]](), dict[Identity, list[Group]]()
         self._kills: dict[Group, int] = {}
         self._searched_ns = self._readings = 0
 

@@ -31,8 +31,7 @@ class Rates:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._before: dict[Hashable, tuple[int, float]] = {}
-        self._now: dict[Hashable, tuple[int, float]] = {}
+        self._before, self._now = dict[Hashable, tuple[int, float]](), dict[Hashable, tuple[int, float]]()
 
     def turn(self) -> None:
         """Begin a reading. What the last one did not hold is forgotten: many processes end in a long run."""
@@ -79,8 +78,6 @@ _IDLE, _IO_WAIT, _STEAL = 3, 4, 7
 
 
 class _Rated:
-    """A source of rates."""
-
     def __init__(self, clock: Clock) -> None:
         self._rates = Rates(clock)
 

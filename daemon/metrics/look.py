@@ -18,10 +18,9 @@ class Integral:
     """The sum of a series over time, with its mean over the last seconds."""
 
     def __init__(self, began_ns: int) -> None:
-        self.newest_ns = began_ns - 1
+        self.newest_ns, self._began_ns = began_ns - 1, began_ns
         self.total_s = 0.0
         """The values, each times the seconds for which it holds."""
-        self._began_ns = began_ns
         self._builder = StepBuilder()
         self._lately: deque[Step] = deque()
 

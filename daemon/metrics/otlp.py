@@ -32,13 +32,9 @@ class Sender:
         for metric in METRICS:
             is_counter = metric.kind == "counter"
             create = meter.create_observable_counter if is_counter else meter.create_observable_gauge
+            observe = functools.partial(_observed, metric, samples)
             # Counters have no suffix here: receivers for Prometheus add it.
-            create(
-                metric.name.removesuffix("_total"),
-                [functools.partial(_observed, metric, samples)],
-                metric.unit,
-                metric.help,
-            )
+            create(metric.name.removesuffix("_total"), [observe], metric.unit, metric.help)
 
     def close(self) -> None:
         """Send once more, and end."""
@@ -51,7 +47,6 @@ def metrics_url(endpoint: str) -> str:
 
 
 def _observed(metric: Metric, samples: Callable[[], Iterable[Sample]], _: CallbackOptions) -> Iterator[Observation]:
-    """Yield the values of a metric that are known."""
     for sample in samples():
         if sample.metric is metric and math.isfinite(sample.value):
             yield Observation(float(sample.value), dict(zip(metric.labels, sample.labels, strict=True)))

@@ -32,8 +32,7 @@ class RunWatch:
 
     def __init__(self, path: Path, trends: Trends | None = None) -> None:
         """Follow the run at ``path``; raises RunUnreadable where it is none."""
-        self._path = path
-        self._living = Entities(parts.SERIES)
+        self._path, self._living = path, Entities(parts.SERIES)
         with RunReader(path, self._living) as reader:
             self._info = info = reader.info
         self._began_ns = max(info.started_ns, info.end_ns - OLD_NS)
@@ -81,8 +80,7 @@ class Folder:
         except OSError:
             return ()
         if changed_ns != self._listed_ns:
-            self._found = tuple(self._path.glob(f"*{paths.SUFFIX}"))
-            self._listed_ns = changed_ns
+            self._found, self._listed_ns = tuple(self._path.glob(f"*{paths.SUFFIX}")), changed_ns
         return self._found
 
 

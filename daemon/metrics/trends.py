@@ -44,8 +44,7 @@ class Trends:
     spent_s: Callable[[], float] = time.thread_time
 
     def __post_init__(self) -> None:
-        self._is_looking = False
-        self._rests_until_s = 0.0
+        self._is_looking, self._rests_until_s = False, 0.0
         self._growths: dict[tuple[int, str], Growth] = {}
         self.step_rate: float | None = None
         """The steps a second of the run; None where nothing says yet how many."""

@@ -21,7 +21,7 @@ from profd.daemon.render.plaintext import visible
 from profd.daemon.render.seriespayload import gpu_entries, process_entries
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import OperatorTotals
-from profd.daemon.store.rows import FrameRow, StackRow, WindowRow
+from profd.daemon.store.rows import EventRow, FrameRow, StackRow, WindowRow
 from profd.daemon.store.stepfunction import IDLE_BELOW
 
 
@@ -33,8 +33,7 @@ class FunctionIndex:
 
     def __init__(self, path_of: Callable[[FrameRow], str]) -> None:
         self.files: list[dict[str, str | bool]] = []
-        self.names: list[str] = []
-        self.file_of: list[int] = []
+        self.names, self.file_of = list[str](), list[int]()
         self._path_of = path_of
         self._file_index: dict[str, int] = {}
         self._index: dict[tuple[str, str], int] = {}
@@ -85,6 +84,11 @@ def take_payload(reader: RunReader, phases: PhaseIndex, memory: Iterable[Growth]
         entry = {"process": processes[row.process], "name": visible(row.name), "main": row.is_main}
         return {**entry, **columns, "stacks": [stack_index[stack] for stack in columns["stacks"]]}
 
+    def event_entry(row: EventRow) -> dict[str, object]:
+        at_ms = (row.at_ns - info.started_ns) // MILLISECOND_NS
+        process = None if row.process is None else processes.get(row.process)
+        return {"at_ms": at_ms, "kind": visible(row.kind), "process": process, "text": visible(row.text)}
+
     return {
         "startedMs": info.started_ns // MILLISECOND_NS,
         "durationMs": max((info.end_ns - info.started_ns) // MILLISECOND_NS, 1),
@@ -107,15 +111,7 @@ def take_payload(reader: RunReader, phases: PhaseIndex, memory: Iterable[Growth]
             _window(reader, row, processes)
             for row in [row for row in reader.windows() if not row.error][-32:]  # those on a schedule are thousands
         ],
-        "events": [
-            {
-                "at_ms": (row.at_ns - info.started_ns) // MILLISECOND_NS,
-                "kind": visible(row.kind),
-                "process": None if row.process is None else processes.get(row.process),
-                "text": visible(row.text),
-            }
-            for row in reader.events()
-        ],
+        "events": list(map(event_entry, reader.events())),
     }
 
 
@@ -142,13 +138,9 @@ def _window(reader: RunReader, row: WindowRow, processes: Mapping[int, int]) -> 
     for name in ("name", "device", "input_shapes"):
         columns[name] = list(map(visible, columns[name]))
     columns["issuer"] = [issuer_of(one, issuers) for one in kept]
-    return {
-        "process": processes[row.process],
-        "source": visible(row.source),
-        "start_ms": (row.start_ns - reader.info.started_ns) // MILLISECOND_NS,
-        "end_ms": -(-(row.end_ns - reader.info.started_ns) // MILLISECOND_NS),
-        "steps": len(reader.window_steps(row.id)),
-        "about": [visible(text) for text in about_lines(about_window(reader, row))],
-        "operators": columns,
-        "left_out": len(operators) - len(kept),
-    }
+    start_ns, end_ns = row.start_ns - reader.info.started_ns, row.end_ns - reader.info.started_ns
+    times = {"start_ms": start_ns // MILLISECOND_NS, "end_ms": -(-end_ns // MILLISECOND_NS)}
+    words = {"process": processes[row.process], "source": visible(row.source), **times}
+    words |= {"steps": len(reader.window_steps(row.id)), "left_out": len(operators) - len(kept)}
+    about = [visible(text) for text in about_lines(about_window(reader, row))]
+    return {**words, "about": about, "operators": columns}

@@ -94,13 +94,9 @@ def aligned(heads: Sequence[str], rows: Iterable[Sequence[str]], *, right: Seque
     """
     lines = [list(heads), *(list(map(visible, row)) for row in rows)]
     widths = [max(len(line[column]) for line in lines) for column in range(len(heads))]
-    return "\n".join(
-        "  ".join(
-            cell.rjust(width) if head in right else cell.ljust(width)
-            for head, cell, width in zip(heads, line, widths, strict=True)
-        ).rstrip()
-        for line in lines
-    )
+    sides = [str.rjust if head in right else str.ljust for head in heads]
+    padded = ([side(cell, room) for side, cell, room in zip(sides, line, widths, strict=True)] for line in lines)
+    return "\n".join("  ".join(cells).rstrip() for cells in padded)
 
 
 def titled(title: str, table: str) -> str:

@@ -36,6 +36,7 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, StackTotal
 
 VERSION = 1
+_Changes = Mapping[int, TransitionsSeen]
 
 
 class Exit(msgspec.Struct, frozen=True):
@@ -161,9 +162,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     )
 
 
-def _processes(
-    reader: RunReader, selection: Selection, changes: Mapping[int, TransitionsSeen]
-) -> tuple[ProcessSummary, ...]:
+def _processes(reader: RunReader, selection: Selection, changes: _Changes) -> tuple[ProcessSummary, ...]:
     """Return the processes of a selection: by rank, each worker after the process that started it."""
     profiles = _profiles_of_processes(reader, selection, changes)
 
@@ -184,9 +183,7 @@ def _processes(
     return tuple(map(described, sorted(filter(selection.takes_process, reader.processes.values()), key=order)))
 
 
-def _profiles_of_processes(
-    reader: RunReader, selection: Selection, changes: Mapping[int, TransitionsSeen]
-) -> dict[int, Profile]:
+def _profiles_of_processes(reader: RunReader, selection: Selection, changes: _Changes) -> dict[int, Profile]:
     """Return the profile of each main thread; ``changes`` are those of the selection."""
     totals: defaultdict[int, list[StackTotal]] = defaultdict(list)
     alone = Selection(from_ns=selection.from_ns, to_ns=selection.to_ns, when=selection.when)

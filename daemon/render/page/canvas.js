@@ -11,9 +11,8 @@ class Canvas {
 
   /** Draw before the next picture. */
   redraw() {
-    if (this.isDue) return;
+    if (!this.isDue) requestAnimationFrame(() => this.redrawNow());
     this.isDue = true;
-    requestAnimationFrame(() => this.redrawNow());
   }
 
   redrawNow() {

@@ -74,11 +74,9 @@ class DiffPage extends AddressedPage {
   /** Take over an address: the side, the search, the tab and the place in the graph. */
   readAddress() {
     const words = new URLSearchParams(location.hash.replace(/^#/, ""));
-    this.side = words.get("side") === "base" ? "base" : "new";
-    this.query = words.get("query") ?? "";
-    this.tab = words.get("tab") ?? FIRST_TAB;
-    byId("side").value = this.side;
-    byId("query").value = this.query;
+    const side = words.get("side") === "base" ? "base" : "new";
+    Object.assign(this, { side, query: words.get("query") ?? "", tab: words.get("tab") ?? FIRST_TAB });
+    for (const name of ["side", "query"]) byId(name).value = this[name];
     this.update();
     this.graph.goTo(words.get("frame") ?? "");
     this.showPanel(this.graph.selected);

@@ -106,9 +106,7 @@ class AddressedPage {
     let pattern = null;
     try {
       pattern = query ? new RegExp(query, "i") : null;
-    } catch {
-      // not yet one
-    }
+    } catch {} // not yet one
     const isWrong = Boolean(query && !pattern);
     byId("query").setAttribute("aria-invalid", String(isWrong));
     byId("found").textContent = isWrong ? "no regular expression" : "";

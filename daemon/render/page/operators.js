@@ -78,8 +78,7 @@ function operatorColumns(rows, byShape) {
   ];
 }
 
-// A time and an amount of memory, as torch's tables write them
-
+/** Return a time as torch's tables write it, as `kibibytes` does an amount of memory. */
 function nanoseconds(time) {
   if (time >= 1e9) return `${(time / 1e9).toFixed(3)}s`;
   return time >= 1e6 ? `${(time / 1e6).toFixed(3)}ms` : `${(time / 1e3).toFixed(3)}us`;

@@ -88,9 +88,8 @@ class Selection {
   toHash() {
     const words = new URLSearchParams();
     if (!this.isWholeRun) words.set("t", `${this.fromMs / 1000}-${(this.to * this.run.bucketMs) / 1000}`);
-    for (const name of ["process", "rank", "thread", "query", "by", "coloring", "tab", "frame"]) {
-      if (this[name] !== DEFAULTS[name]) words.set(name, this[name]);
-    }
+    const texts = ["process", "rank", "thread", "query", "by", "coloring", "tab", "frame"];
+    for (const name of texts) if (this[name] !== DEFAULTS[name]) words.set(name, this[name]);
     if (this.phase !== null) words.set("phase", this.run.phases[this.phase].name);
     if (this.inverted) words.set("inverted", "1");
     for (const [name, word] of Object.entries(CONDITIONS)) if (this[name]) words.set(word, "1");
@@ -107,9 +106,8 @@ class Selection {
     const [thread, rank] = ["thread", "rank"].map((name) => words.get(name));
     if (this.run.processes.some((each) => String(each.rank) === rank)) this.rank = rank;
     if (["all", "other"].includes(thread) || this.run.threads.some((each) => `=${each.name}` === thread)) this.thread = thread;
-    for (const [name, allowed] of Object.entries(CHOICES)) {
-      if (allowed.includes(words.get(name))) this[name] = words.get(name);
-    }
+    const known = Object.keys(CHOICES).filter((name) => CHOICES[name].includes(words.get(name)));
+    for (const name of known) this[name] = words.get(name);
     const phase = this.run.phases.findIndex((each) => each.name === words.get("phase"));
     this.phase = phase < 0 ? null : phase;
     for (const name of ["query", "frame", "tab"]) this[name] = words.get(name) ?? DEFAULTS[name];

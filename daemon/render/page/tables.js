@@ -24,18 +24,11 @@ function codeRow(run, counts, frame, sums, key) {
   const line = run.frameLine[frame];
   const suffix = line ? `:${line}` : "";
   return {
-    functionId,
-    own: sums.own[key],
-    total: sums.total[key],
+    functionId, name: run.functionName[functionId], source: run.frameSource[frame], isLibrary: file.library,
+    where: file.module + suffix, shortWhere: shortPath(file.module) + suffix, path: file.path + suffix,
+    own: sums.own[key], total: sums.total[key], whole: counts.total,
     samples: { own: sums.ownSamples[key], total: sums.totalSamples[key] },
-    whole: counts.total,
     errors: { own: sums.ownErrors[key], total: sums.totalErrors[key] },
-    name: run.functionName[functionId],
-    where: file.module + suffix,
-    shortWhere: shortPath(file.module) + suffix,
-    path: file.path + suffix,
-    source: run.frameSource[frame],
-    isLibrary: file.library,
   };
 }
 
@@ -97,16 +90,11 @@ function processRows(run, selection) {
     const counts = new Counts(run, Object.assign(new Selection(run), { from, to, process: String(index), thread: "main" }));
     const [top] = ownLines(run, counts)[0] ?? [];
     return {
-      ...process,
-      index,
-      depth,
-      order,
+      ...process, index, depth, order, samples: counts.samples, end: describeEnd(process),
       cpu: meanOf([process.cpu], selection.fromMs, selection.toMs),
       rss: rss.at(-1) ?? null,
       rssMost: rss.length ? Math.max(...rss) : null,
-      samples: counts.samples,
       top: top === undefined ? "" : `${run.functionName[run.frameFunction[top]]} ${shortPath(run.fileOf(run.frameFunction[top]).module)}:${run.frameLine[top]}`,
-      end: describeEnd(process),
     };
   });
 }

@@ -14,12 +14,11 @@ const AXIS_STEPS_MS = [100, 200, 500, 1e3, 2e3, 5e3, 1e4, 15e3, 3e4, 6e4, 12e4, 
 
 class Timeline {
   constructor(node, tooltip, run, onrange) {
-    Object.assign(this, { run, node, onrange });
+    Object.assign(this, { run, node, onrange, charts: chartsOf(run) });
     this.canvas = new Canvas(node, () => this.draw());
     const mains = run.threads.filter((thread) => thread.main);
     const training = mains.filter((thread) => run.processes[thread.process].role === "main");
     this.threads = (training.length ? training : mains).slice(0, MOST_BANDS);
-    this.charts = chartsOf(run);
     this.bands = new Map(); // thread → its band, made for one width: for a long run that takes longer than to draw it
     tooltip.follow(node, (event) => {
       const x = this.xOf(event);
@@ -46,17 +45,13 @@ class Timeline {
       const x = this.xOf(event);
       if (anchorX !== undefined && Math.abs(x - anchorX) >= CLICK) this.onrange(this.toMs(anchorX), this.toMs(x));
     };
-    const end = (event) => {
-      drag(event);
-      anchorX = undefined;
-    };
     this.node.addEventListener("pointerdown", (event) => {
       if (event.button !== 0) return;
       anchorX = this.xOf(event);
       this.node.setPointerCapture(event.pointerId);
     });
-    this.node.addEventListener("pointermove", drag);
-    for (const name of ["pointerup", "pointercancel"]) this.node.addEventListener(name, end);
+    for (const name of ["pointermove", "pointerup", "pointercancel"]) this.node.addEventListener(name, drag);
+    for (const name of ["pointerup", "pointercancel"]) this.node.addEventListener(name, () => (anchorX = undefined));
     this.node.addEventListener("dblclick", () => this.onrange(NaN, NaN));
     this.node.addEventListener("keydown", (event) => this.onKey(event));
   }
