@@ -12,7 +12,7 @@ from profd.daemon import paths, processes
 from profd.daemon.errors import NoSuchProcess
 from profd.daemon.render.plaintext import visible
 from profd.daemon.store.reader import RunReader
-from profd.daemon.tree.treedump import dump_tree, merge
+from profd.daemon.tree.tree import dump_tree, merge
 
 
 @click.command()

@@ -74,17 +74,9 @@ def list_run(path: Path) -> ListedRun:
             samples = sum(recording.samples - recording.torn for recording in reader.recordings())
     except RunUnreadable as error:
         return ListedRun(run=path.stem, file=str(path), state="unreadable", error=error.what)
-    return ListedRun(
-        run=info.id,
-        file=str(path),
-        state=info.state,
-        name=info.name,
-        pid=info.pid,
-        command=info.command,
-        started=datetime.fromtimestamp(info.started_ns / SECOND_NS).astimezone().isoformat(timespec="seconds"),
-        duration_s=(info.end_ns - info.started_ns) / SECOND_NS,
-        samples=samples,
-    )
+    started = datetime.fromtimestamp(info.started_ns / SECOND_NS).astimezone().isoformat(timespec="seconds")
+    which, length_s = (info.id, str(path), info.state, info.name), (info.end_ns - info.started_ns) / SECOND_NS
+    return ListedRun(*which, info.pid, info.command, started, length_s, samples)
 
 
 def _run_cells(run: ListedRun) -> tuple[str, ...]:

@@ -65,8 +65,7 @@ def make_private(folder: Path) -> Path:
 
 def new_run_id(name: str, now: datetime | None = None) -> str:
     """Return an id for a run: ``YYYYMMDD-HHMMSS-<name>-<4 hex>``, safe as a file name."""
-    moment = (now or datetime.now()).strftime("%Y%m%d-%H%M%S")
-    return f"{moment}-{clean_name(name)}-{secrets.token_hex(2)}"
+    return f"{now or datetime.now():%Y%m%d-%H%M%S}-{clean_name(name)}-{secrets.token_hex(2)}"
 
 
 def clean_name(name: str) -> str:

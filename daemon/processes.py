@@ -99,8 +99,7 @@ class Stat(msgspec.Struct, frozen=True):
     @property
     def age_s(self) -> float:
         """The seconds since its start."""
-        since_boot_s = float((PROC / "uptime").read_text().split()[0])
-        return since_boot_s - self.start_ticks / CLOCK_TICKS
+        return float((PROC / "uptime").read_text().split()[0]) - self.start_ticks / CLOCK_TICKS
 
 
 class Owner(NamedTuple):

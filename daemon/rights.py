@@ -48,8 +48,7 @@ class Rights:
     """The rights of this process, by the running kernel."""
 
     def __init__(self, proc: Path = Path("/proc"), yama: Path = _YAMA) -> None:
-        self._proc = proc
-        self._yama = yama
+        self._proc, self._yama = proc, yama
         self.uid = os.geteuid()
 
     def credentials(self, pid: int) -> Credentials | None:
@@ -78,8 +77,7 @@ class Rights:
 
     def may_read_all(self) -> bool:
         """Say whether this process has CAP_SYS_PTRACE, the right to read the processes of everyone."""
-        text = (self._proc / "self" / "status").read_text()
-        found = re.search(r"^CapEff:\s*([0-9a-f]+)$", text, re.MULTILINE)
+        found = re.search(r"(?m)^CapEff:\s*([0-9a-f]+)$", (self._proc / "self" / "status").read_text())
         return bool(found and int(found[1], 16) >> _SYS_PTRACE & 1)
 
     def ptrace_scope(self) -> int:
@@ -126,8 +124,7 @@ class Rights:
         if not address:
             return errno.ESRCH
         buffer = ctypes.create_string_buffer(_READ_LENGTH)
-        local = _IoVec(ctypes.cast(buffer, ctypes.c_void_p), _READ_LENGTH)
-        remote = _IoVec(address, _READ_LENGTH)
+        local, remote = (_IoVec(at, _READ_LENGTH) for at in (ctypes.cast(buffer, ctypes.c_void_p), address))
         libc = ctypes.CDLL(None, use_errno=True)
         libc.process_vm_readv.restype = ctypes.c_ssize_t
         into, of, one = ctypes.byref(local), ctypes.byref(remote), ctypes.c_ulong(1)

@@ -25,7 +25,7 @@ from profd.daemon.store.rows import RunInfo
 from profd.daemon.units import plural
 
 if TYPE_CHECKING:
-    from profd.daemon.tree.treedump import DumpedProcess, MergedStack
+    from profd.daemon.tree.tree import DumpedProcess, MergedStack
 
 RATES_HZ = (1, 2, 5, 10, 20, 50, 100, 200, 500, HIGHEST_RATE_HZ)
 """A key press changes the sampling rate to the next of these."""
@@ -138,7 +138,7 @@ def export(run_file: Path, form: str, selection: Selection) -> ActionDone:
 
 def dump(info: RunInfo) -> StacksDumped:
     # The dashboard opens without the modules that look at processes.
-    from profd.daemon.tree.treedump import dump_tree, merge
+    from profd.daemon.tree.tree import dump_tree, merge
 
     if not processes.is_running(info.pid, info.start_ticks):
         raise NoSuchProcess(f"the target of {info.id} has ended", "where its time went is in 1 and 2")

@@ -25,7 +25,7 @@ from profd.daemon.units import plural
 from profd.tui.keys import HELP
 
 if TYPE_CHECKING:
-    from profd.daemon.tree.treedump import DumpedProcess, MergedStack
+    from profd.daemon.tree.tree import DumpedProcess, MergedStack
 
 
 class Choice(NamedTuple):

@@ -102,9 +102,8 @@ def group_of(row: Standing) -> str:
     for frame in reversed(row.stack):
         if not _LIBRARY.search(frame.file):
             break
-        for pattern, group in _SURE:
-            if pattern.search(frame.file):
-                return group
+        if sure := next((group for pattern, group in _SURE if pattern.search(frame.file)), None):
+            return sure
         if frame.function == _BACKWARD and row.member.rank is not None and row.wait.kind == "lock":
             return "collective"
         likely = likely or next((group for pattern, group in _LIKELY if pattern.search(frame.file)), None)

@@ -117,9 +117,7 @@ class SpinWatch:
     """Looks twice at a run that stands at work; ``look`` looks at the processes that train, or at all."""
 
     def __init__(self, clock: Clock, stillness: Stillness, look: Callable[[bool], Awaitable[Look | None]]) -> None:
-        self._clock = clock
-        self._stillness = stillness
-        self._look = look
+        self._clock, self._stillness, self._look = clock, stillness, look
         self._places: dict[Identity, _Place] = {}
         self._first: Look | None = None
 
@@ -140,8 +138,7 @@ class SpinWatch:
     def _since_ns(self) -> int | None:
         """Return since when all of them have stood where they stand; None where that is not known of each."""
         # The age of the last recording: from one hand-over to the next, and what it takes to read it.
-        oldest_ns = self._clock.now_ns() - 15 * SECOND_NS
-        if any(place.until_ns < oldest_ns for place in self._places.values()):
+        if any(place.until_ns < self._clock.now_ns() - 15 * SECOND_NS for place in self._places.values()):
             return None
         return max((place.since_ns for place in self._places.values()), default=None)
 

@@ -104,12 +104,10 @@ _POLL_FD = struct.Struct("=ihh")
 
 
 class Wait(NamedTuple):
-    """What a thread waits for.
-
-    ``kind`` is one of stopped, running, lock, read, write, terminal, flush, child, sleep, events, gpu, unknown.
-    """
+    """What a thread waits for, of a kind."""
 
     kind: str
+    """stopped, running, lock, read, write, terminal, flush, child, sleep, events, gpu or unknown."""
     text: str
 
 

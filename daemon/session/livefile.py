@@ -64,8 +64,7 @@ class LiveFile:
 def _local_folder() -> Path:
     """Return the folder for temporary files that suits a run best: on a disk of this machine, else in its memory."""
     # The variables by which clusters name a job's folder on a disk of its node.
-    variables = ("SLURM_TMPDIR", "PBS_JOBFS", "LOCAL_SCRATCH")
-    named = [folder for name in variables if (folder := os.environ.get(name))]
-    folders = [Path(folder) for folder in (tempfile.gettempdir(), *named, "/var/tmp")]
+    named = map(os.environ.get, ("SLURM_TMPDIR", "PBS_JOBFS", "LOCAL_SCRATCH"))
+    folders = [Path(folder) for folder in (tempfile.gettempdir(), *named, "/var/tmp") if folder]
     local = [folder for folder in folders if os.access(folder, os.W_OK | os.X_OK) and not paths.is_on_network(folder)]
     return min(local or folders[:1], key=paths.is_in_memory)

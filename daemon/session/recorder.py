@@ -244,7 +244,8 @@ class Recorder:
 
 
 def run_started(options: SessionOptions, control_socket: Path, now_ns: int) -> records.RunStarted:
-    me = processes.read_stat(os.getpid())
+    me, system = processes.read_stat(os.getpid()), os.uname()
+    versions = {"profd": metadata.version("profd"), "python": processes.python_version(options.pid) or ""}
     return records.RunStarted(
         id=options.run_id,
         name=options.name,
@@ -252,16 +253,11 @@ def run_started(options: SessionOptions, control_socket: Path, now_ns: int) -> r
         target=Identity(options.pid, options.start_ticks),
         command=mask_command(options.command),
         cwd=processes.link(options.pid, "cwd"),
-        host=os.uname().nodename,
+        host=system.nodename,
         user=processes.user_name(os.getuid()),
         started_ns=now_ns,
         recorder=Identity(os.getpid(), me.start_ticks if me else 0),
-        versions={
-            "profd": metadata.version("profd"),
-            "python": processes.python_version(options.pid) or "",
-            "py_spy": metadata.version("py-spy"),
-            "kernel": os.uname().release,
-        },
+        versions={**versions, "py_spy": metadata.version("py-spy"), "kernel": system.release},
         options={name: getattr(options, name) for name in _STORED.split()},
         control_socket=str(control_socket),
     )

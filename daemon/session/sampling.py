@@ -34,10 +34,7 @@ class Sampling:
 
     def __init__(self, executable: str, governor: Governor, clock: Clock, put: Callable[[Record], object]) -> None:
         self.is_watched = False
-        self.governor = governor
-        self._executable = executable
-        self._clock = clock
-        self._put = put
+        self.governor, self._executable, self._clock, self._put = governor, executable, clock, put
         self._chains: dict[Identity, tuple[StackChain, asyncio.Task[None]]] = {}
         self._turn = asyncio.Semaphore(1)
         # Workers that come and go see the files that the others saw: each is read and parsed once.

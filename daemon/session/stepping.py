@@ -18,8 +18,7 @@ class Stepping:
     """The readers of steps; ``put`` takes their records, in the thread that reads."""
 
     def __init__(self, clock: Clock, put: Callable[[Record], object]) -> None:
-        self._clock = clock
-        self._put = put
+        self._clock, self._put = clock, put
         self._readers: dict[Identity, StepReader] = {}
         self._ended: list[StepReader] = []
         self._lock = threading.Lock()

@@ -31,8 +31,7 @@ Stack = tuple[Frame, ...]
 LOG_FAILURES = {"RUST_LOG": "py_spy=warn"}
 """What has py-spy write a line with the time for each read that fails."""
 _LOGGED = re.compile(
-    rb"^\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{1,9})Z +WARN +py_spy\] Failed to get stack trace from \d+: ([^\n]*)",
-    re.MULTILINE,
+    rb"(?m)^\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{1,9})Z +WARN +py_spy\] Failed to get stack trace from \d+: (.*)"
 )
 # A place of few sightings counts mostly as the place around it, which has the weight of this many.
 _AROUND = 1
@@ -177,8 +176,7 @@ class _Thread:
     def __init__(self, trace: ThreadTrace, times_us: Sequence[int], samples: int, torn_shares: TornShares) -> None:
         self._times_us = times_us
         self._starts_us = [change.at_us for change in trace.changes]
-        whole_us = self._starts_us[-1] - self._starts_us[0]
-        self.distance_us = max(whole_us / (samples + len(times_us)), 1.0)
+        self.distance_us = max((self._starts_us[-1] - self._starts_us[0]) / (samples + len(times_us)), 1.0)
         """The mean distance of samples."""
         self._places = [bisect_right(self._starts_us, at_us) - 1 for at_us in times_us]
         self._near_us, self._far_us = _NEAR * self.distance_us, _FAR * self.distance_us
@@ -215,11 +213,7 @@ class _Thread:
         return None
 
     def _likely(self, first: int, last: int, at_us: int, hardest: float) -> dict[int, float]:
-        """Return by stack how likely a read failed in it: its time about then, by how hard it is to read.
-
-        Of the intervals from the ``first`` up to the ``last``. Reads that failed while a stack was held were in it the
-        less, the harder others nearby are.
-        """
+        """Return by stack how likely a read failed in it: its time about then, by how hard it is to read."""
         failed_us = [0.0] * (last - first)  # for how much time of each interval reads failed
         for number in range(bisect_left(self._places, first), bisect_left(self._places, last)):
             distance_us = abs(self._times_us[number] - at_us)
@@ -231,16 +225,13 @@ class _Thread:
         likely: dict[int, float] = {}
         for number, time_us, lost_us in zip(self._numbers[first:last], times_us, failed_us, strict=True):
             difficulty = self._difficulties[number]
-            # A tenth of it is left for its stack, however many reads failed there.
+            # The less, the harder others nearby are; a tenth is left for its stack, however many reads failed there.
             left_us = max(time_us - lost_us * (1 - difficulty / hardest), 0.1 * time_us)
             likely[number] = likely.get(number, 0.0) + left_us * difficulty
         return likely
 
     def _past_us(self, distance_us: float) -> float:
-        """Return how much time there is up to a distance from a moment, which counts the less the further away it is.
-
-        Counted from the moment, so what is before it is as much as what is after it.
-        """
+        """Return how much time there is up to a distance from a moment; it counts the less the further away it is."""
         near_us, far_us = self._near_us, self._far_us
         near = near_us * math.exp(-abs(distance_us) / near_us)
         left_us = near + _FAR_WEIGHT * far_us * math.exp(-abs(distance_us) / far_us)

@@ -239,11 +239,9 @@ def describe(node: ast.stmt) -> Statement:
     called = [part.func for part in parts if isinstance(part, ast.Call)]
     named = [getattr(part, field, None) for part in parts for field in ("id", "attr", "name")]
     is_decorated = bool(getattr(node, "decorator_list", ()))
-    return Statement(
-        names=frozenset(name for name in named if isinstance(name, str)),
-        may_call=is_decorated or not all(isinstance(part, _HARMLESS) for part in parts),
-        calls_unnamed=is_decorated or not all(isinstance(func, ast.Name | ast.Attribute) for func in called),
-    )
+    may_call = is_decorated or not all(isinstance(part, _HARMLESS) for part in parts)
+    calls_unnamed = is_decorated or not all(isinstance(func, ast.Name | ast.Attribute) for func in called)
+    return Statement(frozenset(name for name in named if isinstance(name, str)), may_call, calls_unnamed)
 
 
 def _first_line(node: ast.stmt) -> int:

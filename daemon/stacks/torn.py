@@ -134,8 +134,7 @@ def mend(stacks: Sequence[Stack], roots: frozenset[str], evidence: Evidence) -> 
     def caller_of(call: tuple[Frame, Frame]) -> Frame | None:
         """Return the line that a call can have come from: the one that was read, or another one of its function."""
         caller, callee = call
-        is_possible = is_possible_call(caller, callee, calls, source)
-        return caller if is_possible else calls.usual_line(caller, callee[:2])
+        return caller if is_possible_call(caller, callee, calls, source) else calls.usual_line(caller, callee[:2])
 
     def possible(stack: Stack) -> Stack | None:
         if not stack or stack[0].function not in roots or not all(map(can_be, stack)):

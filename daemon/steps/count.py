@@ -19,6 +19,7 @@ CLOSE_ROUNDS = 0.5
 _KNOWN = 5
 
 Epoch = Callable[[], int | None]
+Off = tuple[int, int] | None
 
 
 class Count:
@@ -29,8 +30,7 @@ class Count:
     """
 
     def __init__(self, *, is_added: bool = False, is_late: bool = False) -> None:
-        self.is_added = is_added
-        self._is_late = is_late
+        self.is_added, self._is_late = is_added, is_late
         self.rounds = 0
         self.error = 0
         """How many more or fewer there may have been since the first reading."""
@@ -55,12 +55,7 @@ class Count:
         self._off_ns = 0
 
     def take(
-        self,
-        at_ns: int,
-        number: int,
-        epoch: Epoch = lambda: None,
-        end: int | None = None,
-        off: tuple[int, int] | None = None,
+        self, at_ns: int, number: int, epoch: Epoch = lambda: None, end: int | None = None, off: Off = None
     ) -> None:
         """Add a reading: the counter showed the round ``number`` (from 0).
 
@@ -112,8 +107,7 @@ class Count:
             return False
         if self.length is not None:
             return not self._is_length_read and self.round >= self.length - 1
-        near = 2 + 2 * ahead_s * self.per_s()
-        return self._ended_at is not None and abs(self.round - self._ended_at) <= near
+        return self._ended_at is not None and abs(self.round - self._ended_at) <= 2 + 2 * ahead_s * self.per_s()
 
     def is_short(self, gap_s: float) -> bool:
         """Say whether the loop may begin anew, and come as far again, within some seconds."""

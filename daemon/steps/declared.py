@@ -17,9 +17,7 @@ import msgspec
 from profd.daemon.stacks.source import SourceTree, block_around, parsed
 from profd.daemon.userfiles import UserFiles
 
-_OPTIMIZER = re.compile(
-    r"(^|_)(opt|optim|optimi[sz]ers?|scaler|accelerator|engine|model_engine)\d*(_|$)", re.IGNORECASE
-)
+_OPTIMIZER = re.compile(r"(?i)(^|_)(opt|optim|optimi[sz]ers?|scaler|accelerator|engine|model_engine)\d*(_|$)")
 Loops = ast.For | ast.AsyncFor | ast.While
 
 
@@ -83,8 +81,7 @@ class Declared:
 
     def function_at(self, file: str, name: str, line: int) -> Function:
         """Return the function of a name around a line; one without loops where nothing is known of it."""
-        known = self._functions[file, name]
-        found = next((one for one in known if one.first_line <= line <= one.last_line), None)
+        found = next((one for one in self._functions[file, name] if one.first_line <= line <= one.last_line), None)
         if found is None:
             lines = self._sources.lines(file)
             found = _parse(lines, line)

@@ -15,9 +15,8 @@ from profd.daemon.processes import PROC
 from profd.daemon.userfiles import UserFiles
 
 _WORD = re.compile(
-    r"(?<![a-z])(?:iter(?:ation)?|(?:global[ _])?step|batch|it|update)s?\b[\s:=#\[]{1,4}"
-    r"(\d[\d,]{0,14})(?![\d.]|,\d|\s*(?:ms|it/s|s\b))",
-    re.IGNORECASE,
+    r"(?i)(?<![a-z])(?:iter(?:ation)?|(?:global[ _])?step|batch|it|update)s?\b[\s:=#\[]{1,4}"
+    r"(\d[\d,]{0,14})(?![\d.]|,\d|\s*(?:ms|it/s|s\b))"
 )
 _BRACKET = re.compile(r"epoch:?\s*\[\d+\]\s*\[\s*(\d+)/\d+\]", re.IGNORECASE)
 _BAR = re.compile(r"(\d+)/\d+ \[\d[\d:]*<[^\]]*(?:it/s|s/it)")

@@ -281,8 +281,7 @@ class StepReader:
         at_ns = changed_ns if has_changed and self._every == 1 else now_ns
         pauses = bool(self._off) or self._pauses(now_ns)
         wait_ns = SECOND_NS if pauses == self._has_paused else SECOND_NS // 4
-        is_due = (has_changed or pauses) and (is_last or now_ns - stored_ns >= wait_ns)
-        if is_due and at_ns > stored_ns:
+        if at_ns > stored_ns and (has_changed or pauses) and (is_last or now_ns - stored_ns >= wait_ns):
             steps, self._has_paused = max(steps, stored), pauses
             self._stored = at_ns, steps
             points = Point(records.STEP_COUNT, steps, self.identity), Point(records.STEP_ERROR, error, self.identity)

@@ -28,8 +28,7 @@ _AS_ROOT = 'run it as root: sudo "$(command -v profd)" attach {pid}'
 _OTHER_PYTHON = re.compile(r"(pypy|graalpy)[\d.]*$", re.IGNORECASE)
 # The words of py-spy where it never will read a process. Other failures pass: it was an unlucky moment.
 _UNSUPPORTED = re.compile(
-    r"unsupported version of python:? ?(?P<version>[\d.]*)|failed to find (python version|a python interpreter)",
-    re.IGNORECASE,
+    r"(?i)unsupported version of python:? ?(?P<version>[\d.]*)|failed to find (python version|a python interpreter)"
 )
 
 

@@ -11,9 +11,7 @@ from profd.daemon.store.records import Frame, Placement
 
 MAIN, WORKER, HELPER, LAUNCHER = "main", "worker", "helper", "launcher"
 
-_HELPER_COMMAND = re.compile(
-    r"multiprocessing[.](resource_tracker|semaphore_tracker|forkserver)|_inductor.compile_worker"
-)
+_HELPER = re.compile(r"multiprocessing[.](resource_tracker|semaphore_tracker|forkserver)|_inductor.compile_worker")
 # (function without its class, end of the file's path): the loop that a worker process stands in all its life.
 _WORKER_LOOPS = (
     ("_worker_loop", "torch/utils/data/_utils/worker.py"),
@@ -30,7 +28,7 @@ def role_of(command: Sequence[str], is_python: bool, parent_role: str | None) ->
     """
     if not is_python:
         return LAUNCHER if parent_role in (None, LAUNCHER) else HELPER
-    if _HELPER_COMMAND.search(" ".join(command)):
+    if _HELPER.search(" ".join(command)):
         return HELPER
     if is_launcher(_program(command)):
         return LAUNCHER

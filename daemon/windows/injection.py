@@ -98,8 +98,7 @@ class Injection:
 
     def __init__(self, helper: str | None, clock: Clock) -> None:
         """Use ``helper``, an interpreter that has ``sys.remote_exec`` for the process, or gdb where there is none."""
-        self._helper = helper
-        self._clock = clock
+        self._helper, self._clock = helper, clock
         self.source = SOURCE if helper else gdb.SOURCE
 
     @contextlib.asynccontextmanager

@@ -113,8 +113,7 @@ class KinetoDaemon:
 
     def __init__(self, folder: Path | None, delivered: Callable[[int], None]) -> None:
         """Give each PID that was given its order to ``delivered``; ``folder`` None is the abstract namespace."""
-        self._folder = folder
-        self._delivered = delivered
+        self._folder, self._delivered = folder, delivered
         self._socket: socket.socket | None = None
         self._wanted: dict[int, str] = {}
         self.clients: set[int] = set()

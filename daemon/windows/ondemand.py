@@ -42,8 +42,7 @@ class OnDemand:
 
     def __init__(self, sockets: Path | None, clock: Clock, place: PlaceOf = meeting) -> None:
         """``sockets`` is the folder of ``kineto``; ``place`` gives the folder for the trace of a process."""
-        self._place = place
-        self._clock = clock
+        self._place, self._clock = place, clock
         self._delivered: set[int] = set()
         self.daemon = KinetoDaemon(sockets, self._delivered.add)
 

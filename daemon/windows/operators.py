@@ -20,17 +20,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from profd.daemon.windows.trace import (
-    ANNOTATIONS,
-    FRONTEND,
-    MARKED_STEP,
-    MEMORY,
-    PYTHON_FUNCTION,
-    HostSpan,
-    MemoryChange,
-    Spans,
-    Thread,
-)
+from profd.daemon.windows import trace
+from profd.daemon.windows.trace import HostSpan, MemoryChange, Spans, Thread
 
 
 def nest(spans: Spans) -> list[HostSpan]:
@@ -39,7 +30,7 @@ def nest(spans: Spans) -> list[HostSpan]:
     for work in spans.device:
         launched[work.linked] += work.end_ns - work.start_ns
     for span in spans.host:
-        if span.id and span.category in FRONTEND:
+        if span.id and span.category in trace.FRONTEND:
             span.kernels_ns = launched.get(span.id, 0)
     ordered = sorted(spans.host, key=lambda span: (span.start_ns, -span.end_ns))
     # The parent is the innermost span on the thread that a span lies within; one that overlaps another has none.
@@ -131,8 +122,7 @@ def _conv2d(dims: Dims, concrete: Concrete) -> int:
     groups = int(str(concrete[6]))
     height_out = _reach(height, kernel_height, stride[0], padding[0], dilation[0])
     width_out = _reach(width, kernel_width, stride[1], padding[1], dilation[1])
-    macs = batch * height_out * width_out * kernel_height * kernel_width * channels_in * channels_out
-    return 2 * macs // groups
+    return 2 * batch * height_out * width_out * kernel_height * kernel_width * channels_in * channels_out // groups
 
 
 def _reach(size: int, kernel: int, stride: int, padding: int, dilation: int) -> int:
@@ -235,7 +225,7 @@ def sum_up(spans: Spans) -> Operators:
     operators: defaultdict[OperatorKey, Totals] = defaultdict(Totals)
     ledger = MemoryLedger(spans.memory)
     for change in ledger.outside(spans.host):
-        totals = operators[OperatorKey(MEMORY, HOST, False)]
+        totals = operators[OperatorKey(trace.MEMORY, HOST, False)]
         totals.calls += 1
         totals.cpu_bytes += change.host_bytes
         totals.self_cpu_bytes += change.host_bytes
@@ -243,9 +233,9 @@ def sum_up(spans: Spans) -> Operators:
         totals.self_cuda_bytes += change.device_bytes
     table = InputTable()
     for span in nest(spans):
-        if span.category != PYTHON_FUNCTION:
-            inputs = table.inputs_of(span)
-            totals = operators[OperatorKey(_row_name(span.name), HOST, span.category in ANNOTATIONS, inputs.shapes)]
+        if span.category != trace.PYTHON_FUNCTION:
+            inputs, is_note = table.inputs_of(span), span.category in trace.ANNOTATIONS
+            totals = operators[OperatorKey(_row_name(span.name), HOST, is_note, inputs.shapes)]
             totals.calls += 1
             totals.cpu_total_ns += span.duration_ns
             totals.self_cpu_ns += span.duration_ns - sum(child.duration_ns for child in span.children)
@@ -260,7 +250,7 @@ def sum_up(spans: Spans) -> Operators:
                 totals.cuda_bytes += device_bytes
                 totals.self_cuda_bytes += device_bytes - sum(of_device for _, of_device in of_children)
     for work in spans.device:
-        totals = operators[OperatorKey(_row_name(work.name), DEVICE, work.category in ANNOTATIONS)]
+        totals = operators[OperatorKey(_row_name(work.name), DEVICE, work.category in trace.ANNOTATIONS)]
         totals.calls += 1
         totals.self_cuda_ns += work.end_ns - work.start_ns
         totals.cuda_total_ns += work.end_ns - work.start_ns
@@ -268,4 +258,4 @@ def sum_up(spans: Spans) -> Operators:
 
 
 def _row_name(name: str) -> str:
-    return "ProfilerStep*" if name.startswith(MARKED_STEP) else name
+    return "ProfilerStep*" if name.startswith(trace.MARKED_STEP) else name

@@ -111,8 +111,7 @@ def _time_of(gpu: int, work: Iterable[DeviceSpan], launches: Mapping[int, HostSp
         both_ns = min(span.end_ns, one_ns)
         overlap_ns += max(both_ns - max(span.start_ns, two_ns), 0)
         one_ns, two_ns = max(one_ns, span.end_ns), max(two_ns, both_ns)
-    busy_ns = one_ns - ordered[0].start_ns - idle_ns
-    return WindowGpu(gpu, busy_ns, idle_ns, overlap_ns, host_ns)
+    return WindowGpu(gpu, one_ns - ordered[0].start_ns - idle_ns, idle_ns, overlap_ns, host_ns)
 
 
 async def reduce_apart(file: int, *, begins_with_step: bool) -> Reduction:

@@ -49,12 +49,8 @@ class WindowRequest(msgspec.Struct, frozen=True):
         else:
             settings |= {"PROFILE_START_ITERATION": 0, "PROFILE_START_ITERATION_ROUNDUP": 1}
             settings |= {"ACTIVITIES_ITERATIONS": self.steps, "ACTIVITIES_WARMUP_ITERATIONS": 1}
-        switches = {
-            "PROFILE_REPORT_INPUT_SHAPES": self.shapes or self.flops,
-            "PROFILE_PROFILE_MEMORY": self.memory,
-            "PROFILE_WITH_STACK": self.stacks,
-            "PROFILE_WITH_FLOPS": self.flops,
-        }
+        switches = {"PROFILE_REPORT_INPUT_SHAPES": self.shapes or self.flops, "PROFILE_PROFILE_MEMORY": self.memory}
+        switches |= {"PROFILE_WITH_STACK": self.stacks, "PROFILE_WITH_FLOPS": self.flops}
         settings |= {name: "true" if is_on else "false" for name, is_on in switches.items()}
         settings["ACTIVITY_TYPES"] = ",".join(_ACTIVITIES)
         return "".join(f"{name}={value}\n" for name, value in settings.items())
@@ -80,8 +76,7 @@ def parse_schedule(text: str) -> Schedule:
     """Return the schedule in a text; raises UsageError."""
     words = text.split(",")
     on_finding = _FINDING in words
-    pairs = [word.partition("=") for word in words if word != _FINDING]
-    settings = {name: value for name, _, value in pairs}
+    settings = {name: value for name, _, value in (word.partition("=") for word in words if word != _FINDING)}
     is_known = len(settings) + on_finding == len(words) and settings.keys() <= {"every", "steps", "seconds"}
     if not is_known or not (on_finding or "every" in settings):
         raise UsageError(f"{text} is no schedule of windows", f"{_EXAMPLE}; put -- before a command")

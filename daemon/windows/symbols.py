@@ -58,6 +58,5 @@ def find(pid: int, names: Collection[str]) -> dict[str, int]:
 def free_page(pid: int) -> int:
     """Return an address in the middle of the widest range where nothing is mapped; raises OSError."""
     taken = [mapping for mapping in mappings(pid) if mapping.path != "[vsyscall]"]
-    gaps = [(after.start - before.end, before.end) for before, after in itertools.pairwise(taken)]
-    width, start = max(gaps)
+    width, start = max((after.start - before.end, before.end) for before, after in itertools.pairwise(taken))
     return (start + width // 2) // _PAGE_BYTES * _PAGE_BYTES

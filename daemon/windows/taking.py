@@ -42,8 +42,7 @@ class WindowTaker:
     """The windows of one run."""
 
     def __init__(self, clock: Clock, put: Callable[[Record], None]) -> None:
-        self._clock = clock
-        self._put = put
+        self._clock, self._put = clock, put
         self._tasks: dict[Identity, asyncio.Task[None]] = {}
 
     def begin(self, asked: Mapping[Identity, WindowBackend], request: WindowRequest) -> int:
@@ -112,8 +111,7 @@ class ExchangeFolder(NamedTuple):
     @contextlib.contextmanager
     def opened(self, name: str) -> Iterator[int]:
         """Open a file and give its descriptor; raises WindowFailed where there is no plain file of that name."""
-        fd = self.files.open(self.there / name)
-        if fd is None:
+        if (fd := self.files.open(self.there / name)) is None:
             raise WindowFailed(f"the process left no {name}")
         try:
             yield fd

@@ -14,7 +14,7 @@ from profd.daemon import processes
 from profd.daemon.errors import ExitCode
 from profd.daemon.stacks.dump import DumpedFrame, DumpedThread
 from profd.daemon.store import records
-from profd.daemon.tree.treedump import DumpedProcess
+from profd.daemon.tree.tree import DumpedProcess
 
 FRAMES = (DumpedFrame("forward", "/home/ada/cifar/model.py", 12), DumpedFrame("main", "train.py", 90))
 THREAD = DumpedThread(1, 1, "MainThread", active=False, owns_gil=False, frames=FRAMES)

@@ -30,7 +30,7 @@ from profd.daemon.render.plaintext import cut, fit, visible, visible_json, width
 from profd.daemon.stacks.dump import DumpedFrame, DumpedThread
 from profd.daemon.store.reader import RunReader
 from profd.daemon.tree.attachable import Attachable
-from profd.daemon.tree.treedump import DumpedProcess
+from profd.daemon.tree.tree import DumpedProcess
 
 
 @given(some.text(), some.integers(0, 30), some.booleans(), some.booleans())

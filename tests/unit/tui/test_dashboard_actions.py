@@ -27,8 +27,8 @@ from profd.daemon.stacks.dump import DumpedFrame, DumpedThread
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken
 from profd.daemon.store.writer import RunWriter
-from profd.daemon.tree import treedump
-from profd.daemon.tree.treedump import DumpedProcess
+from profd.daemon.tree import tree
+from profd.daemon.tree.tree import DumpedProcess
 from profd.tui import actions
 from profd.tui.app import ProfdApp
 from profd.tui.bins import Ruler
@@ -142,7 +142,7 @@ async def test_d_shows_equal_stacks_once(live: Path, monkeypatch: pytest.MonkeyP
     frames = (DumpedFrame("forward", "/home/ada/cifar/[model].py", 12), DumpedFrame("main", "/home/ada/train.py", 90))
     thread = DumpedThread(1, 1, "MainThread", active=True, owns_gil=False, frames=frames)
     dumped = [DumpedProcess(4242, ("python",), (thread,)), DumpedProcess(4243, ("python",), (thread,))]
-    monkeypatch.setattr(treedump, "dump_tree", lambda pid: [*dumped, DumpedProcess(4244, ("python",), error="gone")])
+    monkeypatch.setattr(tree, "dump_tree", lambda pid: [*dumped, DumpedProcess(4244, ("python",), error="gone")])
     monkeypatch.setattr(processes, "is_running", lambda pid, start_ticks: True)
     async with open_dashboard(live) as opened:
         await opened.press("d")

@@ -8,8 +8,8 @@ from support.fakesystem import FakeProcess, FakeSystem
 from profd.daemon import processes
 from profd.daemon.errors import NoSuchProcess
 from profd.daemon.stacks.dump import DumpedFrame, DumpedThread, DumpFailed
-from profd.daemon.tree import treedump
-from profd.daemon.tree.treedump import DumpedProcess, MergedStack, dump_tree, merge
+from profd.daemon.tree import tree
+from profd.daemon.tree.tree import DumpedProcess, MergedStack, dump_tree, merge
 
 TRAIN, LOAD, PIN = (
     DumpedFrame(name, "/home/ada/train.py", line) for name, line in (("step", 4), ("load", 7), ("pin", 9))
@@ -23,22 +23,22 @@ def thread(name: str | None, *frames: DumpedFrame, active: bool = False, gil: bo
 @pytest.fixture
 def system(monkeypatch: pytest.MonkeyPatch) -> FakeSystem:
     """Give a training with a worker, a shell, and a worker below that which py-spy cannot read."""
-    tree = {
+    below = {
         1: FakeProcess(children=[2, 3]),
         2: FakeProcess(),
         3: FakeProcess(python=None, children=[4]),
         4: FakeProcess(),
     }
-    system = FakeSystem(tree)
+    system = FakeSystem(below)
 
     def dump(pid: int) -> tuple[DumpedThread, ...]:
         if pid == 4:
             raise DumpFailed("it moved")
         return (thread("MainThread", TRAIN),)
 
-    monkeypatch.setattr(treedump, "check_attachable", lambda pid: None)
-    monkeypatch.setattr(treedump, "Rights", lambda: system)
-    monkeypatch.setattr(treedump, "take_dump", dump)
+    monkeypatch.setattr(tree, "check_attachable", lambda pid: None)
+    monkeypatch.setattr(tree, "Rights", lambda: system)
+    monkeypatch.setattr(tree, "take_dump", dump)
     monkeypatch.setattr(processes, "python_version", system.python_version)
     monkeypatch.setattr(processes, "command_line", lambda pid: ("python", "train.py", "--api-key=s3cret"))
     return system
@@ -62,7 +62,7 @@ def test_a_process_that_cannot_be_looked_at_is_an_error(monkeypatch: pytest.Monk
     def refuse(pid: int) -> None:
         raise NoSuchProcess(f"there is no process {pid}", "")
 
-    monkeypatch.setattr(treedump, "check_attachable", refuse)
+    monkeypatch.setattr(tree, "check_attachable", refuse)
     with pytest.raises(NoSuchProcess):
         dump_tree(1)
 
