@@ -217,9 +217,8 @@ class RunSeries:
     def _newest_of_all(self, name: str) -> float | None:
         rows = (row for row in self._of_name(name) if row.id in self._newest and not self._has_ended(row))
         values = [self._newest[row.id].value for row in rows]
-        if not values:
-            return None
-        return sum(values) / len(values) if name == GPU_SERIES else sum(values)
+        whole = statistics.fmean if name == GPU_SERIES else math.fsum
+        return whole(values) if values else None
 
     def _of_name(self, name: str) -> Iterator[SeriesRow]:
         return (row for row in self._reader.series.values() if row.name == name and row.os_tid is None)

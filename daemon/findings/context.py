@@ -340,10 +340,8 @@ def _shares(profile: Profile, state_of: Callable[[int], State]) -> dict[State, S
         samples[state] += profile.samples[stack]
     whole_ns = profile.total_ns
     shares = {state: time_ns / whole_ns for state, time_ns in spent_ns.items() if whole_ns}
-    return {
-        state: share_around(share, variance.standard_error(state, share, whole_ns), samples[state])
-        for state, share in shares.items()
-    }
+    errors = {state: variance.standard_error(state, share, whole_ns) for state, share in shares.items()}
+    return {state: share_around(share, errors[state], samples[state]) for state, share in shares.items()}
 
 
 def share_of_series(values: Sequence[float], mean: float | None = None) -> Share | None:

@@ -124,12 +124,11 @@ class Incidents:
 
     log: JsonLog
     report: Callable[[Entry], None]
-    _hangs: dict[str, int] = field(default_factory=dict, init=False)
-    _findings: dict[str, frozenset[int]] = field(default_factory=dict, init=False)
+    _logged: dict[str, tuple[int, frozenset[int]]] = field(default_factory=dict, init=False)
+    """Of each run how many hangs, and which findings."""
 
     def look(self, live: Mapping[str, Entry]) -> None:
-        self._hangs = {run_id: count for run_id, count in self._hangs.items() if run_id in live}
-        self._findings = {run_id: ids for run_id, ids in self._findings.items() if run_id in live}
+        self._logged = {run_id: logged for run_id, logged in self._logged.items() if run_id in live}
         for run_id, entry in live.items():
             try:
                 with RunReader(run_file(run_id), Entities()) as reader:
@@ -138,12 +137,11 @@ class Incidents:
             except ProfdError as error:
                 self.log.complain("unreadable", error, run=run_id)
                 continue
-            if count > self._hangs.get(run_id, 0):
+            hangs, logged = self._logged.get(run_id, (0, frozenset()))
+            if count > hangs:
                 self.log.say("hang", "the run hangs", level="warning", run=run_id, pid=entry.root.pid)
                 self.report(entry)
-            self._hangs[run_id] = count
-            logged = self._findings.get(run_id, frozenset())
             for one in findings:
                 if one.id not in logged:
                     self.log.say("finding", one.title, level="warning", run=run_id, pid=entry.root.pid)
-            self._findings[run_id] = logged.union(one.id for one in findings)
+            self._logged[run_id] = count, logged.union(one.id for one in findings)

@@ -218,6 +218,4 @@ def _is_known(series: Series) -> bool:
 
 
 def _side_cells(width: int) -> int:
-    if width >= _WIDE:
-        return _SIDE_CELLS
-    return _NARROW_SIDE_CELLS if width >= 50 else 0
+    return _SIDE_CELLS if width >= _WIDE else _NARROW_SIDE_CELLS if width >= 50 else 0
