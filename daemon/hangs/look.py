@@ -31,7 +31,7 @@ class Counters(NamedTuple):
     cpu_s: float = 0.0
 
     def moved_since(self, before: Counters, seconds: float, *, steps_are_known: bool) -> bool:
-        """Say whether something went on between two looks: by steps in a loop that polls in short sleeps."""
+        """Say whether something went on between two looks. Where steps are known, waits do not count: loops poll."""
         has_computed = self.cpu_s - before.cpu_s > 0.03 * seconds + 0.03
         has_waited = self.switches - before.switches > 5 * seconds + 3
         is_moving = has_computed or self.has_read_or_written_since(before, seconds)

@@ -95,7 +95,7 @@ class SuffixIndex:
             known[stack] += times
 
     def whole(self, torn: Stack, roots: frozenset[str]) -> Stack | None:
-        """Return the most frequent of the stacks from ``roots`` that end most like a torn one."""
+        """Return the most frequent of the stacks from ``roots`` that end most like a torn one, if any ends so."""
         known: Mapping[Stack, int] = self._stacks.get(torn[-1], {}) if torn else {}
         possible = [stack for stack in known if stack[0].function in roots]
         return max(possible, key=lambda stack: (_common(stack[::-1], torn[::-1]), known[stack]), default=None)

@@ -112,7 +112,7 @@ class KinetoDaemon:
     """Answers the clients in one folder, and hands a configuration to those that a trace is wanted of."""
 
     def __init__(self, folder: Path | None, delivered: Callable[[int], None]) -> None:
-        """Give each PID that was given its order to ``delivered``; ``folder`` None is the abstract namespace."""
+        """Call ``delivered`` with the PID of each that got its order; ``folder`` None is the abstract namespace."""
         self._folder, self._delivered = folder, delivered
         self._socket: socket.socket | None = None
         self._wanted: dict[int, str] = {}

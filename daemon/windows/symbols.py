@@ -56,7 +56,8 @@ def find(pid: int, names: Collection[str]) -> dict[str, int]:
 
 
 def free_page(pid: int) -> int:
-    """Return an address in the middle of the widest range where nothing is mapped; raises OSError."""
+    """Return an address in the middle of the widest range of nothing, 0 of a process that ends; raises OSError."""
     taken = [mapping for mapping in mappings(pid) if mapping.path != "[vsyscall]"]
-    width, start = max((after.start - before.end, before.end) for before, after in itertools.pairwise(taken))
+    gaps = ((after.start - before.end, before.end) for before, after in itertools.pairwise(taken))
+    width, start = max(gaps, default=(0, 0))
     return (start + width // 2) // _PAGE_BYTES * _PAGE_BYTES

@@ -38,3 +38,5 @@ def test_free_page_lies_in_the_middle_of_nothing(monkeypatch: pytest.MonkeyPatch
     ]
     monkeypatch.setattr(symbols, "mappings", lambda _: known)
     assert symbols.free_page(1) == 0x8002000
+    monkeypatch.setattr(symbols, "mappings", lambda _: [])  # as of a process that has just ended
+    assert symbols.free_page(1) == 0
