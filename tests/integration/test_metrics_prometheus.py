@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from support.folders import ROOT
-from support.gpurun import busy
 from support.metricvalues import put
 from support.scrapes import exporting, names, scrape
 from support.synthetic import MAIN, PHASE_SHARES, LiveRun, live_run
@@ -103,7 +102,7 @@ def full_run(path: Path) -> Iterator[LiveRun]:
         for second in range(70, 75):
             at_ns = run.started_ns + second * SECOND_NS
             points = [
-                Point("gpu_utilization_share", busy(0), device="gpu0"),
+                Point("gpu_utilization_share", 0.4, device="gpu0"),
                 Point("gpu_memory_used_bytes", 3e9, device="gpu0"),
                 Point("gpu_memory_total_bytes", 8e9, device="gpu0"),
                 Point("gpu_process_memory_bytes", 2e9, MAIN, device="gpu0"),
