@@ -43,7 +43,7 @@ class Told(NamedTuple):
 
 
 def told(seed: int, *, has_gpm: bool) -> Told:
-    """Simulate a loop, and compare what is told with its truth."""
+    """Simulate a loop, and compare the stated idle time with the true one."""
     chance = random.Random(f"{seed} {has_gpm}")
     run = Timeline(any_kind(chance, has_gpm=has_gpm), SECONDS, chance)
     utilization = step_function(run.readings())

@@ -273,7 +273,9 @@ def shapes_of_work(scale: float) -> Iterator[Values | Assumed]:
         received = collected.series("gpu_pcie_received_bytes_per_s")
         for device, points in received.items() if name == "copies" else ():
             told = statistics.median(point.value for point in points)
-            yield Assumed(f"copies to {device} are told within 15 %", abs(told / rate - 1) < 0.15, [rate, told])
+            yield Assumed(
+                f"copies to {device} have the measured rate within 15 %", abs(told / rate - 1) < 0.15, [rate, told]
+            )
 
 
 def memory(_: float) -> Iterator[Values | Assumed]:
@@ -310,14 +312,14 @@ def cost(scale: float) -> Iterator[Values | Assumed]:
 
 
 def gap_runs(scale: float) -> Iterator[Values | Assumed]:
-    """Profile loops with gaps of 1 s, 0.3 s and 40 ms: what is told of the idle time."""
+    """Profile loops with gaps of 1 s, 0.3 s and 40 ms, and keep the idle time that profd states."""
     for gap in (1000, 300, 40):
         ran = profiled("gaps", "--gap", str(gap), "--busy", str(gap), "--seconds", str(max(20 * scale, 5)))
         idle = ran.summary.get("gpu_idle")
         yield {"gap_ms": gap, "said": ran.said, "gpu_idle": idle, "gpus": ran.summary.get("gpus"),
                "phases": ran.summary.get("phases"), "failed": ran.summary.get("failed")}  # fmt: skip
         if idle is not None and ran.said.get("cuda"):
-            yield Assumed(f"a loop with {gap} ms of {2 * gap} ms idle is told idle for about half of the time",
+            yield Assumed(f"a loop with {gap} ms of {2 * gap} ms idle is idle for about half of the time by profd",
                           abs(idle["share"] - 0.5) < 0.07, idle["share"])  # fmt: skip
 
 
@@ -371,7 +373,7 @@ def windows(scale: float) -> Iterator[Values | Assumed]:
             yield Assumed(f"{name}: a window was taken", bool(summary.get("last_window")), summary.get("losses"))
 
 
-# By name the rules of which one is to be told; of the healthy twins none above info.
+# The rules by program: profd has to name one of them. A healthy twin has no finding above info.
 PLANTED = {
     "in-process": ("input-bound-in-process",),
     "item": ("synchronization", "small-batches"),
@@ -405,7 +407,7 @@ def findings(scale: float) -> Iterator[Values | Assumed]:
             yield Assumed(f"{name} is healthy", not grave, grave)
         else:
             rules = {one["rule"] for one in told}
-            yield Assumed(f"{name} is told as one of {PLANTED[name]}", bool(rules & {*PLANTED[name]}), sorted(rules))
+            yield Assumed(f"{name} has one of {PLANTED[name]}", bool(rules & {*PLANTED[name]}), sorted(rules))
 
 
 def classic(scale: float) -> Iterator[Values | Assumed]:
