@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable
+from typing import Any
 
 import msgspec
 
@@ -78,23 +80,36 @@ def take_gpu_idle(reader: RunReader, selection: Selection, phases: PhaseIndex) -
     total = total_utilization(reader, trainers, selection.from_ns, selection.to_ns)
     if total.mean is None or not total.known_ns:
         return None
-    from_ns, to_ns = selection.bounds(reader.info)
-    names = (UTILIZATION, GRAPHICS_ACTIVE)
-    name = min(names, key=lambda one: GpuTracks(reader, from_ns, to_ns, name=one).period_ns or math.inf)
-    by_phase, by_line = IdleTime[str](), IdleTime[tuple[str, FrameRow | None]]()
     line_of = functools.cache(lambda stack: (phases.of_stack(stack), phases.user_line(stack)))
-    mains = [row for row in reader.main_threads() if row.process in trainers]
-    for part in spread(from_ns, to_ns, LOOKED_AT_NS // len(trainers)):
-        tracks = GpuTracks(reader, *part, name=name)
-        for thread in mains:
-            rows, utilization = list(reader.intervals(*part, {thread.id})), tracks.of_process(thread.process)
-            by_phase.add(utilization, rows, phases.of_stack)
-            by_line.add(utilization, rows, line_of)
+    by_phase, by_line = IdleTime[str](), IdleTime[tuple[str, FrameRow | None]]()
+    period_ns = _read(reader, selection, (by_phase, phases.of_stack), (by_line, line_of))
     lines = [
         IdleLine(phase, *row.place, idle)
         for (phase, row), idle in by_line.shares().items()
         if row is not None and selection.phase in {None, phase}
     ]
     found = {name: idle for name, idle in by_phase.shares().items() if selection.phase in {None, name}}
-    period_s = (GpuTracks(reader, from_ns, to_ns, name=name).period_ns or 0) / SECOND_NS
-    return GpuIdle(1 - total.mean, total.known_ns / SECOND_NS, period_s, found, tuple(lines[:LINES]))
+    return GpuIdle(1 - total.mean, total.known_ns / SECOND_NS, period_ns / SECOND_NS, found, tuple(lines[:LINES]))
+
+
+def idle_bounds(reader: RunReader, selection: Selection, phases: PhaseIndex) -> dict[str, IdleShare]:
+    """Return the bounds of each phase's share of the idle time alone, as a live run asks for them again and again."""
+    by_phase = IdleTime[str]()
+    _read(reader, selection, (by_phase, phases.of_stack))
+    return by_phase.bounds()
+
+
+def _read(reader: RunReader, selection: Selection, *kinds: tuple[IdleTime[Any], Callable[[int], Any]]) -> float:
+    """Take in the readings of a selection, by the states of each kind; return the nanoseconds between two of them."""
+    from_ns, to_ns = selection.bounds(reader.info)
+    names = (UTILIZATION, GRAPHICS_ACTIVE)
+    name = min(names, key=lambda one: GpuTracks(reader, from_ns, to_ns, name=one).period_ns or math.inf)
+    trainers = {row.id for row in selection.trainers(reader)}
+    mains = [row for row in reader.main_threads() if row.process in trainers]
+    for part in spread(from_ns, to_ns, LOOKED_AT_NS // max(len(trainers), 1)):
+        tracks = GpuTracks(reader, *part, name=name)
+        for thread in mains:
+            rows, utilization = list(reader.intervals(*part, {thread.id})), tracks.of_process(thread.process)
+            for time, state_of in kinds:
+                time.add(utilization, rows, state_of)
+    return GpuTracks(reader, from_ns, to_ns, name=name).period_ns or 0

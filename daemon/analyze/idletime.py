@@ -108,8 +108,8 @@ class IdleTime(Generic[State]):
         read = (one for one in found.values() if one.length_ns)
         self._readings += (one for one in read if one.spent_ns.total() >= _LEAST_COVERED * one.length_ns)
 
-    def shares(self) -> dict[State, IdleShare]:
-        """Return the share of the idle time by state, those that may have most first; nothing where none is known."""
+    def bounds(self) -> dict[State, IdleShare]:
+        """Return the bounds of ``shares`` alone, which take less time than estimates."""
         whole_ns = sum(one.idle * one.length_ns for one in self._readings)
         if whole_ns <= 0:
             return {}
@@ -118,14 +118,19 @@ class IdleTime(Generic[State]):
         for together in (*_TOGETHER, len(self._readings)):
             for state, (low, high) in self._bounds(self._grouped(together), states, whole_ns).items():
                 bounds[state] = max(bounds[state][0], min(low, 1.0)), min(bounds[state][1], max(high, 0.0))
-        alone, in_pairs = self._estimates(1), self._estimates(2)
         found = {state: IdleShare(low, high) for state, (low, high) in bounds.items()}
-        for state, (low, high) in bounds.items():
-            if (one := alone.get(state)) and (other := in_pairs.get(state)):
-                least, most = max(low, min(one[1], other[1])), min(high, max(one[2], other[2]))
-                if 0 <= most - least <= 2 * _WIDEST:
-                    found[state] = IdleShare(low, high, min(max(one[0], least), most), least, most)
         return dict(sorted(found.items(), key=lambda each: (-each[1].high - each[1].low, str(each[0]))))
+
+    def shares(self) -> dict[State, IdleShare]:
+        """Return the share of the idle time by state, those that may have most first; nothing where none is known."""
+        found = self.bounds()
+        alone, in_pairs = (self._estimates(1), self._estimates(2)) if found else ({}, {})
+        for state, share in found.items():
+            if (one := alone.get(state)) and (other := in_pairs.get(state)):
+                least, most = max(share.low, min(one[1], other[1])), min(share.high, max(one[2], other[2]))
+                if 0 <= most - least <= 2 * _WIDEST:
+                    found[state] = IdleShare(share.low, share.high, min(max(one[0], least), most), least, most)
+        return found
 
     def _grouped(self, together: int) -> list[Reading[State]]:
         if together == 1:

@@ -8,7 +8,7 @@ import re
 from collections.abc import Mapping
 from functools import partial
 
-from profd.daemon.analyze.gpu import take_gpu_idle
+from profd.daemon.analyze.gpu import idle_bounds
 from profd.daemon.analyze.idletime import IdleShare
 from profd.daemon.analyze.phases import COPY, FORWARD
 from profd.daemon.analyze.torchtraces import selected_windows
@@ -46,8 +46,7 @@ def gpu_idle(context: FindingContext) -> Finding | None:
     busy = context.utilization
     if busy is None or context.severity("gpu-idle", 1 - busy) is None:
         return None
-    idle = take_gpu_idle(context.reader, context.selection, context.phases)
-    shares = idle.phases if idle else {}
+    shares = idle_bounds(context.reader, context.selection, context.phases)
     phase = max(shares, key=lambda one: shares[one].low, default="")
     found = shares.get(phase, IdleShare(0.0, 1.0))
     line, within, cases = partial(context.line, phase), context.in_phase(phase or None), {"untold": found.low < _TOLD}
