@@ -1,9 +1,10 @@
 """Whether profd finds what is wrong with training programs of other people's kind: those of ``benchmarks/corpus``.
 
 Run on a quiet machine: ``python benchmarks/diagnosis.py [--part held_back] [--seconds 45] [--print-only]
-[PROGRAM ...]``, about two minutes a program; writes its section of ``docs/measurements.md``. Each program runs with its
-cause and without it. An attach to the first has to name a line that the program marks; the second is a healthy program,
-and gives the gain of the remedy.
+[--keep FOLDER] [PROGRAM ...]``, about a minute a program; writes its section of ``docs/measurements.md``. Each program
+runs with its cause and at the same time without it. An attach to the first has to name a line that the program marks;
+the second is a healthy program, and gives the gain of the remedy. What is kept is not recorded anew: rules that have
+changed are tried on it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import platformdirs
+from environment import make_environment
 from measurements import write_section
 from proportions import most
 
@@ -43,7 +46,8 @@ MOST_WORDS = 30
 class Run(NamedTuple):
     """A program that was attached to: findings above info first, steps a second, and the planted share by its clock.
 
-    ``planted`` is None where the clock times no part of a step. ``other`` is the share of the time without a phase.
+    ``planted`` is None where the clock times no part of a step. ``other`` is the share of the time that has neither
+    a phase nor a name in the summary: a kind of calls, or a function of the script's own.
     """
 
     findings: Sequence[dict[str, Any]]
@@ -102,51 +106,83 @@ def marked_lines(path: Path) -> frozenset[int]:
     return frozenset(number for number, line in enumerate(path.read_text().splitlines(), start=1) if MARK in line)
 
 
+class Kept(NamedTuple):
+    """Where a recording of a program is kept: its run file, its diary, and when the attach began and ended, in ns."""
+
+    folder: Path
+
+    @property
+    def run_file(self) -> Path:
+        return self.folder / "run.profd"
+
+    @property
+    def diary(self) -> Path:
+        return self.folder / "diary"
+
+    @property
+    def times(self) -> Path:
+        return self.folder / "times"
+
+
 @contextlib.contextmanager
-def running(path: Path, diary: Path, *, is_mended: bool) -> Iterator[int]:
-    """Run a program, and give its PID some seconds after its first step."""
-    words = [sys.executable, str(path), str(diary), *(["--mended"] if is_mended else [])]
+def running(python: str, path: Path, diary: Path, *, is_mended: bool) -> Iterator[subprocess.Popen[str]]:
+    """Run a program until the end of the block."""
+    words = [python, str(path), str(diary), *(["--mended"] if is_mended else [])]
     with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as program:
         try:
-            end = time.monotonic() + READY_S
-            while not (diary.exists() and diary.stat().st_size):
-                if program.poll() is not None or time.monotonic() > end:
-                    program.kill()
-                    sys.exit(f"{path.name} did not begin to train: {program.communicate()[1][-500:]}")
-                time.sleep(0.1)
-            time.sleep(WARM_S)
-            yield program.pid
+            yield program
         finally:
             program.terminate()
             program.communicate()
 
 
-def measure(path: Path, seconds: float, *, is_mended: bool) -> Run:
-    """Attach to a program for a while and take what the summary says of it."""
-    with tempfile.TemporaryDirectory() as name:
-        folder = Path(name)
-        profd = [sys.executable, "-m", "profd"]
-        environment = {**os.environ, "PROFD_HOME": str(folder / "home")}
-        run_file = folder / "run.profd"
-        with running(path, folder / "diary", is_mended=is_mended) as pid:
-            words = [
-                *profd,
-                "attach",
-                str(pid),
-                "--headless",
-                "--duration",
-                str(seconds),
-                "-o",
-                str(run_file),
-            ]
-            began_ns = time.time_ns()
-            subprocess.run(words, env=environment, capture_output=True, check=True)
-            ended_ns = time.time_ns()
-        asked = [*profd, "summary", str(run_file), "--json"]
-        said = json.loads(subprocess.run(asked, env=environment, stdout=subprocess.PIPE, text=True, check=True).stdout)
-        text = (folder / "diary").read_text()
+def _until_it_trains(program: subprocess.Popen[str], path: Path, diary: Path) -> None:
+    end = time.monotonic() + READY_S
+    while not (diary.exists() and diary.stat().st_size):
+        if program.poll() is not None or time.monotonic() > end:
+            program.kill()
+            sys.exit(f"{path.name} did not begin to train: {program.communicate()[1][-500:]}")
+        time.sleep(0.1)
+
+
+def record(python: str, path: Path, kept: Sequence[Kept], seconds: float) -> None:
+    """Attach to a program, and to its mended twin at the same time: whatever else the machine does slows both alike."""
+    with contextlib.ExitStack() as stack:
+        programs = []
+        for number, one in enumerate(kept):
+            one.folder.mkdir(parents=True, exist_ok=True)
+            one.diary.unlink(missing_ok=True)
+            programs.append(stack.enter_context(running(python, path, one.diary, is_mended=number == 1)))
+        for program, one in zip(programs, kept, strict=True):
+            _until_it_trains(program, path, one.diary)
+        time.sleep(WARM_S)
+        began_ns = time.time_ns()
+        attaches = []
+        for program, one in zip(programs, kept, strict=True):
+            one.run_file.unlink(missing_ok=True)
+            asked = ["attach", str(program.pid), "--headless", "--duration", str(seconds), "-o", str(one.run_file)]
+            words = [sys.executable, "-m", "profd", *asked]
+            attaches.append(subprocess.Popen(words, env=_environment(one), stdout=subprocess.DEVNULL))
+        ends = [attach.wait() for attach in attaches]
+        if any(ends):
+            sys.exit(f"profd attach failed for {path.name}")
+        for one in kept:
+            one.times.write_text(f"{began_ns} {time.time_ns()}")
+
+
+def _environment(kept: Kept) -> dict[str, str]:
+    return {**os.environ, "PROFD_HOME": str(kept.folder / "home")}
+
+
+def judge(kept: Kept) -> Run:
+    """Return what the summary says of a kept recording, by the rules in force, and what the program's diary does."""
+    asked = [sys.executable, "-m", "profd", "summary", str(kept.run_file), "--json"]
+    done = subprocess.run(asked, env=_environment(kept), stdout=subprocess.PIPE, text=True, check=True)
+    said = json.loads(done.stdout)
+    text = kept.diary.read_text()
     rows = [tuple(map(int, line.split())) for line in text[: text.rfind("\n") + 1].splitlines()]
     times = [row[0] for row in rows]
+    began_ns, ended_ns = map(int, kept.times.read_text().split())
     first, last = rows[bisect_left(times, began_ns)], rows[min(bisect_left(times, ended_ns), len(rows) - 1)]
     took_ns = last[0] - first[0]
     planted_ns = last[2] - first[2]
@@ -154,7 +190,7 @@ def measure(path: Path, seconds: float, *, is_mended: bool) -> Run:
         said["findings"],
         (last[1] - first[1]) * SECOND_NS / took_ns,
         planted_ns / took_ns if planted_ns else None,
-        said["phases"].get(OTHER, 0.0),
+        said["phases"].get(OTHER, 0.0) - sum(said["rest"].get(OTHER, {}).values()),
     )
 
 
@@ -226,6 +262,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--part", choices=PARTS, help="only the programs of one part")
     parser.add_argument("--seconds", type=float, default=45.0)
+    parser.add_argument("--keep", type=Path, help="a folder of recordings, which are made where they are not there")
     parser.add_argument("--print-only", action="store_true")
     parser.add_argument("programs", nargs="*")
     options = parser.parse_args()
@@ -233,23 +270,29 @@ def main() -> None:
     unknown = set(options.programs) - {path.stem for path in paths}
     if unknown:
         sys.exit(f"there are no programs {', '.join(sorted(unknown))}")
-    programs = []
-    for path in paths:
-        if options.programs and path.stem not in options.programs:
-            continue
-        run = measure(path, options.seconds, is_mended=False)
-        is_healthy = HEALTHY in path.read_text()
-        mended = None if is_healthy else measure(path, options.seconds, is_mended=True)
-        programs.append(Program(path, run, mended))
-        first = programs[-1].above_info[:1]
-        print(f"{programs[-1].name}: {first[0]['title'] if first else 'no finding'}", flush=True)
+    cache = Path(platformdirs.user_cache_dir("profd")) / "benchmarks"
+    python, programs = make_environment(cache).python, []
+    with tempfile.TemporaryDirectory() as name:
+        for path in paths:
+            if options.programs and path.stem not in options.programs:
+                continue
+            is_healthy = HEALTHY in path.read_text()
+            folders = [path.stem] if is_healthy else [path.stem, f"{path.stem}-mended"]
+            kept = [Kept((options.keep or Path(name)) / folder) for folder in folders]
+            if not all(one.times.exists() for one in kept):
+                record(python, path, kept, options.seconds)
+            runs = [judge(one) for one in kept]
+            programs.append(Program(path, runs[0], None if is_healthy else runs[1]))
+            first = programs[-1].above_info[:1]
+            print(f"{programs[-1].name}: {first[0]['title'] if first else 'no finding'}", flush=True)
     lines = table(programs)
     print("\n".join(lines))
     if not options.print_only and not options.programs:
         part = f" ({options.part.replace('_', ' ')} part)" if options.part else ""
         method = (
             f"`benchmarks/diagnosis.py`: `profd attach` for {options.seconds:g} s to each program of "
-            f"`benchmarks/corpus`{part} and to its twin without the planted cause. Cause: the first finding above info "
+            f"`benchmarks/corpus`{part} and to its twin without the planted cause, "
+            "which runs at the same time. Cause: the first finding above info "
             "that names a line which the program marks. Share: the part of the time that the cause takes, by the "
             "program's own clock. Gain: steps a second of the twin over those of the program. Not so, of all at most: "
             "the exact bound of the binomial distribution, at 95 %."

@@ -12,7 +12,7 @@ import venv
 from pathlib import Path
 from typing import NamedTuple
 
-PACKAGES = ("transformers", "accelerate", "lightning", "torchmetrics", "tensorboard")
+PACKAGES = ("transformers", "accelerate", "lightning", "torchmetrics", "tensorboard", "timm")
 
 
 class Environment(NamedTuple):
