@@ -25,6 +25,10 @@ def plural(count: int, noun: str) -> str:
     return f"{count:,} {noun}{'' if count == 1 else 's'}"
 
 
+LARGEST_BOUND = 10.0
+"""Beyond it a bound on a gain says no more than that nearly all of a step can be spared."""
+
+
 def times(factor: float) -> str:
     """Return by how many times something is faster: ``1.3×``, ``1.04×``."""  # noqa: RUF002
     return f"{factor:.{1 if factor >= 1.095 else 2}f}\N{MULTIPLICATION SIGN}"

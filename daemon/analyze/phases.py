@@ -145,6 +145,7 @@ class PhaseIndex:
         self._tests = [frame_test(rule) for rule in self.rules]
         self._leaf_rules = sum(1 << number for number, rule in enumerate(self.rules) if rule.leaf)
         self._innermost_rules = sum(1 << number for number, rule in enumerate(self.rules) if rule.innermost)
+        self._bits_of_phase: dict[str, int] = {}
         self._met_by_frame: dict[int, int] = {}
         self._met_by_stack: dict[int, int] = {0: 0}  # the stack 0 is the parent of the roots
         self._met_by_innermost: dict[int, int] = {0: 0}
@@ -154,15 +155,26 @@ class PhaseIndex:
         rule = self._rule(stack)
         return OTHER if rule is None else self.rules[rule].phase
 
-    def user_line(self, stack: int) -> FrameRow | None:
+    def is_within(self, stack: int, phase: str) -> bool:
+        """Say whether a stack lies within a phase: a batch that an evaluation needs, though it counts as data."""
+        return bool(self._met_along(stack) & self._rules_of(phase))
+
+    def _rules_of(self, phase: str) -> int:
+        if phase not in self._bits_of_phase:
+            numbers = (number for number, rule in enumerate(self.rules) if rule.phase == phase)
+            self._bits_of_phase[phase] = sum(1 << number for number in numbers)
+        return self._bits_of_phase[phase]
+
+    def user_line(self, stack: int, within: str | None = None) -> FrameRow | None:
         """Return the line of the user's code that a stack owes its phase to; None where no user code is in it.
 
         That is the innermost line of theirs above or at the frame that decided: ``logits = model(images)`` for a
-        forward pass, however much of their own code the model runs.
+        forward pass, however much of their own code the model runs. ``within``: the phase to look for.
         """
         rule = self._rule(stack)
         is_on_any = rule is not None and not (self.rules[rule].leaf or self.rules[rule].innermost)
         deciding = 1 << rule if rule is not None and is_on_any else 0
+        deciding = self._rules_of(within) if within else deciding
         found = None
         for frame in self._reader.frames_of(stack):
             if not frame.is_library:

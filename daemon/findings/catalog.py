@@ -13,7 +13,7 @@ from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.findings import course, cpu, gpu, loading, memory, overhead, phases, ranks
 from profd.daemon.findings.context import FindingContext
-from profd.daemon.findings.finding import SEVERITIES, Finding
+from profd.daemon.findings.finding import INFO, SEVERITIES, Finding
 from profd.daemon.findings.texts import table
 from profd.daemon.store import database
 from profd.daemon.store.findings import findings_now, findings_of_whole
@@ -47,14 +47,19 @@ def find(
 ) -> tuple[Finding, ...]:
     """Return what slows a run in a selection's range of time, over its processes, ranked."""
     context = FindingContext(reader, selection, phases)
-    return ranked(finding for rule in rules if (finding := rule(context)) is not None)
+    return ranked(finding for rule in rules if (finding := context.once(rule)) is not None)
 
 
 def ranked(found: Iterable[Finding]) -> tuple[Finding, ...]:
-    """Return findings in the order in which they are shown; those that are alike in that of the table."""
-    places = {rule: number for number, rule in enumerate(one.rule or name for name, one in table().finding.items())}
+    """Return findings in the order in which they are shown: causes, symptoms, remarks.
+
+    Among these the gravest first, then those with the largest bound; those that are alike in the table's order.
+    """
+    places = {one.rule or name: number for number, (name, one) in enumerate(table().finding.items())}
+    symptoms = {one.rule or name for name, one in table().finding.items() if one.is_symptom}
     found = sorted(found, key=lambda one: places.get(one.rule, len(table().finding)))
-    return tuple(sorted(found, key=lambda one: (-SEVERITIES.index(one.severity), -(one.gain_bound or 1.0))))
+    found = sorted(found, key=lambda one: (-SEVERITIES.index(one.severity), -(one.gain_bound or 1.0)))
+    return tuple(sorted(found, key=lambda one: 2 if one.severity == INFO else one.rule in symptoms))
 
 
 def findings_in(reader: RunReader, selection: Selection, phases: PhaseIndex) -> tuple[Finding, ...]:

@@ -17,7 +17,15 @@ from profd.daemon.analyze import series
 from profd.daemon.analyze.confidence import margin
 from profd.daemon.analyze.gputracks import total_utilization
 from profd.daemon.analyze.job import Job, take_job
-from profd.daemon.analyze.phases import STARTUP, WAITING, WITHOUT_WORK, PhaseIndex
+from profd.daemon.analyze.phases import (
+    DATA_LOAD,
+    DATA_WAIT,
+    EVALUATION,
+    STARTUP,
+    WAITING,
+    WITHOUT_WORK,
+    PhaseIndex,
+)
 from profd.daemon.analyze.profile import Profile, take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.steps import training_range
@@ -42,6 +50,7 @@ SATURATED = 0.8
 MOST_CROWDING = 1.5
 """On more crowded cores a bound holds at the present load only: more is gained once other processes leave."""
 
+_OF_EVALUATION = frozenset({EVALUATION, DATA_WAIT, DATA_LOAD})
 _NOT_LOADING = frozenset({WAITING, STARTUP})
 _LOOP = "_worker_loop"
 
@@ -106,8 +115,15 @@ class FindingContext:
         self.phases = phases or PhaseIndex(reader)
         found = training_range(reader, whole, self.phases)
         self.is_training = found is not None
+        self._found: dict[Callable[[FindingContext], Finding | None], Finding | None] = {}
         self.from_ns, self.to_ns = found or whole.bounds(reader.info)
         self.selection = Selection(self.from_ns, self.to_ns, whole.processes, whole.rank, main_threads=True)
+
+    def once(self, rule: Callable[[FindingContext], Finding | None]) -> Finding | None:
+        """Return what a rule finds; others that ask for it get the same."""
+        if rule not in self._found:
+            self._found[rule] = rule(self)
+        return self._found[rule]
 
     def severity(self, name: str, low: float) -> str | None:
         """Return how grave the finding ``name`` is at a loss of at least the share ``low``, None where it is no loss.
@@ -279,6 +295,13 @@ class FindingContext:
     def _shares(self) -> dict[str, Share]:
         return _shares(self.profile, self.phases.of_stack)
 
+    @cached_property
+    def evaluating(self) -> frozenset[int]:
+        """The stacks of evaluations, with the batches that they need."""
+        of_stack, is_within = self.phases.of_stack, self.phases.is_within
+        stacks = (stack for stack in self.profile.time_ns if of_stack(stack) in _OF_EVALUATION)
+        return frozenset(stack for stack in stacks if is_within(stack, EVALUATION))
+
     def share_of(self, profile: Profile, holds: Callable[[int], bool]) -> Share:
         return _shares(profile, holds).get(True, NONE)
 
@@ -287,8 +310,12 @@ class FindingContext:
         return not self.is_training and share.high > _ALL_WORK
 
     def line(self, *phases: str) -> Line | None:
-        """Return the line of the user's code at which most time of some phases went by."""
-        return self.heaviest_line(self.profile, lambda stack: self.phases.of_stack(stack) in phases)
+        """Return the line of the user's code at which most time of some phases went by, evaluations aside."""
+
+        def holds(stack: int) -> bool:
+            return self.phases.of_stack(stack) in phases and stack not in self.evaluating
+
+        return self.heaviest_line(self.profile, holds)
 
     def heaviest_line(
         self,

@@ -14,24 +14,35 @@ from profd.daemon.units import percent, plural, size
 
 
 def load_in_process(context: FindingContext) -> Finding | None:
-    share = context.share(DATA_LOAD)
+    share = _share(context, DATA_LOAD)
     if context.severity("input-bound-in-process", share.low) is None:  # spares the look at the cores
         return None
     # As many as keep up with steps that do not load any more, but none without a core to spare.
     needed = -(-share.value // (1 - min(share.value, 0.99)))
     workers = max(int(min(needed, max((usable_cores(context) or needed) - 1, 1))), 1)
-    gain, cases = bound(context, share, ceiling(context)), {"without-loader": not _is_by_loader(context)}
+    gain = bound(context, share, ceiling(context))
+    cases = {"iterable": _is_by_loader(context, _ITERABLE), "without-loader": not _is_by_loader(context)}
     told = plural(workers, "worker")
     return context.finding("input-bound-in-process", share, gain=gain, cases=cases, workers=told, number=workers)
 
 
-def _is_by_loader(context: FindingContext) -> bool:
-    """Say whether most of the loading in the main thread is that of a DataLoader."""
+def _share(context: FindingContext, phase: str) -> Share:
+    """Return the share of a phase in the training itself: batches of evaluations are spared by evaluating less."""
+    if not context.evaluating:
+        return context.share(phase)
+    of_stack, aside = context.phases.of_stack, context.evaluating
+    return context.share_of(context.profile, lambda stack: of_stack(stack) == phase and stack not in aside)
+
+
+_ITERABLE = "_IterableDatasetFetcher.fetch"
+
+
+def _is_by_loader(context: FindingContext, function: str = "") -> bool:
+    """Say whether most of the loading in the main thread is that of a DataLoader, and in a function of this name."""
 
     def is_by_loader(stack: int) -> bool:
-        frames = context.reader.frames_of(stack)
-        by_loader = any(frame.module_path.startswith("torch/utils/data/") for frame in frames)
-        return by_loader and context.phases.of_stack(stack) == DATA_LOAD
+        frames = (one for one in context.reader.frames_of(stack) if one.module_path.startswith("torch/utils/data/"))
+        return context.phases.of_stack(stack) == DATA_LOAD and any(function in one.function for one in frames)
 
     return 2 * context.share_of(context.profile, is_by_loader).value >= context.share(DATA_LOAD).value
 
@@ -41,7 +52,7 @@ _MOSTLY_WAITING = 0.25
 
 
 def saturated_workers(context: FindingContext) -> Finding | None:
-    share = context.share(DATA_WAIT)
+    share = _share(context, DATA_WAIT)
     loaders = context.loaders if context.severity("input-bound-saturated", share.low) else None
     if loaders is None or loaders.busy.value < SATURATED:
         return None
@@ -74,7 +85,7 @@ _PIN_THREAD = "_pin_memory_loop"
 
 
 def idle_workers(context: FindingContext) -> Finding | None:
-    share = context.share(DATA_WAIT)
+    share = _share(context, DATA_WAIT)
     loaders = context.loaders if context.severity("input-bound-idle", share.low) else None
     if loaders is None or loaders.busy.high >= SATURATED:
         return None

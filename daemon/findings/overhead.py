@@ -1,8 +1,9 @@
 """Time of a step that no other rule explains: the line that takes it, and what kind of time it is.
 
 Stacks outside of forward, loss, backward and optimizer form a tree of the user's lines. From its root the heaviest line
-is followed for as long as the time lies there alone: that is the line to look at. The table ``overhead.toml`` says what
-the calls below it do; some kinds of calls, such as debug modes, are overhead wherever they are.
+is followed until nothing below it is of a step, and then as long as one line has nearly all of its time: that is the
+line to look at. A model may run below it, for a preview or a score, but not the passes that the step is for. The table
+``overhead.toml`` says what the calls below it do; some kinds, such as debug modes, are overhead wherever they are.
 """
 
 from __future__ import annotations
@@ -14,18 +15,22 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from profd.daemon.analyze.framepatterns import FramePattern, frame_test, own_table, read_patterns
-from profd.daemon.analyze.phases import BACKWARD, OTHER, STARTUP, STEP, WAITING, own_frame
+from profd.daemon.analyze.phases import BACKWARD, OPTIMIZER, OTHER, STARTUP, STEP, WAITING, PhaseIndex, own_frame
+from profd.daemon.analyze.profile import Profile
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext, line_of
 from profd.daemon.findings.finding import Finding, Line
 from profd.daemon.findings.phases import hot_function
+from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow
 
 BUILT_IN = Path(__file__).with_name("overhead.toml")
 _UNEXPLAINED = frozenset({OTHER, WAITING, STARTUP})
 _STEP_BESIDE = 0.1  # of the time below a line; with more of a step it is a line around the step
-_ALONE = 0.8
+_NEARLY_ALL = 0.9
+_LOOPS = 0.8
 _MOST = 0.5
+_LEAST_NAMED = 0.01
 
 _CALLS = ("_call_impl", "_call_impl.<locals>.inner")
 LinePath = tuple[int, ...]
@@ -55,8 +60,8 @@ def load_kinds() -> tuple[Kind, ...]:
 class _Kinds:
     """The kind of each stack of a training."""
 
-    def __init__(self, context: FindingContext) -> None:
-        self._context = context
+    def __init__(self, reader: RunReader) -> None:
+        self._reader = reader
         self._tests = [(kind, frame_test(kind)) for kind in load_kinds()]
         self._of_frame: dict[int, Kind | None] = {}
         self._of_stack: dict[int, Kind | None] = {}
@@ -67,7 +72,7 @@ class _Kinds:
         Kinds that are overhead anywhere come first, and of any frame.
         """
         if stack not in self._of_stack:
-            frames = self._context.reader.frames_of(stack)
+            frames = self._reader.frames_of(stack)
             for frame in frames:
                 if frame.id not in self._of_frame:
                     # The text of a line says what it calls in the user's code alone: libraries have their modules.
@@ -83,7 +88,7 @@ class _Kinds:
 
 
 def overhead(context: FindingContext) -> Finding | None:
-    of_stack, phase_of = _Kinds(context).of_stack, context.phases.of_stack
+    of_stack, phase_of = _Kinds(context.reader).of_stack, context.phases.of_stack
     spent_ns = context.profile.time_ns
 
     # Where no backward pass is seen, as in NumPy, what is left may be any part of a step: only its kind says that it is
@@ -96,11 +101,8 @@ def overhead(context: FindingContext) -> Finding | None:
 
     hooks = {stack for stack in spent_ns if phase_of(stack) in STEP and _is_hook(context.reader.frames_of(stack))}
     lost = {*filter(is_lost, spent_ns), *hooks}
-    step = {stack for stack in spent_ns if phase_of(stack) in STEP} - hooks
-    anchor, paths = _heaviest_line(context, lost, step)
-    below = {stack for stack in spent_ns if anchor and paths[stack][: len(anchor)] == anchor and stack not in step}
-    if sum(spent_ns[stack] for stack in below & lost) < _MOST * sum(spent_ns[stack] for stack in below):
-        below = set()  # other rules explain it
+    step = {stack for stack in spent_ns if phase_of(stack) in STEP} - hooks if has_backward else spent_ns.keys() - lost
+    anchor, paths, below = _heaviest_line(context, lost, step)
     aside = {stack for stack in spent_ns if (one := of_stack(stack)) is not None and one.anywhere}
     stacks = max(below, aside, key=lambda some: sum(spent_ns[stack] for stack in some))
     if not stacks:
@@ -113,9 +115,9 @@ def overhead(context: FindingContext) -> Finding | None:
     share = context.share_of(context.profile, stacks.__contains__)
     if context.is_all_work(share):
         return None
-    function, hot = _function(context, stacks), hot_function(context)
+    function, hot = _function(context, stacks), context.once(hot_function)
     hot_line = hot.evidence.line.function if hot and hot.evidence.line else None
-    if hot and hot_line == function and hot.evidence.measures[0].value >= _ALONE * share.value:
+    if hot and hot_line == function and hot.evidence.measures[0].value >= _LOOPS * share.value:
         return None  # which says more of it
 
     def line() -> Line | None:
@@ -134,6 +136,26 @@ def overhead(context: FindingContext) -> Finding | None:
         instead=kind.instead if kind else "",
         what_helps=kind.remedy if kind else "",
     )
+
+
+def named_rest(reader: RunReader, profile: Profile, phases: PhaseIndex) -> dict[str, dict[str, float]]:
+    """Return what is known of the time in *other* and *waiting*, by phase: shares of the profile, the largest first.
+
+    Names are those of the kinds; time of no kind has that of the user's function. Below 1 % nothing is named.
+    """
+    kinds, spent = _Kinds(reader), {OTHER: Counter[str](), WAITING: Counter[str]()}
+    for stack, time_ns in profile.time_ns.items():
+        if (phase := phases.of_stack(stack)) in spent:
+            kind, frame = kinds.of_stack(stack), own_frame(reader.frames_of(stack))
+            name = kind.what if kind else frame.function if frame else ""
+            spent[phase][name] += int(time_ns)
+    whole_ns = profile.total_ns or 1.0
+    shares = {
+        phase: {name: time_ns / whole_ns for name, time_ns in of_phase.most_common() if name}
+        for phase, of_phase in spent.items()
+    }
+    named = {phase: {name: one for name, one in some.items() if one >= _LEAST_NAMED} for phase, some in shares.items()}
+    return {phase: some for phase, some in named.items() if some}
 
 
 def _is_one_line(paths: Mapping[int, LinePath], line: LinePath, stacks: set[int]) -> bool:
@@ -156,29 +178,48 @@ def _is_hook(frames: Sequence[FrameRow]) -> bool:
     return False
 
 
-def _heaviest_line(context: FindingContext, lost: set[int], step: set[int]) -> tuple[LinePath, dict[int, LinePath]]:
-    """Return the path to the line below which most time is lost and none is of a step, and the paths of all stacks.
+def _heaviest_line(
+    context: FindingContext, lost: set[int], step: set[int]
+) -> tuple[LinePath, dict[int, LinePath], set[int]]:
+    """Return the path to the line to look at, the paths of all stacks, and the stacks below that line.
 
     A path is the ids of the user's frames from the outermost one on; it is empty where there is no such line.
     """
     paths: dict[int, LinePath] = {}
+    spent_ns: defaultdict[LinePath, float] = defaultdict(float)
     lost_ns: defaultdict[LinePath, float] = defaultdict(float)
-    step_ns: defaultdict[LinePath, float] = defaultdict(float)
+    updates_ns: defaultdict[LinePath, float] = defaultdict(float)  # by the backward pass and the optimizer
+    passes_ns: defaultdict[LinePath, float] = defaultdict(float)
     lines_below: defaultdict[LinePath, set[LinePath]] = defaultdict(set)
     for stack, time_ns in context.profile.time_ns.items():
         path = paths[stack] = tuple(frame.id for frame in context.reader.frames_of(stack) if not frame.is_library)
-        for depth in range(1, len(path) + 1):
-            lines_below[path[: depth - 1]].add(path[:depth])
+        is_update = stack in step and context.phases.of_stack(stack) in (BACKWARD, OPTIMIZER)
+        for depth in range(len(path) + 1):
+            spent_ns[path[:depth]] += time_ns
             lost_ns[path[:depth]] += time_ns if stack in lost else 0
-            step_ns[path[:depth]] += time_ns if stack in step else 0
+            updates_ns[path[:depth]] += time_ns if is_update else 0
+            passes_ns[path[:depth]] += time_ns if stack in step and not is_update else 0
+            if depth:
+                lines_below[path[: depth - 1]].add(path[:depth])
+
+    def is_extra(line: LinePath) -> bool:  # the passes below a line are not those that the step is for
+        return passes_ns[line] < _MOST * passes_ns[()]
+
+    def of_step_ns(line: LinePath) -> float:
+        return updates_ns[line] + (0 if is_extra(line) else passes_ns[line])
+
     found: LinePath = ()
     while lines_below[found]:
         heaviest = max(lines_below[found], key=lost_ns.__getitem__)
-        is_alone = bool(found) and step_ns[found] <= _STEP_BESIDE * lost_ns[found]
-        if lost_ns[heaviest] <= (_ALONE * lost_ns[found] if is_alone else 0):
+        is_apart = bool(found) and of_step_ns(found) <= _STEP_BESIDE * lost_ns[found]
+        if not lost_ns[heaviest] or (is_apart and spent_ns[heaviest] <= _NEARLY_ALL * spent_ns[found]):
             break
         found = heaviest
-    return (found if step_ns[found] <= _STEP_BESIDE * lost_ns[found] else ()), paths
+    of_step = of_step_ns(found)
+    if of_step > _STEP_BESIDE * lost_ns[found] or lost_ns[found] < _MOST * (spent_ns[found] - of_step):
+        return (), paths, set()  # other rules explain it
+    below = {stack for stack, path in paths.items() if path[: len(found)] == found}
+    return found, paths, below if is_extra(found) else below - step
 
 
 def _function(context: FindingContext, stacks: set[int]) -> str:

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Mapping
 from functools import partial
 
-from profd.daemon.analyze.phases import DATA_LOAD, DATA_WAIT, OPTIMIZER, OTHER, STARTUP, STEP, SYNCHRONIZE
+from profd.daemon.analyze.phases import DATA_LOAD, DATA_WAIT, EVALUATION, OPTIMIZER, OTHER, STARTUP, STEP, SYNCHRONIZE
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import SEVERITIES, Finding, Measure
@@ -22,9 +22,20 @@ def of_phase(name: str, context: FindingContext, *, cases: Mapping[str, bool] = 
 
 
 checkpoints = partial(of_phase, "checkpoint-stalls")
-evaluations = partial(of_phase, "evaluation-share")
 logging_stalls = partial(of_phase, "logging-stalls")
 compilation = partial(of_phase, "compile-share")
+
+
+def evaluations(context: FindingContext) -> Finding | None:
+    stacks, share = context.evaluating, context.share_of(context.profile, context.evaluating.__contains__)
+    line_of = partial(context.phases.user_line, within=EVALUATION)
+    line = partial(context.heaviest_line, context.profile, stacks.__contains__, line_of)
+    # With batches in it, that are data by their phase, no one phase has all of these stacks.
+    is_phase = share.value == context.share(EVALUATION).value
+    selection = None if is_phase else context.selection
+    return context.finding(
+        "evaluation-share", share, gain=partial(bound, context, share), line=line, selection=selection
+    )
 
 
 def synchronization(context: FindingContext) -> Finding | None:
@@ -64,7 +75,7 @@ def small_batches(context: FindingContext) -> Finding | None:
 
 def _of_heavy_optimizer(context: FindingContext) -> Finding | None:
     share = context.share(OPTIMIZER)
-    severity, slow = context.severity("small-batches-on-cpu", share.low), unfused_optimizer(context)
+    severity, slow = context.severity("small-batches-on-cpu", share.low), context.once(unfused_optimizer)
     if severity is None:
         return None
     if slow is not None:  # the optimizer is slow by itself, which is to be mended first

@@ -13,7 +13,7 @@ from pathlib import Path, PurePath
 import msgspec
 
 from profd.daemon.findings.finding import SEVERITIES, Line
-from profd.daemon.units import times
+from profd.daemon.units import LARGEST_BOUND, times
 
 TABLE = Path(__file__).with_name("texts.toml")
 SAID = ("title", "cause", "remedy", "measure")
@@ -40,6 +40,7 @@ class Texts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     phase: str | None = None
     series: tuple[str, ...] = ()
     scale: str = "loss"
+    is_symptom: bool = False
     is_bound: bool = True
     beside_gpu: bool = True
     kernels: str = ""
@@ -86,4 +87,6 @@ def speeds_up(gain: float | None, *, is_crowded: bool = False) -> str:
     """Return what a fix does, as the end of a sentence about it; the bound of its gain is None where it is unknown."""
     if gain is None:
         return "helps (by how much is unknown)"
+    if gain > LARGEST_BOUND:
+        return "saves nearly all of the step"
     return f"speeds steps up by at most {times(gain)}{' at the present load' if is_crowded else ''}"

@@ -14,7 +14,7 @@ from profd.daemon.render.plaintext import listed, visible
 from profd.daemon.render.sections import ALARM, WORTH_KNOWING, post_mortem_sentence, went_on
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Stand
-from profd.daemon.units import duration, plural, quantity, size, times
+from profd.daemon.units import LARGEST_BOUND, duration, plural, quantity, size, times
 
 _PLACES = _STANDS = 64
 CURVE_WIDTH, CURVE_HEIGHT = 320, 60
@@ -43,7 +43,7 @@ def measures(finding: Finding) -> list[Fact]:
         if measure.samples is not None:
             hints.append(plural(measure.samples, "sample"))
         facts.append(Fact(measure.name, quantity(measure.value, measure.unit), " · ".join(hints)))
-    if finding.gain_bound is not None:
+    if finding.gain_bound is not None and finding.gain_bound <= LARGEST_BOUND:
         facts.append(Fact("steps get", f"at most {times(finding.gain_bound)} as fast"))
     return facts
 

@@ -30,6 +30,7 @@ from profd.daemon.analyze.uncertainty import ShareVariance, TransitionsSeen, tak
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.catalog import findings_in
 from profd.daemon.findings.finding import INFO, Finding
+from profd.daemon.findings.overhead import named_rest
 from profd.daemon.naming import signal_name
 from profd.daemon.store.merge import JoinedNode, nodes_of
 from profd.daemon.store.reader import RunReader
@@ -77,11 +78,11 @@ class Summary(msgspec.Struct, frozen=True):
     """A run, or a selection of it.
 
     ``state`` is live, ended or interrupted; ``why_ended`` is target-exited, stopped, duration or failed. ``samples``
-    are those of the selection, ``phases`` and ``functions`` their shares, 0 to 1, the largest first. ``Coverage``
-    explains ``coverage``, ``torn_share`` and ``cost_core_share``. ``gpu_idle`` is None where no GPU was read.
-    ``nodes`` are those of a job whose run files were merged. ``losses`` are the first events of data that was dropped
-    on the way to the run file. ``incident`` is the warning in one line: the target's death, hangs, and findings above
-    info; empty where there is none.
+    are those of the selection, ``phases`` and ``functions`` their shares, 0 to 1, the largest first; ``rest`` are what
+    the shares of *other* and *waiting* consist of. ``Coverage`` explains ``coverage``, ``torn_share`` and
+    ``cost_core_share``. ``gpu_idle`` is None where no GPU was read. ``nodes`` are those of a job whose run files were
+    merged. ``losses`` are the first events of data that was dropped on the way to the run file. ``incident`` is the
+    warning in one line: the target's death, hangs, and findings above info; empty where there is none.
     """
 
     version: int
@@ -102,6 +103,7 @@ class Summary(msgspec.Struct, frozen=True):
     functions: tuple[FunctionRow, ...]
     processes: tuple[ProcessSummary, ...]
     gpus: tuple[Gpu, ...] = ()
+    rest: dict[str, dict[str, float]] = {}
     gpu_idle: GpuIdle | None = None
     memory: tuple[Growth, ...] = ()
     memory_jumps: tuple[Jump, ...] = ()
@@ -148,6 +150,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         *(take_steps(reader, selection, phases), shares, errors, functions.phase_lines(profile, phases)),
         *(tuple(functions.hot_functions(reader, profile, busy)[:20]), _processes(reader, selection, changes)),
         gpus=take_gpus(reader, selection),
+        rest=named_rest(reader, profile, phases),
         gpu_idle=take_gpu_idle(reader, selection, phases),
         memory=growth(reader, selection),
         memory_jumps=jumps(reader, phases, selection),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 from profd.daemon.analyze.confidence import margin
@@ -17,6 +18,7 @@ from profd.daemon.units import UNKNOWN, duration, percent, rate, size
 
 WIDTH = 80
 _PROCESSES = 12
+_NAMED = 4
 _BAR_CELLS, _FUNCTION_CELLS, _PLACE_CELLS = 12, 24, 22
 
 
@@ -128,6 +130,8 @@ def _phase_table(summary: Summary, columns: int) -> Iterator[str]:
         if name in lines:
             row += f"  {fit(_place(lines[name]), place_cells, keep_end=True)}  {lines[name].source or ''}"
         yield cut(row, columns)
+        for what, part in itertools.islice(summary.rest.get(name, {}).items(), _NAMED):
+            yield cut(f"       {percent(part):>5} {visible(what)}", columns)
 
 
 def _function_table(functions: Sequence[FunctionRow], columns: int) -> Iterator[str]:

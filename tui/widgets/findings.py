@@ -16,7 +16,7 @@ from textual.widgets import Static
 
 from profd.daemon.findings.finding import CRITICAL, INFO, Finding
 from profd.daemon.render.plaintext import visible
-from profd.daemon.units import clock, plural, quantity, times
+from profd.daemon.units import LARGEST_BOUND, clock, plural, quantity, times
 from profd.tui.cells import Run
 from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.linewidget import StyledWidget
@@ -61,7 +61,9 @@ class FindingTable(Table[Finding]):
         return f"{item.title} {item.cause} {item.remedy}"
 
     def _gain(self, item: Finding, room: int) -> Run:
-        return self.run("" if item.gain_bound is None else times(item.gain_bound), "bright")
+        bound = item.gain_bound
+        gain = "" if bound is None else times(bound) if bound <= LARGEST_BOUND else f"> {times(LARGEST_BOUND)}"
+        return self.run(gain, "bright")
 
     def _finding(self, item: Finding, room: int) -> list[Run]:
         return [self.run(f"{visible(item.label)}  ", "bright"), self.run(visible(item.sentence))]
@@ -100,7 +102,7 @@ class EvidencePane(VerticalScroll, StyledWidget):
             yield self._text(f"{evidence.line.module_path}:{evidence.line.line}  in {evidence.line.function}", "accent")
             yield self._text(f"    {evidence.line.source or ''}")
         yield from (Text(), self._text(finding.remedy, "accent"))
-        if finding.gain_bound is not None:
+        if finding.gain_bound is not None and finding.gain_bound <= LARGEST_BOUND:
             yield self._text(f"This can bring {times(finding.gain_bound)} as many steps at most.")
         yield from (Text(), self._text("⏎ shows the range and the stacks", "faint"))
 

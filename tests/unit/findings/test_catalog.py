@@ -51,6 +51,20 @@ def test_findings_that_are_alike_come_in_the_order_of_the_table(tmp_path: Path) 
     assert [one.rule for one in ranked(alike)] == ["straggler", "slow-down", "of an older version"]
 
 
+def test_causes_come_before_symptoms_and_both_before_remarks(tmp_path: Path) -> None:
+    with RunReader(write_case(tmp_path / "a.profd", BOTH)) as reader:
+        one = find(reader)[0]
+    ranks = [
+        ("allocator-churn", "critical"),
+        ("straggler", "info"),
+        ("overhead", "warning"),
+        ("oversubscription", "info"),
+    ]
+    unlike = [msgspec.structs.replace(one, rule=rule, severity=severity) for rule, severity in ranks]
+
+    assert [each.rule for each in ranked(unlike)] == ["overhead", "allocator-churn", "straggler", "oversubscription"]
+
+
 def test_the_share_of_a_finding_is_that_of_its_selection(tmp_path: Path) -> None:
     with RunReader(write_case(tmp_path / "a.profd", BOTH)) as reader:
         phases = PhaseIndex(reader)

@@ -170,6 +170,13 @@ def test_loading_between_steps_is_found_with_its_line_share_and_bound(case: Case
     assert found.evidence.selection.phase == "data load in process"
 
 
+def test_workers_share_a_stream(case: Case) -> None:
+    fetch = Frame("_IterableDatasetFetcher.fetch", LIBRARY + "torch/utils/data/_utils/fetch.py", 33)
+    loading = (*LOAD_IN_PROCESS[:5], fetch, Frame("ClickLog.__iter__", TRAIN, 30))
+    assert "get_worker_info" in case.told(load_in_process, step((loading, 200))).remedy
+    assert "get_worker_info" not in case.told(load_in_process, step((LOAD_IN_PROCESS, 200))).remedy
+
+
 @pytest.mark.parametrize(
     ("lost_ms", "severity"), [(10, None), (40, INFO), (90, WARNING), (230, CRITICAL)], ids=lambda value: str(value)
 )

@@ -9,6 +9,7 @@ import pytest
 from support.findingruns import (
     BESIDE_TID,
     HEALTHY,
+    LOAD_IN_PROCESS,
     Case,
     Series,
     Spans,
@@ -24,6 +25,7 @@ from support.training_stacks import BACKWARD, CONV, DATA_WAIT, LIBRARY, SYNCHRON
 from profd.daemon.findings.catalog import RULES, Rule
 from profd.daemon.findings.cpu import idle_cores, interpreter_lock
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
+from profd.daemon.findings.loading import load_in_process
 from profd.daemon.findings.phases import checkpoints, evaluations, hot_function, logging_stalls, synchronization
 from profd.daemon.store.records import Frame
 
@@ -65,6 +67,15 @@ def test_what_stops_the_steps_is_found_by_its_own_rule_alone(
     assert found.evidence.line is not None
     assert found.evidence.line.file == TRAIN
     assert [one for one in RULES if diagnose(path, one) is not None] == [rule]
+
+
+def test_batches_of_an_evaluation_count_for_it_and_not_for_the_input(case: Case) -> None:
+    loading = (*ROOT, Frame("evaluate", TRAIN, 121), *LOAD_IN_PROCESS[3:])
+    spans = step((EVALUATE, 60), (loading, 90), (LOAD_IN_PROCESS, 60))
+    found = case.told(evaluations, spans)
+    assert found.title.startswith("evaluation: evaluating takes 30 % of the time (train.py:121)")
+    assert found.evidence.selection.phase is None
+    assert "loads data 12 % of the time (train.py:58)" in case.told(load_in_process, spans).title
 
 
 def test_evaluation_is_no_loss_while_it_is_moderate(case: Case) -> None:

@@ -5,14 +5,18 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support.findingruns import Case, at_most_without, step
+from support.findingruns import Case, at_most_without, step, write_case
 from support.synthetic import BACKWARD, CONV, DATA_WAIT, LIBRARY, SOURCES, TRAIN
 from support.training_stacks import DATA
 
+from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.profile import take_profile
+from profd.daemon.analyze.selection import MAIN_THREADS
 from profd.daemon.errors import UsageError
 from profd.daemon.findings import overhead as finding
 from profd.daemon.findings.finding import CRITICAL, WARNING
-from profd.daemon.findings.overhead import load_kinds, overhead
+from profd.daemon.findings.overhead import load_kinds, named_rest, overhead
+from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
 
 STANDARD = "/usr/lib/python3.11/"
@@ -42,8 +46,8 @@ def _fresh_table() -> None:
         ([(ENCODE, 90), (OPEN, 60)], "overhead: serialization takes 30 % of the time (train.py:66): doing it seldom"),
         # Most of it goes into one line, and the rest does not count where that line is named.
         (
-            [(ENCODE, 180), (OPEN, 20)],
-            "overhead: serialization takes 36 % of the time (augment.py:12): doing it seldom",
+            [(ENCODE, 190), (OPEN, 10)],
+            "overhead: serialization takes 38 % of the time (augment.py:12): doing it seldom",
         ),
         # Of two kinds of calls none has half of the time.
         (
@@ -79,6 +83,32 @@ def test_a_line_around_the_step_is_not_named(case: Case) -> None:
     # The time is lost in small parts, at lines that none of the user's functions has in common but the loop's.
     parts = [((*LOOP, Frame("train_epoch", TRAIN, 100 + line)), 20) for line in range(6)]
     assert case.found(overhead, step(*parts)) is None
+
+
+PREVIEW = (*LOOP, Frame("train_epoch", TRAIN, 70), Frame("preview", DATA, 20))
+SAMPLE = (*PREVIEW, Frame("Module._call_impl", LIBRARY + "torch/nn/modules/module.py", 1773))
+PICTURE = (*LOOP, PREVIEW[-2], Frame("preview", DATA, 21), Frame("save", LIBRARY + "PIL/Image.py", 2400))
+
+
+def test_a_model_that_runs_for_a_preview_counts_for_it(case: Case) -> None:
+    found = case.told(overhead, step((SAMPLE, 70), (PICTURE, 130)))
+    assert "reading and writing images or plots takes 40 % of the time (train.py:70)" in found.title
+    # The only forward pass there is belongs to the step, whatever its function does besides.
+    only = case.told(overhead, ((SAMPLE, 70), (PICTURE, 130), (BACKWARD, 300)))
+    assert "takes 26 % of the time (augment.py:21)" in only.title
+
+
+def test_what_other_and_waiting_consist_of_is_named_by_kind_or_function(tmp_path: Path) -> None:
+    wait = (*SNAPSHOT, Frame("Queue.get", STANDARD + "queue.py", 171))
+    path = write_case(tmp_path / "a.profd", step((ENCODE, 100), (OWN, 50), (wait, 25), ((*LOOP,), 2)))
+    with RunReader(path) as reader:
+        phases = PhaseIndex(reader)
+        named = named_rest(reader, take_profile(reader, MAIN_THREADS, phases), phases)
+    assert {phase: list(parts) for phase, parts in named.items()} == {
+        "other": ["serialization", "relabel"],
+        "waiting": ["waiting for another thread or process"],
+    }
+    assert named["other"] == pytest.approx({"serialization": 0.2, "relabel": 0.1}, abs=0.005)
 
 
 def test_what_a_program_without_a_step_does_all_the_time_is_its_work(case: Case) -> None:
