@@ -48,9 +48,10 @@ CREATE TABLE frame (
     module_path TEXT NOT NULL,        -- from the outermost package down: torch/nn/modules/module.py
     line INTEGER NOT NULL,
     is_library INTEGER NOT NULL,      -- of the standard library or an installed package
-    source TEXT,
-    UNIQUE (function, file, line)
+    source TEXT
 );
+-- Without the file, whose text would stand here once more for each of its lines.
+CREATE INDEX frame_by_function ON frame (function, line);
 
 -- Stacks as a prefix tree: a row is its frame called from the stack `parent` (0: nothing).
 CREATE TABLE stack (
