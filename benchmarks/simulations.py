@@ -19,6 +19,7 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
 from measurements import write_section
+from profd.daemon.stacks.failedreads import TornShares, with_visits
 from proportions import most
 from support import readingruns, stepruns
 from support.failedreads import Reader
@@ -31,7 +32,6 @@ from profd.daemon.analyze.steps import Seen, count_cycles
 from profd.daemon.analyze.trend import trend
 from profd.daemon.compare.diff import take_diff
 from profd.daemon.session.budget import Governor
-from profd.daemon.stacks.failedreads import TornShares, with_visits
 from profd.daemon.store.reader import RunReader
 
 LEAST_GROWTH = 4 * MB

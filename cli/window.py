@@ -66,7 +66,7 @@ def command(run: str, show: bool, by_shape: bool, sort: str, limit: int, as_json
     asked; the table is of each, the JSON of the first. RUN may also be the PID of a process: it is recorded for as long
     as the window takes, where no run does so already.
     """
-    request = msgspec.convert({**asked, "flops": asked["shapes"]}, WindowRequest)
+    request = msgspec.convert(asked, WindowRequest)
     with contextlib.ExitStack() as stack:
         if (pid := pid_of(run)) is not None and not show:
             path = stack.enter_context(run_of(pid, inject=request.inject))

@@ -5,7 +5,7 @@
 The thread reads and counts; the event loop only draws frozen snapshots, and never waits for the disk. Everything shown
 comes out of the run file, so replay is live view with nothing new to come.
 
-On the thread's side are ``feed``, ``runmodel``, ``processes``, ``samples`` and ``findings``, and of the timeline
+On the thread's side are ``feed``, ``runmodel``, ``processes`` and ``findings``, and of the timeline
 ``series``, ``phaserows`` and ``pace``; ``view`` says what is asked of it, and ``snapshot`` what it answers. On the
 event loop's side are ``dashboard``, ``dialogs``, ``scrub`` and ``widgets``; what takes long is in ``actions``.
 """

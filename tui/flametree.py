@@ -8,11 +8,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 
-from profd.daemon.analyze.functions import Busy
-from profd.daemon.analyze.profile import Profile
+from profd.daemon.analyze.profile import Busy, Profile
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow
-from profd.tui.samples import Places
+from profd.tui.phaserows import Places
 
 MIXED = ""
 """The phase of a node of which no phase has half."""

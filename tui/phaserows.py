@@ -7,18 +7,18 @@ and read by and by.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import functools
+from collections import OrderedDict, defaultdict
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
-from profd.daemon.analyze.phases import PHASES
+from profd.daemon.analyze.phases import PHASES, PhaseIndex
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Grid, minute_times, stack_times
 from profd.daemon.store.rows import ColumnTime, RecordingRow
 from profd.daemon.store.stepfunction import MINUTE_NS
 from profd.tui.bins import Ruler
-from profd.tui.samples import PhaseTally, Places
-from profd.tui.snapshot import PhaseRow, PhaseShare
+from profd.tui.snapshot import PhaseRow, PhaseShare, Verdict
 from profd.tui.view import Range
 
 # So much time of all main threads together is read interval by interval, in about a tenth of a second.
@@ -34,6 +34,54 @@ Cells = tuple[tuple[PhaseShare, ...], ...]
 Phases = dict[str, int]
 Column = dict[int, Phases]
 """By thread: the nanoseconds of each phase."""
+
+
+Places = Callable[[int], tuple[str, int]]
+
+
+def places_of(phases: PhaseIndex) -> Places:
+    """Return what finds, once a stack, its phase and the frame's id of the user's line that it owes it to, or 0."""
+
+    @functools.cache
+    def place(stack: int) -> tuple[str, int]:
+        frame = phases.user_line(stack)
+        return phases.of_stack(stack), frame.id if frame else 0
+
+    return place
+
+
+class PhaseTally:
+    """Time by phase, and by the user's line within each phase."""
+
+    def __init__(self, places: Places) -> None:
+        self._places = places
+        self._time_ns: defaultdict[tuple[str, int], float] = defaultdict(float)
+
+    def add(self, stack: int, time_ns: float) -> None:
+        self._time_ns[self._places(stack)] += time_ns
+
+    def update(self, other: PhaseTally, weight: float) -> None:
+        for place, time_ns in other._time_ns.items():
+            self._time_ns[place] += time_ns * weight
+
+    def shares(self) -> tuple[PhaseShare, ...]:
+        of_phases: defaultdict[str, float] = defaultdict(float)
+        for (phase, _), time_ns in self._time_ns.items():
+            of_phases[phase] += time_ns
+        whole_ns = sum(of_phases.values())
+        order = sorted(of_phases, key=lambda phase: -of_phases[phase])
+        return tuple(PhaseShare(phase, of_phases[phase] / whole_ns) for phase in order if of_phases[phase])
+
+    def verdict(self, reader: RunReader, threads: int) -> Verdict | None:
+        """Return the largest phase with the line that most of it was called from; None without samples."""
+        shares = self.shares()
+        if not shares:
+            return None
+        phase = shares[0].phase
+        lines = {frame: time_ns for (name, frame), time_ns in self._time_ns.items() if name == phase and frame}
+        frame = reader.frames[max(lines, key=lambda frame: lines[frame])] if lines else None
+        where, source = (f"{frame.module_path}:{frame.line}", frame.source or "") if frame else ("", "")
+        return Verdict(phase, shares[0].share, where, source, threads)
 
 
 class PhaseRows:

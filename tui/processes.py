@@ -6,11 +6,12 @@ import functools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
+from profd.daemon.analyze.phases import own_frame
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, ProcessRow
 from profd.tui.pace import Pace
-from profd.tui.samples import Places, Samples, user_frame
+from profd.tui.phaserows import Places
 from profd.tui.series import GPU_MEMORY_OF_PROCESS, RunSeries
 from profd.tui.snapshot import ProcessState
 from profd.tui.view import Range
@@ -27,9 +28,9 @@ _ROLES = ("launcher", "main", "worker", "helper")
 class ProcessStates:
     """The states of the processes of one run."""
 
-    def __init__(self, reader: RunReader, series: RunSeries, pace: Pace, samples: Samples, places: Places) -> None:
-        self._reader, self._series, self._pace, self._samples, self._places = reader, series, pace, samples, places
-        self._user_frame = functools.cache(functools.partial(user_frame, reader))
+    def __init__(self, reader: RunReader, series: RunSeries, pace: Pace, places: Places) -> None:
+        self._reader, self._series, self._pace, self._places = reader, series, pace, places
+        self._frame_of = functools.cache(self._shown_frame)
 
     def take(self, about: Range | None) -> tuple[tuple[ProcessState, ...], int]:
         """Return the states of processes in the order of their tree, and how many processes were left out.
@@ -47,11 +48,16 @@ class ProcessStates:
             shown = [row for row in begun if row.ended_ns is None or row.ended_ns >= about.from_ns]
         main_threads = {row.id: row.process for row in self._reader.threads.values() if row.is_main}
         times: defaultdict[int, Counter[tuple[str, FrameRow]]] = defaultdict(Counter)
-        for total in self._samples.totals(about or Range(end_ns - _NOW_NS, end_ns), main_threads):
-            frame = self._user_frame(total.stack) or self._reader.frames_of(total.stack)[-1]
+        now_or_then = about or Range(end_ns - _NOW_NS, end_ns)
+        for total in self._reader.totals(*now_or_then.open_at(Range.of(self._reader.info)), main_threads):
+            frame = self._frame_of(total.stack)
             times[main_threads[total.thread]][self._places(total.stack)[0], frame] += total.duration_ns
         states = [self._state(row, depth, times[row.id], about) for depth, row in _tree(shown)]
         return tuple(states), len(rows) - len(shown)
+
+    def _shown_frame(self, stack: int) -> FrameRow:
+        frames = self._reader.frames_of(stack)
+        return own_frame(frames) or frames[-1]
 
     def _state(
         self, row: ProcessRow, depth: int, times: Counter[tuple[str, FrameRow]], about: Range | None

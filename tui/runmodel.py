@@ -7,24 +7,103 @@ from __future__ import annotations
 
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 from profd.daemon.analyze.coverage import COST_SERIES, Lives, covered_share
+from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.profile import (
+    Busy,
+    FunctionIndex,
+    FunctionRow,
+    Profile,
+    hot_functions,
+    process_weights,
+    utilization_by_stack,
+    weighted,
+)
 from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.uncertainty import TransitionsSeen, take_transitions
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.naming import process_title
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import EventRow
+from profd.daemon.store.rows import EventRow, StackTotal
 from profd.tui.bins import Ruler
 from profd.tui.flametree import Node, grow
 from profd.tui.pace import Pace
-from profd.tui.phaserows import PhaseRows
+from profd.tui.phaserows import PhaseRows, PhaseTally, places_of
 from profd.tui.processes import ProcessStates
-from profd.tui.samples import PhaseTally, Samples, places_of
 from profd.tui.scrub import marks_of
 from profd.tui.series import RunSeries, with_slope
 from profd.tui.snapshot import Snapshot, Timeline
 from profd.tui.view import Range, View
+
+# Changes say how exact the shares of a range are. They are read interval by interval: of so much of it, evenly spread,
+# less where there are many threads.
+LOOKED_AT_NS = 60 * SECOND_NS
+_LEAST_LOOKED_AT_NS = 12 * SECOND_NS
+# Of a range that moves or grows, changes are read again when it is far from what was read.
+_LEAST_KEPT_NS = 10 * SECOND_NS
+
+
+class Samples:
+    """The samples of one run."""
+
+    def __init__(self, reader: RunReader, lives: Lives) -> None:
+        self._reader, self._lives = reader, lives
+        self._indices = {by_line: FunctionIndex(reader, by_line=by_line) for by_line in (False, True)}
+        self._busy: Mapping[int, Busy] = {}
+        self._changes: dict[int, TransitionsSeen] = {}
+        self._busy_of = self._changes_of = Range(0, 0), frozenset[int]()
+
+    def totals(self, asked: Range, threads: Collection[int] | None = None) -> Sequence[StackTotal]:
+        """Return what was seen in a range of some threads, or of all, by thread and stack."""
+        return self._reader.totals(*asked.open_at(Range.of(self._reader.info)), threads)
+
+    def of_scope(self, scope: Selection, asked: Range) -> Sequence[StackTotal]:
+        return self.totals(asked, scope.threads(self._reader))
+
+    def hot(self, scope: Selection, asked: Range, *, by_line: bool) -> tuple[FunctionRow, ...]:
+        busy, index = self.busy(scope, asked), self._indices[by_line]
+        return tuple(hot_functions(self._reader, self.profile(scope, asked), busy, index))
+
+    def busy(self, scope: Selection, asked: Range) -> Mapping[int, Busy]:
+        """Return how busy the GPUs were during the stacks of a scope in a range, as far as that is known.
+
+        While a run grows, they are read again when the range is far from the one that was read: that takes long.
+        """
+        threads, (before, of_threads) = scope.threads(self._reader), self._busy_of
+        is_live = self._reader.info.state == "live"
+        if of_threads != threads or not (asked.is_near(before) if is_live else asked == before):
+            from_ns, to_ns = asked.open_at(Range.of(self._reader.info))
+            tracks = GpuTracks(self._reader, from_ns, to_ns)
+            self._busy = utilization_by_stack(self._reader, tracks, scope.between(from_ns, to_ns))
+            self._busy_of = asked, threads
+        return self._busy
+
+    def profile(self, scope: Selection, asked: Range) -> Profile:
+        changes = self._changes_in(asked, scope.threads(self._reader))
+        return weighted(self._reader, self.of_scope(scope, asked), changes, self.weights(asked))
+
+    def weights(self, asked: Range) -> Mapping[int, float]:
+        """Return by process what time a second of its recordings in a range stands for."""
+        return process_weights(self._reader, self._lives, *asked.open_at(Range.of(self._reader.info)))
+
+    def _changes_in(self, asked: Range, threads: frozenset[int]) -> dict[int, TransitionsSeen]:
+        """Return the changes in a range by process, read again where the range is far from that of last time."""
+        before, of_threads = self._changes_of
+        if of_threads == threads and before.length_ns >= _LEAST_KEPT_NS and asked.is_near(before):
+            grown, found = asked.length_ns / before.length_ns, {}
+            for process, seen in self._changes.items():
+                squares = {moment: square * grown for moment, square in seen.squares.items()}
+                found[process] = TransitionsSeen(squares, seen.open_ns2 * grown, seen.reads)
+            return found
+        many = max(len(threads), 1) if asked.length_ns > LOOKED_AT_NS else 1
+        part, looked_at_ns = Selection(asked.from_ns, asked.to_ns), max(LOOKED_AT_NS // many, _LEAST_LOOKED_AT_NS)
+        self._changes = take_transitions(self._reader, part, threads, looked_at_ns)
+        self._changes_of = (asked, threads)
+        return self._changes
+
 
 BATCH_RECORDINGS = 4096
 
@@ -41,7 +120,7 @@ class RunModel:
         self._phase_rows = PhaseRows(reader, self._places)
         self._series = RunSeries(reader)
         self._pace = Pace(reader, phases)
-        self._processes = ProcessStates(reader, self._series, self._pace, self._samples, self._places)
+        self._processes = ProcessStates(reader, self._series, self._pace, self._places)
         self._events: list[EventRow] = []
         self._last_recording = 0
         # What was recorded up to here is read when it is asked for.

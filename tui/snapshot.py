@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from profd.daemon.analyze.functions import FunctionRow
+from profd.daemon.analyze.profile import FunctionRow
 from profd.daemon.findings.finding import Finding
 from profd.daemon.store.rows import EventRow, ProcessRow, RunInfo
 from profd.tui.bins import Ruler

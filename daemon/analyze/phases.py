@@ -123,8 +123,16 @@ class PhasePlace(msgspec.Struct, frozen=True):
 
 
 def own_frame(frames: Sequence[FrameRow]) -> FrameRow | None:
-    """Return the innermost frame of the user's own code in a stack; None where there is none."""
-    return next((frame for frame in reversed(frames) if not frame.is_library), None)
+    """Return the innermost frame of the user's own code in a stack; None where there is none.
+
+    What lies outside of a forked child's start is its parent's, copied with the rest: not what the child is doing.
+    """
+    for frame in reversed(frames):
+        if not frame.is_library:
+            return frame
+        if frame.module_path == "multiprocessing/process.py" and frame.function.endswith("_bootstrap"):
+            break
+    return None
 
 
 class PhaseIndex:

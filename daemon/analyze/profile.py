@@ -1,4 +1,4 @@
-"""The time of each stack in a selection, its intervals in order, and the call tree.
+"""The time of each stack in a selection, its intervals in order, the call tree, hot functions and lines.
 
 A share is one of time. Samples are the evidence that it rests on, and no measure of it: a stretch that was sampled
 faster has more of them, and of a process that is sampled in turns with others there are fewer.
@@ -6,6 +6,7 @@ faster has more of them, and of a process that is sampled in turns with others t
 
 from __future__ import annotations
 
+import functools
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from operator import attrgetter
@@ -14,12 +15,13 @@ import msgspec
 
 from profd.daemon.analyze.conditions import covers_of, within
 from profd.daemon.analyze.coverage import Lives, take_lives
-from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.gputracks import GpuTracks
+from profd.daemon.analyze.phases import PhaseIndex, PhasePlace
 from profd.daemon.analyze.selection import Condition, Selection
-from profd.daemon.analyze.uncertainty import TransitionsSeen, take_transitions, together
+from profd.daemon.analyze.uncertainty import ShareVariance, TransitionsSeen, take_transitions, together
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Rest, StackMinuteRow
-from profd.daemon.store.rows import IntervalRow, StackTotal
+from profd.daemon.store.rows import FrameRow, IntervalRow, StackTotal
 from profd.daemon.store.stepfunction import IDLE_BELOW, samples_inside
 
 
@@ -196,3 +198,182 @@ def call_tree(reader: RunReader, profile: Profile) -> CallNode:
             node.total_ns += time_ns
         path[-1].own_ns += time_ns
     return root
+
+
+class Busy(msgspec.Struct, frozen=True):
+    """How busy the GPUs of a process were during a stack: ``utilization`` is a mean over the ``known_ns`` of it."""
+
+    utilization: float
+    known_ns: float
+
+
+def utilization_by_stack(
+    reader: RunReader, tracks: GpuTracks, selection: Selection, phases: PhaseIndex | None = None
+) -> dict[int, Busy]:
+    """Return how busy the GPUs were during each stack of a selection, where that is known."""
+    threads = selection.threads(reader)
+    if not threads or not tracks.series:
+        return {}
+    known_ns: defaultdict[int, float] = defaultdict(float)
+    busy_ns: defaultdict[int, float] = defaultdict(float)
+    index = None if selection.phase is None else phases or PhaseIndex(reader)
+    rests = [Rest(threads, selection.from_ns, selection.to_ns)]
+    if not selection.when:
+        sums, rests = reader.rollups.sums(selection.from_ns, selection.to_ns, threads)
+        for row in sums:
+            if index is None or index.of_stack(row.stack) == selection.phase:
+                known_ns[row.stack] += row.known_ns
+                busy_ns[row.stack] += row.busy_ns
+    for rest in rests:
+        near = GpuTracks(reader, rest.from_ns, rest.to_ns)
+        part = selection.between(rest.from_ns, rest.to_ns)
+        for one in selected_intervals(reader, part, rest.threads, index):
+            mean, length_ns = near.of_process(reader.threads[one.thread].process).mean(one.start_ns, one.end_ns)
+            known_ns[one.stack] += length_ns
+            busy_ns[one.stack] += mean * length_ns
+    return {stack: Busy(busy_ns[stack] / length_ns, length_ns) for stack, length_ns in known_ns.items() if length_ns}
+
+
+FunctionKey = tuple[str, str, int]  # a function, its file, and the line where each line counts by itself, else 0
+StackFunctions = tuple[FunctionKey, tuple[tuple[FunctionKey, int], ...]]
+"""What is at the leaf of a stack, and all that is in it once, each with its innermost frame."""
+
+
+class FunctionRow(msgspec.Struct, frozen=True):
+    """A function, or one line of it, with its shares of the time of a profile, 0 to 1.
+
+    ``self`` is what was spent with the function at the leaf, ``total`` with it anywhere in the stack (once, however
+    often it recurs). ``line`` is the line of it that it mostly stood at, ``source`` its text. Samples are the evidence;
+    errors are standard errors of the shares. ``gpu_utilization`` is the mean over the time with the function anywhere
+    in the stack, None where no GPU was read meanwhile.
+    """
+
+    function: str
+    file: str
+    module_path: str
+    is_library: bool
+    line: int
+    source: str | None
+    self_samples: int
+    total_samples: int
+    self_share: float
+    total_share: float
+    self_error: float
+    total_error: float
+    gpu_utilization: float | None = None
+
+
+class FunctionIndex:
+    """The functions of each stack, or the lines; to be kept where they are counted again and again."""
+
+    def __init__(self, reader: RunReader, *, by_line: bool = False) -> None:
+        self._reader = reader
+        self._by_line = by_line
+        self.of_stack = functools.cache(self._of_stack)
+
+    def _of_stack(self, stack: int) -> StackFunctions:
+        """Return the function at the leaf, and each function of the stack once with its innermost frame."""
+        frames = self._reader.frames_of(stack)
+        innermost = {self._key(frame): frame.id for frame in frames}
+        return self._key(frames[-1]), tuple(innermost.items())
+
+    def _key(self, frame: FrameRow) -> FunctionKey:
+        return frame.function, frame.file, frame.line if self._by_line else 0
+
+
+def hot_functions(
+    reader: RunReader,
+    profile: Profile,
+    busy: Mapping[int, Busy] | None = None,
+    index: FunctionIndex | None = None,
+) -> list[FunctionRow]:
+    """Return the functions of a profile, or its lines by an ``index`` of these, those with the most own time first.
+
+    ``busy`` is how busy the GPUs were during each stack, where that is known.
+    """
+    index = index or FunctionIndex(reader)
+    own_ns: defaultdict[FunctionKey, float] = defaultdict(float)
+    own_samples: Counter[FunctionKey] = Counter()
+    total_ns: defaultdict[FunctionKey, float] = defaultdict(float)
+    total_samples: Counter[FunctionKey] = Counter()
+    at_frame: defaultdict[FunctionKey, defaultdict[int, float]] = defaultdict(lambda: defaultdict(float))
+    for stack, samples in profile.samples.items():
+        time_ns = profile.time_ns[stack]
+        leaf, functions = index.of_stack(stack)
+        own_ns[leaf] += time_ns
+        own_samples[leaf] += samples
+        for key, frame in functions:
+            total_ns[key] += time_ns
+            total_samples[key] += samples
+            at_frame[key][frame] += time_ns
+    busy_ns: defaultdict[FunctionKey, float] = defaultdict(float)
+    known_ns: defaultdict[FunctionKey, float] = defaultdict(float)
+    for stack, one in (busy or {}).items():
+        for key, _ in index.of_stack(stack)[1]:
+            busy_ns[key] += one.utilization * one.known_ns
+            known_ns[key] += one.known_ns
+
+    # Stacks that are not selected are no state: a thread that goes there leaves all of them.
+    def leaf_of(stack: int) -> frozenset[FunctionKey]:
+        return frozenset({index.of_stack(stack)[0]}) if stack in profile.samples else frozenset()
+
+    def functions_of(stack: int) -> frozenset[FunctionKey]:
+        return frozenset(key for key, _ in index.of_stack(stack)[1]) if stack in profile.samples else frozenset()
+
+    own_variance, total_variance = ShareVariance(leaf_of), ShareVariance(functions_of)
+    own_variance.add(profile.changes)
+    total_variance.add(profile.changes)
+    whole_ns = profile.total_ns
+    rows = []
+    for key, frames in at_frame.items():
+        # Of lines with equal time the first in the file: the order of counting must not show.
+        hottest = max((reader.frames[frame] for frame in frames), key=lambda row: (frames[row.id], -row.line))
+        own, total = own_ns[key] / (whole_ns or 1.0), total_ns[key] / (whole_ns or 1.0)
+        row = FunctionRow(
+            *(key[0], key[1], hottest.module_path, hottest.is_library, hottest.line, hottest.source),
+            *(own_samples[key], total_samples[key], own, total),
+            own_variance.standard_error(key, own, whole_ns),
+            total_variance.standard_error(key, total, whole_ns),
+            gpu_utilization=busy_ns[key] / known_ns[key] if known_ns.get(key) else None,
+        )
+        rows.append(row)
+    rows.sort(key=lambda row: (-row.self_share, -row.total_share, row.module_path, row.function, row.line))
+    return rows
+
+
+class PhaseLine(PhasePlace, frozen=True):
+    """A line in a phase; ``share`` is of all the time of the profile that it is taken from."""
+
+    share: float
+
+
+def phase_shares(profile: Profile, phases: PhaseIndex) -> dict[str, float]:
+    """Return the share of each phase that a profile has time of, the largest first."""
+    spent_ns: defaultdict[str, float] = defaultdict(float)
+    for stack, time_ns in profile.time_ns.items():
+        spent_ns[phases.of_stack(stack)] += time_ns
+    whole_ns = profile.total_ns or 1.0
+    return {phase: spent_ns[phase] / whole_ns for phase in sorted(spent_ns, key=lambda phase: -spent_ns[phase])}
+
+
+def user_lines(profile: Profile, phases: PhaseIndex) -> list[PhaseLine]:
+    """Return the lines of the user's code by the time that went by at them or below, those with the most first.
+
+    A line that belongs to two phases is there twice.
+    """
+    spent_ns: defaultdict[tuple[str, str, str, str, int, str | None], float] = defaultdict(float)
+    for stack, time_ns in profile.time_ns.items():
+        frame = phases.user_line(stack)
+        if frame is not None:
+            spent_ns[(phases.of_stack(stack), *frame.place)] += time_ns
+    whole_ns = profile.total_ns or 1.0
+    lines = [PhaseLine(*place, share=time_ns / whole_ns) for place, time_ns in spent_ns.items()]
+    return sorted(lines, key=lambda line: -line.share)
+
+
+def phase_lines(profile: Profile, phases: PhaseIndex) -> tuple[PhaseLine, ...]:
+    """Return the user's hottest line of each phase that has any, in the order of ``phase_shares``."""
+    hottest: dict[str, PhaseLine] = {}
+    for line in user_lines(profile, phases):
+        hottest.setdefault(line.phase, line)
+    return tuple(hottest[phase] for phase in phase_shares(profile, phases) if phase in hottest)

@@ -11,8 +11,8 @@ from typing import NamedTuple
 import msgspec
 
 from profd.daemon.analyze.confidence import student_95
-from profd.daemon.analyze.functions import phase_shares
 from profd.daemon.analyze.phases import OTHER
+from profd.daemon.analyze.profile import phase_shares
 from profd.daemon.analyze.selection import Selection, cut
 from profd.daemon.analyze.series import points_of
 from profd.daemon.clock import SECOND_NS

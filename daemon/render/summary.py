@@ -12,9 +12,7 @@ from collections.abc import Mapping
 
 import msgspec
 
-from profd.daemon.analyze import functions
 from profd.daemon.analyze.coverage import take_coverage
-from profd.daemon.analyze.functions import FunctionRow, PhaseLine
 from profd.daemon.analyze.gpu import Gpu, GpuIdle, take_gpu_idle, take_gpus
 from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.incidents import Hang, PostMortem, take_hangs, take_post_mortem
@@ -22,7 +20,18 @@ from profd.daemon.analyze.job import RankSummary, take_ranks
 from profd.daemon.analyze.memory import Growth, Jump, growth, jumps
 from profd.daemon.analyze.operators import WindowSummary, last_window
 from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.analyze.profile import Profile, selected_totals, take_profile, weighted
+from profd.daemon.analyze.profile import (
+    FunctionRow,
+    PhaseLine,
+    Profile,
+    hot_functions,
+    phase_lines,
+    phase_shares,
+    selected_totals,
+    take_profile,
+    utilization_by_stack,
+    weighted,
+)
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.series import mean_of_series
 from profd.daemon.analyze.steps import Steps, take_steps
@@ -126,9 +135,9 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     phases = PhaseIndex(reader)
     changes = take_transitions(reader, selection)
     profile = take_profile(reader, selection, phases, changes)
-    shares = functions.phase_shares(profile, phases)
+    shares = phase_shares(profile, phases)
     coverage = take_coverage(reader, selection)
-    busy = functions.utilization_by_stack(reader, GpuTracks(reader), selection, phases)
+    busy = utilization_by_stack(reader, GpuTracks(reader), selection, phases)
     info = reader.info
     from_ns, to_ns = selection.from_ns or 0, selection.to_ns or info.end_ns + 1
     first_ns = max(info.started_ns, selection.from_ns or info.started_ns)
@@ -147,8 +156,8 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     return Summary(
         *(VERSION, info.id, info.name, info.state, info.why_ended, target, max(last_ns - first_ns, 0) / SECOND_NS),
         *(profile.total_samples, coverage.share, coverage.torn_share, coverage.cost_core_share),
-        *(take_steps(reader, selection, phases), shares, errors, functions.phase_lines(profile, phases)),
-        *(tuple(functions.hot_functions(reader, profile, busy)[:20]), _processes(reader, selection, changes)),
+        *(take_steps(reader, selection, phases), shares, errors, phase_lines(profile, phases)),
+        *(tuple(hot_functions(reader, profile, busy)[:20]), _processes(reader, selection, changes)),
         gpus=take_gpus(reader, selection),
         rest=named_rest(reader, profile, phases),
         gpu_idle=take_gpu_idle(reader, selection, phases),
@@ -181,7 +190,7 @@ def _processes(reader: RunReader, selection: Selection, changes: _Changes) -> tu
         cpu_cores = mean_of_series(reader, "cpu_cores", row.id, selection)
         sums = (profile.total_samples, cpu_cores, int(last.value) if last else None)
         who = (row.pid, row.role, row.rank, row.ordinal, row.command, _exit(row.exit_code, row.exit_signal))
-        return ProcessSummary(*who, *sums, tuple(functions.hot_functions(reader, profile)[:5]))
+        return ProcessSummary(*who, *sums, tuple(hot_functions(reader, profile)[:5]))
 
     return tuple(map(described, sorted(filter(selection.takes_process, reader.processes.values()), key=order)))
 

@@ -6,8 +6,8 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 
 from profd.daemon.analyze.confidence import margin
-from profd.daemon.analyze.functions import FunctionRow, PhaseLine
 from profd.daemon.analyze.phases import phase_named
+from profd.daemon.analyze.profile import FunctionRow, PhaseLine
 from profd.daemon.analyze.steps import Steps
 from profd.daemon.naming import process_title, script
 from profd.daemon.render import sections

@@ -50,8 +50,6 @@ class SessionStatus(msgspec.Struct, frozen=True):
 
     run_id: str
     run_file: str
-    session_pid: int
-    target_pid: int
     rate_hz: int
     watchers: int
 

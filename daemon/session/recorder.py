@@ -198,8 +198,8 @@ class Recorder:
         elif request.command == "budget" and request.budget_percent is not None:
             # The rate follows with the next reading of the cost.
             self._governor.aim_at_budget(request.budget_percent / 100)
-        run, pids = (self.options.run_id, str(self.options.run_file)), (os.getpid(), self._root.pid)
-        return SessionStatus(*run, *pids, rate_hz=self._governor.rate_hz, watchers=self._watchers)
+        run = self.options.run_id, str(self.options.run_file)
+        return SessionStatus(*run, rate_hz=self._governor.rate_hz, watchers=self._watchers)
 
     def _watchers_changed(self, watchers: int) -> None:
         self._sampling.is_watched = watchers > 0

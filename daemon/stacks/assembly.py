@@ -1,26 +1,175 @@
-"""Makes a record of the run out of a py-spy recording: clock applied, cut, samples apportioned, torn stacks dropped.
+"""Makes a record of the run out of a py-spy recording: decoded, clock applied, cut, samples apportioned. Pure.
 
-Pure: the same recording gives the same record. py-spy reports how many stacks it read in all, and the trace shows when
-each stack was first seen. Every sample stands for the time up to the next one, so a thread's samples are given to its
-intervals by their length: the share of time is the one estimate that is unbiased whatever the program's own rhythm
-(docs/decisions-measurements.md, 3).
+py-spy's chrometrace format holds *changes*: at a sample whose stack differs from the one before, the frames that went
+are ended and the new ones begun. A sample that repeats the stack before it leaves no trace.
+
+py-spy reads a stack from the leaf to the root, frame by frame out of the memory of another process, and notes the time
+when it has all threads. A deep stack is noted later after it was true than a flat one. Taken as they are noted, deep
+stacks would lose that time to flat ones with every sample: 15 points of a recursion 200 deep, one or two of a training
+loop. How long a read takes is known from the CPU time of the recording, in proportion to the frames.
+
+py-spy reports how many stacks it read in all, and the trace shows when each stack was first seen. Every sample stands
+for the time up to the next one, so a thread's samples are given to its intervals by their length: the share of time is
+the one estimate that is unbiased whatever the program's own rhythm (docs/decisions-measurements.md, 3).
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
+import re
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
+from typing import Annotated
 
 import msgspec
 
 from profd.daemon.clock import MICROSECOND_NS, SECOND_NS
-from profd.daemon.stacks import chrometrace, failedreads, torn
-from profd.daemon.stacks.chrometrace import Change, ThreadTrace
+from profd.daemon.stacks import misreads
+from profd.daemon.stacks.misreads import Change, Evidence
 from profd.daemon.stacks.pyspy import RawRecording
-from profd.daemon.stacks.torn import Evidence
-from profd.daemon.store.records import Frame, Identity, Interval, RecordingTaken, ThreadTimeline
+from profd.daemon.store.records import Frame, Identity, Interval, RecordingTaken, Stack, ThreadTimeline
 
-Stack = tuple[Frame, ...]
+_THREAD = re.compile(r"thread \((?:0x[0-9a-fA-F]+|(\d{1,9}))\)(?:: (.*))?", re.DOTALL)
+
+
+class ThreadTrace(msgspec.Struct, frozen=True):
+    """The changes of one thread in order of time; the last one only marks the end of the trace.
+
+    ``ident`` is the interpreter's id of the thread, ``os_tid`` the kernel's in the process's own PID namespace: None up
+    to Python 3.10, which does not have it.
+    """
+
+    ident: int
+    os_tid: int | None
+    name: str
+    changes: tuple[Change, ...]
+
+
+class TraceDamaged(Exception):
+    """The bytes are no trace of py-spy's; the message says why."""
+
+
+# A recording has thousands of events, which hold nothing that could hold them: the collector need not look at them.
+class _Arguments(msgspec.Struct, gc=False):
+    filename: str = ""
+    # 32 bits, with or without a sign: the line of a frame that was read torn may be anything.
+    line: Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 32)] | None = None
+
+
+class _Event(msgspec.Struct, gc=False):
+    ph: str
+    tid: int
+    ts: Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]  # decades: what is later is no time
+    name: str = ""
+    args: _Arguments = msgspec.field(default_factory=_Arguments)
+
+
+_decoder = msgspec.json.Decoder(list[_Event])
+
+
+def decode(data: bytes) -> list[ThreadTrace]:
+    """Return what each thread did by py-spy's chrometrace, in order of appearance; raises TraceDamaged."""
+    try:
+        events = _decoder.decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise TraceDamaged(f"py-spy wrote no trace ({error})") from error
+    threads: defaultdict[int, list[_Event]] = defaultdict(list)
+    for event in events:
+        if event.ph in ("B", "E"):
+            threads[event.tid].append(event)
+    # What a target calls a thread may have 64 bits, a run file holds one less.
+    traces = (_trace(ident & ((1 << 63) - 1), of_thread) for ident, of_thread in threads.items())
+    return [trace for trace in traces if trace is not None]
+
+
+# The one object for a frame: later look-ups, in whichever recording, compare no text.
+_frame = functools.lru_cache(1 << 12)(Frame)
+
+
+def _trace(ident: int, events: Sequence[_Event]) -> ThreadTrace | None:
+    """Rebuild the stacks of one thread; several events at one time are one change. None where nothing was seen."""
+    stack: list[Frame] = []
+    changes: list[Change] = []
+    at_us, roots = -1, dict[str, None]()
+    known: dict[tuple[str, str, int], Frame] = {}
+    for event in (*events, None):
+        if event is None or event.ts != at_us:
+            if at_us >= 0:
+                changes.append(Change(at_us, tuple(stack[1:])))
+                roots |= {frame.function: None for frame in stack[:1]}
+            if event is None:
+                break
+            if event.ts < at_us:
+                raise TraceDamaged("py-spy went back in time")
+            at_us = event.ts
+        if event.ph == "B":
+            named = (event.name, event.args.filename, event.args.line or 0)
+            frame = known.get(named)
+            if frame is None:
+                frame = known[named] = _frame(*named)
+            stack.append(frame)
+        elif stack:
+            stack.pop()
+        else:
+            raise TraceDamaged("py-spy ended a frame that it had not begun")
+    # py-spy names a thread once it can: hardly before the program has imported threading.
+    if not roots or len(changes) < 2:
+        return None
+    os_tid, name = None, ""
+    for root in roots:
+        match = _THREAD.fullmatch(root)
+        if not match:
+            raise TraceDamaged("py-spy did not name the threads")
+        os_tid, name = int(match[1]) if match[1] else os_tid, name or match[2] or ""
+    return ThreadTrace(ident, os_tid, name, tuple(changes))
+
+
+START_US = 15_000
+"""CPU time of a recording that is no reading: starting py-spy, finding the interpreter, writing the file."""
+FRAMES_AROUND = 12
+"""What a moment of reading costs beside the frames themselves, in frames: 210 µs of CPU time, and 17 µs a frame."""
+USUAL_US_PER_FRAME = 8.0
+
+
+def as_read(traces: Sequence[ThreadTrace], samples: int, cpu_ns: int) -> list[ThreadTrace]:
+    """Return what threads did with each change at the time when it was read; their order stays.
+
+    ``samples`` are the stacks that were read of all threads, ``cpu_ns`` is what the recording took, 0 where that is not
+    known: then changes stay as they were noted.
+    """
+    lengths = [trace.changes[-1].at_us - trace.changes[0].at_us for trace in traces]
+    longest = max(lengths, default=0)
+    if not longest or not samples or not cpu_ns:
+        return list(traces)
+    depths = [_mean_depth(trace) for trace in traces]
+    frames = sum(depth * length for depth, length in zip(depths, lengths, strict=True)) / longest
+    moments, per_frame_us = samples * longest / sum(lengths), USUAL_US_PER_FRAME
+    if moments >= 50:
+        per_frame_us = (cpu_ns / MICROSECOND_NS - START_US) / moments / (FRAMES_AROUND + frames)
+        per_frame_us = min(max(per_frame_us, 2.0), 40.0)
+    around = [FRAMES_AROUND + max(frames - depth, 0.0) for depth in depths]
+    return [_shifted(trace, per_frame_us, beside) for trace, beside in zip(traces, around, strict=True)]
+
+
+def _mean_depth(trace: ThreadTrace) -> float:
+    whole = trace.changes[-1].at_us - trace.changes[0].at_us
+    stays = zip(trace.changes, trace.changes[1:], strict=False)
+    return sum(len(now.frames) * (after.at_us - now.at_us) for now, after in stays) / whole if whole else 0.0
+
+
+def _shifted(trace: ThreadTrace, per_frame_us: float, frames_around: float) -> ThreadTrace:
+    """Return a thread's changes each earlier by the time that its stack took to be read; its end stays."""
+    *seen, end = trace.changes
+    shifted: list[Change] = []
+    for change in seen:
+        at_us = change.at_us - round(per_frame_us * (frames_around + len(change.frames)))
+        if shifted:
+            at_us = max(at_us, shifted[-1].at_us)
+        shifted.append(Change(at_us, change.frames))
+    return msgspec.structs.replace(trace, changes=(*shifted, end))
+
+
 _MAIN_THREAD = "MainThread"
 
 
@@ -56,10 +205,10 @@ def assemble(
 ) -> RecordingTaken:
     """Return the record of a recording, cut to ``keep``; learns into ``evidence``. Raises TraceDamaged."""
     threads, evidence = threads or Threads(), evidence or Evidence()
-    noted = chrometrace.decode(raw.data)
+    noted = decode(raw.data)
     about = _samples_by_thread(noted, raw.samples)
     read = [_read(trace, samples, raw, evidence) for trace, samples in zip(noted, about, strict=True)]
-    traces = chrometrace.as_read([trace for trace, *_ in read], raw.samples, raw.cpu_ns)
+    traces = as_read([trace for trace, *_ in read], raw.samples, raw.cpu_ns)
     if threads.is_current:
         living = {None, *threads.ids}
         traces = [trace if trace.os_tid in living else _ended(trace, rate_hz) for trace in traces]
@@ -108,7 +257,7 @@ def _read(trace: ThreadTrace, samples: int, raw: RawRecording, evidence: Evidenc
     stays = [(change.frames, after.at_us - change.at_us) for change, after in itertools.pairwise(trace.changes)]
     whole_us = sum(length_us for _, length_us in stays)
     is_seldom_in_python = 2 * sum(length_us for frames, length_us in stays if not frames) > whole_us
-    mended = torn.mend([frames for frames, _ in stays], torn.valid_roots(stays), evidence)
+    mended = misreads.mend([frames for frames, _ in stays], misreads.valid_roots(stays), evidence)
     found: list[Change] = []
     torn_us: list[int] = []
     for change, (frames, length_us), stack in zip(changes, stays, mended, strict=True):
@@ -118,10 +267,10 @@ def _read(trace: ThreadTrace, samples: int, raw: RawRecording, evidence: Evidenc
             found.append(Change(change.at_us, stack or ()))
         else:
             torn_us.append(change.at_us)
-    whole = msgspec.structs.replace(trace, changes=(*found, end))
-    times_us = [*failedreads.times_at(trace, raw.failed, raw.zero_ns), *torn_us]
-    visited = failedreads.with_visits(whole, times_us, samples - len(torn_us), evidence.torn_shares)
-    return visited, torn_us, is_seldom_in_python
+    failed_us = [(one.at_ns - raw.zero_ns) // MICROSECOND_NS for one in raw.failed if one.ident == trace.ident]
+    times_us, known = [*failed_us, *torn_us], samples - len(torn_us)
+    visited = misreads.with_visits((*found, end), times_us, known, evidence.torn_shares)
+    return msgspec.structs.replace(trace, changes=visited), torn_us, is_seldom_in_python
 
 
 def apportion(total: int, lengths: Sequence[int]) -> list[int]:

@@ -15,11 +15,10 @@ from typing import Any, NamedTuple
 from profd.daemon import processes
 from profd.daemon.clock import Clock
 from profd.daemon.stacks import assembly
-from profd.daemon.stacks.assembly import Span, Threads
-from profd.daemon.stacks.chrometrace import TraceDamaged
+from profd.daemon.stacks.assembly import Span, Threads, TraceDamaged
+from profd.daemon.stacks.misreads import Evidence
 from profd.daemon.stacks.pyspy import Recording, RecordingFailed
 from profd.daemon.stacks.source import Statements
-from profd.daemon.stacks.torn import Evidence
 from profd.daemon.store.records import EventHappened, Identity, Record
 
 # After py-spy reports that it samples, the next recording runs on for this many mean distances of samples before the

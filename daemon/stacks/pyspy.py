@@ -15,20 +15,25 @@ import re
 import shutil
 import signal
 import sysconfig
+from datetime import datetime
 from pathlib import Path
 
 import msgspec
 
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.errors import MissingTool
-from profd.daemon.stacks.failedreads import LOG_FAILURES, FailedRead, read_log, without_log
 
 EXECUTABLE_VARIABLE = "PROFD_PY_SPY"
 """Names another py-spy than the one installed beside profd."""
 
 KNOWN_VERSIONS = ((0, 4, 1), (0, 5))
 """From this py-spy on, and before that one, what it writes is known to be understood."""
+LOG_FAILURES = {"RUST_LOG": "py_spy=warn"}
+"""What has py-spy write a line with the time for each read that fails."""
 _SAMPLING = b"Sampling process"
+_LOGGED = re.compile(
+    rb"(?m)^\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{1,9})Z +WARN +py_spy\] Failed to get stack trace from \d+: (.*)"
+)
 _TOTALS = re.compile(rb"Samples: (\d+) Errors: (\d+)")
 _KILL_AFTER_S = 5.0
 # With RUST_BACKTRACE in the environment py-spy would unwind its own stack at every read that fails.
@@ -50,6 +55,13 @@ class PySpyOutput(msgspec.Struct, frozen=True):
     ended_ns: int
     cpu_ns: int
     wall_jump_ns: int
+
+
+class FailedRead(msgspec.Struct, frozen=True):
+    """A read that failed: when, and at which thread as the interpreter calls it (None: it does not say)."""
+
+    at_ns: int
+    ident: int | None
 
 
 class RawRecording(msgspec.Struct, frozen=True):
@@ -209,6 +221,24 @@ def read_output(output: PySpyOutput) -> RawRecording:
     samples, errors = map(int, totals.groups())
     failed = read_log(output.said, output.wall_jump_ns)
     return RawRecording(output.trace, zero_ns, clock_error_ns, samples, errors, output.cpu_ns, failed)
+
+
+def read_log(said: bytes, wall_ahead_ns: int) -> tuple[FailedRead, ...]:
+    """Return the failed reads with a time that py-spy logged, by a clock that the wall clock is ahead of."""
+    found = []
+    for seconds, fraction, why in _LOGGED.findall(said):
+        try:
+            at = datetime.fromisoformat(f"{seconds.decode()}+00:00")
+        except ValueError:
+            continue
+        wall_ns = int(at.timestamp()) * SECOND_NS + int(fraction.ljust(9, b"0"))
+        thread = re.search(rb" for thread (\d{1,20})\b", why)
+        found.append(FailedRead(wall_ns - wall_ahead_ns, int(thread[1]) if thread else None))
+    return tuple(found)
+
+
+def without_log(said: bytes) -> bytes:
+    return _LOGGED.sub(b"", said)
 
 
 def reason_of(said: bytes) -> str:

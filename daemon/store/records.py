@@ -39,6 +39,10 @@ class Frame(NamedTuple):
     line: int
 
 
+Stack = tuple[Frame, ...]
+"""Frames from the root to the leaf."""
+
+
 class FrameDescription(msgspec.Struct, frozen=True):
     """What is kept of a frame beside its identity; see the columns of table ``frame``."""
 
@@ -124,7 +128,7 @@ class RecordingTaken(msgspec.Struct, frozen=True, tag="recording"):
     errors: int
     clock_error_ns: int
     cpu_ns: int
-    stacks: tuple[tuple[Frame, ...], ...]
+    stacks: tuple[Stack, ...]
     threads: tuple[ThreadTimeline, ...]
 
 

@@ -137,7 +137,7 @@ class Injection:
 
 def order_of(request: WindowRequest, place: ExchangeFolder) -> Order:
     """Return the order for a process: the request, and the folder for the trace."""
-    asked = {name: getattr(request, name) for name in ("steps", "seconds", "shapes", "memory", "stacks", "flops")}
+    asked = {name: getattr(request, name) for name in ("steps", "seconds", "shapes", "memory", "stacks")}
     return Order(folder=str(place.there), patience_s=STEPS_TIMEOUT_S, **asked)
 
 

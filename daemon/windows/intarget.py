@@ -40,7 +40,6 @@ class Order(NamedTuple):
     shapes: bool
     memory: bool
     stacks: bool
-    flops: bool
     patience_s: float
     page: int = 0
     page_bytes: int = 0
@@ -179,8 +178,8 @@ def take(order: Order) -> None:
 
 def _make_profiler(torch: ModuleType, order: Order) -> Profiler:
     options: dict[str, object] = {
-        "record_shapes": order.shapes or order.flops,
-        "with_flops": order.flops,
+        "record_shapes": order.shapes,
+        "with_flops": order.shapes,
         "profile_memory": order.memory,
         "with_stack": order.stacks,
         "use_kineto": True,

@@ -36,7 +36,6 @@ class WindowRequest(msgspec.Struct, frozen=True):
     shapes: bool = True
     memory: bool = False
     stacks: bool = False
-    flops: bool = True
     inject: bool = False
     pid: int | None = None
 
@@ -49,8 +48,8 @@ class WindowRequest(msgspec.Struct, frozen=True):
         else:
             settings |= {"PROFILE_START_ITERATION": 0, "PROFILE_START_ITERATION_ROUNDUP": 1}
             settings |= {"ACTIVITIES_ITERATIONS": self.steps, "ACTIVITIES_WARMUP_ITERATIONS": 1}
-        switches = {"PROFILE_REPORT_INPUT_SHAPES": self.shapes or self.flops, "PROFILE_PROFILE_MEMORY": self.memory}
-        switches |= {"PROFILE_WITH_STACK": self.stacks, "PROFILE_WITH_FLOPS": self.flops}
+        switches = {"PROFILE_REPORT_INPUT_SHAPES": self.shapes, "PROFILE_PROFILE_MEMORY": self.memory}
+        switches |= {"PROFILE_WITH_STACK": self.stacks, "PROFILE_WITH_FLOPS": self.shapes}
         settings |= {name: "true" if is_on else "false" for name, is_on in switches.items()}
         settings["ACTIVITY_TYPES"] = ",".join(_ACTIVITIES)
         return "".join(f"{name}={value}\n" for name, value in settings.items())

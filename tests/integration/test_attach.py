@@ -141,7 +141,7 @@ def test_a_session_is_reached_again_after_the_next_login(target: int, profd_home
     with RunReader(paths.find_run("mine")) as reader:
         until(Path(reader.info.control_socket).exists, "the socket")
         with contextlib.closing(ControlClient(Path(reader.info.control_socket))) as client:
-            assert client.hello().target_pid == target
+            assert client.hello().run_id == reader.info.id
     process.send_signal(signal.SIGINT)
     assert_summed_up(process).close()
 

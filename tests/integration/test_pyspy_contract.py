@@ -21,8 +21,8 @@ from support.pyspyprocesses import ENVIRONMENT, HEAD, LOGGING, REAL, Begun, Ende
 from support.waiting import until
 
 from profd.daemon.clock import Clock
-from profd.daemon.stacks import chrometrace, failedreads
-from profd.daemon.stacks.chrometrace import TraceDamaged
+from profd.daemon.stacks import assembly, pyspy
+from profd.daemon.stacks.assembly import TraceDamaged
 from profd.daemon.stacks.dump import take_dump
 from profd.daemon.stacks.pyspy import Recording, find_py_spy
 
@@ -129,7 +129,7 @@ def test_trace_has_the_events_that_are_decoded(
     roots = {event["name"] for event in events if not event["args"]["filename"]}
     assert f"thread ({calm.pid}): MainThread" in roots
 
-    traces = {trace.name: trace for trace in chrometrace.decode(data)}
+    traces = {trace.name: trace for trace in assembly.decode(data)}
     assert set(traces) == {"MainThread", "helper"}
     main = traces["MainThread"]
     assert main.os_tid == calm.pid
@@ -141,7 +141,7 @@ def test_trace_has_the_events_that_are_decoded(
 
 def test_stacks_are_of_threads_only_where_that_is_asked_for(recorded: dict[str, tuple[Ended, Path]]) -> None:
     with pytest.raises(TraceDamaged, match="name the threads"):
-        chrometrace.decode(recorded["bare"][1].read_bytes())
+        assembly.decode(recorded["bare"][1].read_bytes())
 
 
 def test_stacks_of_a_tree_begin_with_the_process(
@@ -226,7 +226,7 @@ def test_reads_that_fail_are_logged_with_their_time_and_counted(
     done = begun.end(signal.SIGINT)
     after_ns = time.time_ns()
     assert done.code == 0
-    failed = failedreads.read_log((said + done.out).encode(), 0)
+    failed = pyspy.read_log((said + done.out).encode(), 0)
     assert all(before_ns <= one.at_ns <= after_ns for one in failed)
     found = TOTALS.search(done.out)
     assert found is not None
@@ -370,7 +370,7 @@ async def test_profd_records_and_reads_with_it(
     assert await recording.sampling
     assert await recording.ended
     raw = await recording.collect()
-    assert {trace.name for trace in chrometrace.decode(raw.data)} == {"MainThread", "helper"}
+    assert {trace.name for trace in assembly.decode(raw.data)} == {"MainThread", "helper"}
     assert (raw.samples > 0, raw.errors, raw.failed) == (True, 0, ())
     assert begun_ns <= raw.zero_ns + raw.clock_error_ns <= clock.now_ns()
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import itertools
 import random
+from collections.abc import Sequence
 
-from profd.daemon.stacks.chrometrace import Change, ThreadTrace
-from support.traces import Stack
+from profd.daemon.stacks.misreads import Change
+from profd.daemon.store.records import Stack
 
 
 class Reader:
@@ -27,7 +28,7 @@ class Reader:
         self.samples = 0
         self.failed_us: list[int] = []
         self.spent_us = dict.fromkeys(stays_us, 0.0)
-        self._changes: list[Change] = []
+        self.changes: list[Change] = []
         self._read_us = read_us
         stays = ((one, self._chance.uniform(0.9, 1.1) * stay) for one, stay in itertools.cycle(stays_us.items()))
         at_us, read_at_us = 0.0, self._chance.expovariate(1e-4)
@@ -39,23 +40,22 @@ class Reader:
             at_us += stay_us
             if at_us > 60e6:
                 break
-        self._changes.append(Change(round(at_us), ()))
-        self.trace = ThreadTrace(7, 1, "MainThread", tuple(self._changes))
+        self.changes.append(Change(round(at_us), ()))
 
     def _read(self, one: Stack, at_us: float, until_us: float) -> None:
         if at_us + self._read_us[one] > until_us or self._is_too_restless(one):
             self.failed_us.append(round(at_us))
             return
         self.samples += 1
-        if not self._changes or self._changes[-1].frames != one:
-            self._changes.append(Change(round(at_us), one))
+        if not self.changes or self.changes[-1].frames != one:
+            self.changes.append(Change(round(at_us), one))
 
     def _is_too_restless(self, one: Stack) -> bool:
         return one in self._fails and self._chance.random() < self._fails[one]
 
-    def error(self, trace: ThreadTrace, one: Stack) -> float:
+    def error(self, changes: Sequence[Change], one: Stack) -> float:
         """Return by how many points the share of a stack is off."""
-        told = sum(after.at_us - now.at_us for now, after in itertools.pairwise(trace.changes) if now.frames == one) / (
-            trace.changes[-1].at_us - trace.changes[0].at_us
+        told = sum(after.at_us - now.at_us for now, after in itertools.pairwise(changes) if now.frames == one) / (
+            changes[-1].at_us - changes[0].at_us
         )
         return 100 * (told - self.spent_us[one] / sum(self.spent_us.values()))

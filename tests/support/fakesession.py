@@ -33,7 +33,7 @@ class FakeSession:
         pass
 
     def _status(self) -> SessionStatus:
-        return SessionStatus("id", "/runs/id.profd", 1, 4242, self.rate_hz, 1)
+        return SessionStatus("id", "/runs/id.profd", self.rate_hz, 1)
 
     def hello(self) -> SessionStatus:
         return self._status()

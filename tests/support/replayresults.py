@@ -18,9 +18,8 @@ from typing import Any, NamedTuple
 from truth import Diary as TrackDiary
 from truth import Program as TrackProgram
 
-from profd.daemon.analyze.functions import phase_shares
 from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.analyze.profile import take_profile
+from profd.daemon.analyze.profile import phase_shares, take_profile
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.summary import Summary, summarize

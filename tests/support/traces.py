@@ -8,9 +8,8 @@ import msgspec
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.stacks.pyspy import RawRecording
-from profd.daemon.store.records import Frame
+from profd.daemon.store.records import Frame, Stack
 
-Stack = tuple[Frame, ...]
 MAIN_TID = 4242
 ROOT = Frame("<module>", "/home/ada/train.py", 96)
 ZERO_NS = 1_795_176_000 * SECOND_NS

@@ -14,6 +14,8 @@ UNIT = TESTS / "unit"
 PRODUCT = ("cli", "daemon", "tui")
 LEAST_LINES = 40
 """What is shorter may be tested by what uses it."""
+MOST_ON_THE_WAY = 14
+"""So many files, and so many types, that a sample passes from py-spy to the screen."""
 OF_THE_TREE = frozenset({"test_documentation", "test_layers", "test_layout"})
 WITHOUT_TEST = frozenset[str]()
 """Modules that no test of their own folder reaches. Take out what has one; put in nothing."""
@@ -65,6 +67,26 @@ def test_each_file_that_the_architecture_names_is_there() -> None:
     named = {path or name for path, name in _SOURCE.findall((DOCS / "architecture.md").read_text())}
     assert len(named) > 50
     assert sorted(name for name in named if not any((top / name).is_file() for top in (ROOT, ROOT / "daemon"))) == []
+
+
+def test_a_sample_passes_at_most_so_many_files_and_types() -> None:
+    section = (
+        (DOCS / "architecture.md")
+        .read_text()
+        .partition("## From py-spy's bytes to the screen")[2]
+        .partition("\n## ")[0]
+    )
+    rows = [line.split("|")[2:4] for line in section.splitlines() if line.startswith("| ")][1:]
+    files = {
+        name: re.findall(r"`(\w+)`", types) for names, types in rows for name in re.findall(r"`([\w/]+\.py)`", names)
+    }
+    types = {name for found in files.values() for name in found}
+    assert f"That is {len(files)} files and {len(types)} types." in section
+    assert len(files) <= MOST_ON_THE_WAY
+    assert len(types) <= MOST_ON_THE_WAY
+    for name, found in files.items():
+        text = next(top / name for top in (ROOT, ROOT / "daemon") if (top / name).is_file()).read_text()
+        assert [one for one in found if not re.search(rf"\b{one}\b", text)] == [], name
 
 
 def test_imports_are_found_in_each_form() -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 
 from profd.daemon.analyze.confidence import is_hint
-from profd.daemon.analyze.functions import FunctionRow
+from profd.daemon.analyze.profile import FunctionRow
 from profd.daemon.render.plaintext import visible
 from profd.daemon.units import percent, time_range
 from profd.tui.cells import Run, cut_name, cut_path

@@ -10,8 +10,7 @@ import pytest
 from support import hostiletexts, synthetic, unevensamples
 from support.browser import OpenReport, ReportPage
 
-from profd.daemon.analyze.functions import hot_functions
-from profd.daemon.analyze.profile import take_profile
+from profd.daemon.analyze.profile import hot_functions, take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader

@@ -12,11 +12,10 @@ from support.synthetic import BACKWARD, DATA_WAIT, MAIN, STARTED_NS, run_started
 from support.training_stacks import describe
 
 from profd.cli.main import run_command_line
-from profd.daemon.analyze.functions import hot_functions, utilization_by_stack
 from profd.daemon.analyze.gpu import Gpu, take_gpu_idle
 from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.analyze.profile import take_profile
+from profd.daemon.analyze.profile import hot_functions, take_profile, utilization_by_stack
 from profd.daemon.analyze.selection import MAIN_THREADS, Condition, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import ExitCode

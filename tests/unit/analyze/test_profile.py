@@ -8,8 +8,15 @@ import pytest
 from support import synthetic
 from support.synthetic import BACKWARD, MAIN, MAIN_TID, STARTED_NS, main_process, recording, write_records
 
-from profd.daemon.analyze.functions import FunctionRow, hot_functions
-from profd.daemon.analyze.profile import CallNode, Profile, call_tree, selected_intervals, take_profile
+from profd.daemon.analyze.profile import (
+    CallNode,
+    FunctionRow,
+    Profile,
+    call_tree,
+    hot_functions,
+    selected_intervals,
+    take_profile,
+)
 from profd.daemon.analyze.selection import MAIN_THREADS, Condition, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import records

@@ -134,7 +134,7 @@ def test_options_are_what_is_asked_for(run: Path, monkeypatch: pytest.MonkeyPatc
     assert run_command_line(["window", str(run), *words]) == ExitCode.OK
     assert asked == [
         WindowRequest(),
-        WindowRequest(steps=7, seconds=1.0, shapes=False, memory=True, stacks=True, flops=False, inject=True),
+        WindowRequest(steps=7, seconds=1.0, shapes=False, memory=True, stacks=True, inject=True),
     ]
 
 

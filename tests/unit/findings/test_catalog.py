@@ -14,9 +14,8 @@ from support.folders import DOCS
 from support.synthetic import STARTED_NS, live_run, write_run
 from support.training_stacks import DATA_WAIT, SYNCHRONIZE
 
-from profd.daemon.analyze.functions import phase_shares
 from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.analyze.profile import take_profile
+from profd.daemon.analyze.profile import phase_shares, take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable

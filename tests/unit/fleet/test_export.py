@@ -16,9 +16,8 @@ from support.folders import DOCS
 from support.gpurun import write_gpu_run
 from support.synthetic import PHASE_SHARES, STARTED_NS, write_run
 
-from profd.daemon.analyze.functions import phase_shares
 from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.analyze.profile import take_profile
+from profd.daemon.analyze.profile import phase_shares, take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import OutputUnwritable

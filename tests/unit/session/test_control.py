@@ -35,7 +35,7 @@ class FakeSession:
     budget_percent: float = 10.0
 
     def status(self) -> SessionStatus:
-        return SessionStatus("id", "/runs/id.profd", 1, 4242, self.rate_hz, self.watchers[-1] if self.watchers else 0)
+        return SessionStatus("id", "/runs/id.profd", self.rate_hz, self.watchers[-1] if self.watchers else 0)
 
     def watchers_changed(self, watchers: int) -> None:
         self.watchers.append(watchers)

@@ -8,11 +8,11 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.traces import MAIN_TID, ZERO_NS, Stack, Told, raw_recording, stack
+from support.traces import MAIN_TID, ZERO_NS, Told, raw_recording, stack
 
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS
 from profd.daemon.stacks.assembly import Span, Threads, apportion, assemble
-from profd.daemon.store.records import Frame, Identity, RecordingTaken
+from profd.daemon.store.records import Frame, Identity, RecordingTaken, Stack
 
 TARGET = Identity(MAIN_TID, 1000)
 FUNCTIONS = ("a", "b", "c")

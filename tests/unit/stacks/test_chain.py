@@ -14,8 +14,8 @@ from profd.daemon.stacks import assembly
 from profd.daemon.stacks import chain as chain_module
 from profd.daemon.stacks.assembly import Span, Threads
 from profd.daemon.stacks.chain import StackChain
+from profd.daemon.stacks.misreads import Evidence
 from profd.daemon.stacks.pyspy import RawRecording
-from profd.daemon.stacks.torn import Evidence
 from profd.daemon.store.records import Identity, RecordingTaken
 
 __all__ = ["stage"]  # a fixture: pytest finds it by its name here

@@ -17,7 +17,7 @@ from support.traces import Told, stack, write_trace
 
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS, Clock
 from profd.daemon.errors import MissingTool
-from profd.daemon.stacks import chrometrace, pyspy
+from profd.daemon.stacks import assembly, pyspy
 from profd.daemon.stacks.pyspy import (
     PySpyOutput,
     Recording,
@@ -77,7 +77,7 @@ async def test_a_recording_gives_what_py_spy_wrote_and_said(py_spy: StandIn) -> 
     assert await recording.sampling
     recording.stop()
     raw = await recording.collect()
-    (thread,) = chrometrace.decode(raw.data)
+    (thread,) = assembly.decode(raw.data)
     assert [frame.function for frame in thread.changes[0].frames] == ["<module>", "train"]
     assert f"Samples: {raw.samples} Errors: {raw.errors}" in py_spy.wait("wrote").says
     assert raw.cpu_ns == recording.cpu_ns > MILLISECOND_NS
@@ -216,7 +216,7 @@ async def test_a_large_trace_is_handed_on_whole(py_spy: StandIn) -> None:
     recording.stop()
     raw = await recording.collect()
     assert len(raw.data) > 8 << 20
-    assert len(chrometrace.decode(raw.data)) == 1
+    assert len(assembly.decode(raw.data)) == 1
 
 
 @pytest.mark.usefixtures("impatient")

@@ -9,9 +9,9 @@ from support.pyspy import playing
 from support.pyspy.playing import Played, Span, Take
 from support.pyspy.standin import RECORDINGS, StandIn
 
-from profd.daemon.stacks import chrometrace
+from profd.daemon.stacks import assembly
 from profd.daemon.stacks.dump import take_dump
-from profd.daemon.stacks.failedreads import read_log
+from profd.daemon.stacks.pyspy import read_log
 
 PID = 77
 STARTED_US = 5_000
@@ -29,7 +29,7 @@ def play(name: str, length_us: int, number: int = 1) -> Played:
 def test_stored_recording_is_played_for_as_long_as_it_is_asked_for(name: str) -> None:
     for length_us in (300_000, 4_000_000):
         played = play(name, length_us)
-        traces = chrometrace.decode(played.data)
+        traces = assembly.decode(played.data)
         assert {trace.changes[-1].at_us for trace in traces} == {STARTED_US + length_us}
         assert all(trace.changes[0].at_us >= STARTED_US for trace in traces)
         assert PID in {trace.os_tid for trace in traces} or {trace.os_tid for trace in traces} == {None}

@@ -11,9 +11,8 @@ import pytest
 from longrun import STARTED_NS, identity, write_long_run
 from msgspec.structs import replace
 
-from profd.daemon.analyze.functions import utilization_by_stack
 from profd.daemon.analyze.gputracks import GpuTracks
-from profd.daemon.analyze.profile import selected_totals
+from profd.daemon.analyze.profile import selected_totals, utilization_by_stack
 from profd.daemon.analyze.selection import Condition, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import database

@@ -38,7 +38,7 @@ class Connection(ControlClient):
 
     def watch(self) -> SessionStatus:
         self.is_watched = True
-        return SessionStatus("run", "a.profd", session_pid=1, target_pid=2, rate_hz=100, watchers=1)
+        return SessionStatus("run", "a.profd", rate_hz=100, watchers=1)
 
     def close(self) -> None:
         self.is_closed.set()

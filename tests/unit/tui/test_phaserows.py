@@ -15,8 +15,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.tui import phaserows as phaserows_module
 from profd.tui.bins import Ruler
-from profd.tui.phaserows import PhaseRows
-from profd.tui.samples import PhaseTally, places_of
+from profd.tui.phaserows import PhaseRows, PhaseTally, places_of
 
 SECONDS = 24
 

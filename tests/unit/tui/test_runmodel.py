@@ -10,9 +10,8 @@ from support import synthetic
 
 import profd.tui.runmodel as runmodel_module
 from profd.daemon.analyze.coverage import take_coverage
-from profd.daemon.analyze.functions import hot_functions
 from profd.daemon.analyze.phases import PHASES
-from profd.daemon.analyze.profile import take_profile
+from profd.daemon.analyze.profile import hot_functions, take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.summary import summarize

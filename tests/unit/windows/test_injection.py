@@ -49,7 +49,7 @@ def test_text_starts_a_thread_that_takes_the_order_and_names_nothing(tmp_path: P
 def test_order_says_all_that_was_asked_for(tmp_path: Path) -> None:
     wanted = order(tmp_path)
     assert (wanted.folder, wanted.steps, wanted.seconds) == (str(tmp_path), 7, None)
-    assert (wanted.shapes, wanted.memory, wanted.stacks, wanted.flops) == (True, True, False, True)
+    assert (wanted.shapes, wanted.memory, wanted.stacks) == (True, True, False)
     assert eval(repr(wanted), {"Order": Order}) == wanted  # noqa: S307
 
 

@@ -10,8 +10,8 @@ from support.synthetic import MAIN, STARTED_NS, run_started
 from support.training_stacks import describe
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store import database, interning
-from profd.daemon.store.interning import REMEMBERED_NS, Interning, Recent
+from profd.daemon.store import database
+from profd.daemon.store import tables as tables_module
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import (
     Frame,
@@ -25,7 +25,7 @@ from profd.daemon.store.records import (
     RecordingTaken,
     ThreadTimeline,
 )
-from profd.daemon.store.tables import Tables
+from profd.daemon.store.tables import REMEMBERED_NS, Interning, Recent, Tables
 
 STACK = (Frame("<module>", "/srv/train.py", 3), Frame("train", "/srv/train.py", 9))
 LATER_NS = STARTED_NS + 10 * REMEMBERED_NS
@@ -100,12 +100,12 @@ def test_a_process_that_makes_threads_for_ever_holds_few(tables: Tables) -> None
     threads = tuple(ThreadTimeline(5000 + number, "feeder", is_main=False, intervals=()) for number in range(3000))
     recording = RecordingTaken(MAIN, STARTED_NS, STARTED_NS, 20, 0, 0, 0, 0, 0, (), threads)
     tables.commit([PointsTaken(STARTED_NS, points), recording])
-    assert len(tables._ids) <= 2 * (interning.THREADS_HELD + interning.SERIES_HELD) + 2
+    assert len(tables._ids) <= 2 * (tables_module.THREADS_HELD + tables_module.SERIES_HELD) + 2
 
 
 def test_functions_that_are_made_up_for_ever_are_not_all_held(tables: Tables) -> None:
-    see_functions(tables, 3 * interning.STACKS_HELD)
-    assert len(tables._ids) <= 2 * (interning.STACKS_HELD + interning.FRAMES_HELD) + 2
+    see_functions(tables, 3 * tables_module.STACKS_HELD)
+    assert len(tables._ids) <= 2 * (tables_module.STACKS_HELD + tables_module.FRAMES_HELD) + 2
 
 
 def test_what_comes_late_of_who_was_forgotten_belongs_to_the_same_process(tables: Tables, path: Path) -> None:
@@ -144,9 +144,9 @@ def test_who_is_forgotten_again_is_not_held_either(tables: Tables) -> None:
 
 
 def test_stacks_that_were_forgotten_keep_their_ids(tables: Tables) -> None:
-    before = tables._ids.stack(STACK)
-    see_functions(tables, 3 * interning.STACKS_HELD)
-    assert tables._ids.stack(STACK) == before
+    before = tables._ids.stacks([STACK])
+    see_functions(tables, 3 * tables_module.STACKS_HELD)
+    assert tables._ids.stacks([STACK]) == before
 
 
 def test_the_machine_has_series_of_its_own(tables: Tables) -> None:

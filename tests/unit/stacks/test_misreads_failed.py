@@ -9,11 +9,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.failedreads import Reader
-from support.traces import Stack, stack
+from support.traces import stack
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.stacks.chrometrace import Change, ThreadTrace
-from profd.daemon.stacks.failedreads import FailedRead, TornShares, cap, read_log, times_at, with_visits, without_log
+from profd.daemon.stacks.misreads import Change, TornShares, cap, with_visits
+from profd.daemon.stacks.pyspy import FailedRead, read_log, without_log
+from profd.daemon.store.records import Stack
 
 ZERO_NS = 1_795_267_341 * SECOND_NS
 IDENT = 139979236125568
@@ -36,9 +37,6 @@ def test_the_log_of_py_spy_is_read_with_its_threads_and_fewer_digits() -> None:
     assert one.ident is None
     (one,) = read_log(f"[2026-11-21T13:22:21.4Z {FAILED} call get_stack_trace for thread 7\n".encode(), 0)
     assert one == FailedRead(ZERO_NS + 400_000_000, 7)
-    trace = ThreadTrace(IDENT, None, "", ())
-    failed = [FailedRead(ZERO_NS + 3_000, IDENT), FailedRead(ZERO_NS + 5_000, 7), FailedRead(ZERO_NS + 8_000, None)]
-    assert times_at(trace, failed, ZERO_NS) == [3]
 
 
 @pytest.mark.parametrize("at", ["2026-99-21T13:22:21.4", "0000-11-21T13:22:21.4", "2026-11-21T99:22:21.4", "yesterday"])
@@ -83,8 +81,8 @@ SEEDS = 4
 def errors(stays_us: dict[Stack, float], read_us: dict[Stack, float]) -> tuple[float, float]:
     """Return the mean error of the deep stack's share without and with what failed reads tell."""
     readers = [Reader(stays_us, read_us, seed) for seed in range(SEEDS)]
-    before = statistics.mean(one.error(one.trace, DEEP) for one in readers)
-    corrected = (with_visits(one.trace, one.failed_us, one.samples, TornShares()) for one in readers)
+    before = statistics.mean(one.error(tuple(one.changes), DEEP) for one in readers)
+    corrected = (with_visits(tuple(one.changes), one.failed_us, one.samples, TornShares()) for one in readers)
     return before, statistics.mean(one.error(trace, DEEP) for one, trace in zip(readers, corrected, strict=True))
 
 
@@ -107,8 +105,8 @@ def test_a_restless_stack_is_given_the_time_that_failed_reads_take_from_it(turns
     known.learn({calm: 200, restless: 200}, {restless: 50})
     stays_us, read_us = dict(zip((calm, restless), turns, strict=True)), {calm: 100.0, restless: 0.0}
     readers = [Reader(stays_us, read_us, seed, {restless: 0.5}) for seed in range(SEEDS)]
-    before = statistics.mean(one.error(one.trace, restless) for one in readers)
-    told = [with_visits(one.trace, one.failed_us, one.samples, known) for one in readers]
+    before = statistics.mean(one.error(tuple(one.changes), restless) for one in readers)
+    told = [with_visits(tuple(one.changes), one.failed_us, one.samples, known) for one in readers]
     after = statistics.mean(one.error(trace, restless) for one, trace in zip(readers, told, strict=True))
     assert before < -8.0
     assert abs(after) < 1.25
@@ -126,20 +124,19 @@ def test_lengths_that_are_too_short_or_as_restless_as_their_neighbors_stay() -> 
     known = TornShares()
     known.learn({calm: 200, restless: 200}, {restless: 50, calm: 40})
     reader = Reader({calm: 24_000, restless: 36_000}, {calm: 100.0, restless: 0.0}, 1, {restless: 0.5})
-    assert with_visits(reader.trace, reader.failed_us, reader.samples, known) == reader.trace
+    assert with_visits(tuple(reader.changes), reader.failed_us, reader.samples, known) == tuple(reader.changes)
 
 
 def test_stacks_of_like_depth_and_long_stays_are_left_as_they_were() -> None:
     other = stack(*reversed("abcdefghijklmnopqrstuvwxyz"))
     reader = Reader({other: 9_400, DEEP: 14_100}, {other: 20, DEEP: 2_500}, 1)
     assert reader.failed_us
-    assert with_visits(reader.trace, reader.failed_us, reader.samples, TornShares()) == reader.trace
+    assert with_visits(tuple(reader.changes), reader.failed_us, reader.samples, TornShares()) == tuple(reader.changes)
     before, after = errors({FLAT: 200_000, DEEP: 300_000}, {FLAT: 20, DEEP: 2_500})
     assert abs(before) < 0.3
     assert abs(after) < 0.3
     changes = Change(0, DEEP), Change(100_000, FLAT), Change(5_000_000, DEEP), Change(5_100_000, ())
-    trace = ThreadTrace(7, 1, "MainThread", changes)
-    assert with_visits(trace, range(1_000_000, 4_000_000, 100_000), 510, TornShares()) == trace
+    assert with_visits(changes, list(range(1_000_000, 4_000_000, 100_000)), 510, TornShares()) == changes
 
 
 @given(
@@ -148,8 +145,7 @@ def test_stacks_of_like_depth_and_long_stays_are_left_as_they_were() -> None:
 )
 def test_what_was_seen_stays_where_it_was_seen(times: list[int], failed: list[int]) -> None:
     changes = [Change(at_us, (FLAT, DEEP)[number % 2]) for number, at_us in enumerate(times)]
-    trace = ThreadTrace(7, 1, "MainThread", tuple(changes))
-    found = with_visits(trace, failed, 100, TornShares()).changes
+    found = with_visits(tuple(changes), failed, 100, TornShares())
     assert all(one in found for one in changes)
     assert all(one.at_us <= other.at_us for one, other in itertools.pairwise(found))
     added = [one for one in found if one not in changes]

@@ -14,7 +14,7 @@ from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import StackTotal
-from profd.tui.samples import Samples
+from profd.tui.runmodel import Samples
 from profd.tui.view import Range
 
 SECONDS = 20

@@ -10,9 +10,17 @@ import pytest
 from support import synthetic, unevensamples
 from support.synthetic import BACKWARD, STARTED_NS
 
-from profd.daemon.analyze.functions import FunctionRow, hot_functions, phase_lines, phase_shares, user_lines
 from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.analyze.profile import Profile, call_tree, take_profile
+from profd.daemon.analyze.profile import (
+    FunctionRow,
+    Profile,
+    call_tree,
+    hot_functions,
+    phase_lines,
+    phase_shares,
+    take_profile,
+    user_lines,
+)
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.exports.formats import collapsed_lines

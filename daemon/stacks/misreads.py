@@ -1,10 +1,20 @@
-"""Reads of stacks that failed: when, by py-spy's log, and what the thread most likely did then. Pure.
+"""Misread stacks: torn ones, mended where that can be, and failed reads, given to the most likely stack. Pure.
+
+py-spy reads a running interpreter without stopping it, so now and then the frames of two moments are glued together,
+or memory is taken for a frame that is none. Such a stack does not begin where threads begin, has a frame that cannot
+be one, or a call that its line cannot make. To drop a whole stack is worse than to keep a torn one, so a call counts as
+impossible only where it is rare and everything that is known speaks against it.
+
+Stacks are read from the leaf to the root, and the most frequent tear is a caller that went on to its next line before
+its turn came. Where another line of the same function is known for the call, the stack is mended, not dropped. Where
+the thread returns from a function meanwhile, the outer frames are lost, and the inner ones are often those of a whole
+stack that was seen: then the torn one is taken for that.
 
 A read fails where the thread moved on while its frames were read one by one. In a recursion 200 deep a fifth of all
 reads fails, in Python that calls and returns all the time a half, in a flat loop or in a long call into C none. Left
 out, they take time from the stacks that are hard to read: three points of the recursion, and twenty of a training that
-writes thousands of log lines a step. The log says when a read failed, so such a moment becomes a *visit*: a sample of
-the far harder stack that the thread was most likely in. How hard a stack is goes by its frames, and by the share of
+writes thousands of log lines a step. py-spy's log says when a read failed, so such a moment becomes a *visit*: a sample
+of the far harder stack that the thread was most likely in. How hard a stack is goes by its frames, and by the share of
 torn reads around it (``TornShares``): where a thread enters and leaves functions all the time, other reads are torn,
 and known for what they were. Among stacks that are about as hard, the one of a failed read is unknown: there it stays
 no sample.
@@ -12,69 +22,143 @@ no sample.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
-import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from profd.daemon.clock import MICROSECOND_NS, SECOND_NS
-from profd.daemon.stacks.chrometrace import Change, ThreadTrace
-from profd.daemon.store.records import Frame
+from profd.daemon.stacks.source import Calls, Statements, common, is_possible_call
+from profd.daemon.store.records import Frame, Stack
 
-Stack = tuple[Frame, ...]
 
-LOG_FAILURES = {"RUST_LOG": "py_spy=warn"}
-"""What has py-spy write a line with the time for each read that fails."""
-_LOGGED = re.compile(
-    rb"(?m)^\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{1,9})Z +WARN +py_spy\] Failed to get stack trace from \d+: (.*)"
-)
+class Change(msgspec.Struct, frozen=True, gc=False):
+    """From ``at_us`` on, until the next change, the thread stood in ``frames`` (root first; empty: in none)."""
+
+    at_us: int
+    frames: Stack
+
+
+# Where CPython starts a thread's Python code: scripts, `-m` and interactive code in the main thread, threading's
+# bootstrap elsewhere (with its class before it from Python 3.11 on).
+ROOT_FUNCTIONS = frozenset({"<module>", "_run_module_as_main", "_bootstrap", "Thread._bootstrap"})
+
+
+class SuffixIndex:
+    """The whole stacks of a process, by how they end."""
+
+    def __init__(self) -> None:
+        self._stacks: defaultdict[Frame, Counter[Stack]] = defaultdict(Counter)
+        self._held = 0
+
+    def learn(self, seen: Mapping[Stack, int]) -> None:
+        if self._held > 1_000:  # a program that makes up functions, or recurses: begin anew
+            self._stacks.clear()
+            self._held = 0
+        for stack, times in seen.items():
+            known = self._stacks[stack[-1]]
+            self._held += stack not in known
+            known[stack] += times
+
+    def whole(self, torn: Stack, roots: frozenset[str]) -> Stack | None:
+        """Return the most frequent of the stacks from ``roots`` that end most like a torn one, if any ends so."""
+        known: Mapping[Stack, int] = self._stacks.get(torn[-1], {}) if torn else {}
+        possible = [stack for stack in known if stack[0].function in roots]
+        return max(possible, key=lambda stack: (common(stack[::-1], torn[::-1]), known[stack]), default=None)
+
+
+def valid_roots(stacks: Iterable[tuple[Stack, int]]) -> frozenset[str]:
+    """Return the known roots of one thread's stacks, else, as for threads of C libraries, its most frequent one."""
+    roots: Counter[str] = Counter()
+    for stack, samples in stacks:
+        if stack:
+            roots[stack[0].function] += samples
+    return frozenset(ROOT_FUNCTIONS & roots.keys() or (root for root, _ in roots.most_common(1)))
+
+
+class Evidence:
+    """What is known of a process: the calls and stacks that were seen in it, and its source."""
+
+    __slots__ = ("calls", "endings", "source", "torn_shares")
+
+    def __init__(self, source: Statements | None = None) -> None:
+        self.calls = Calls()
+        self.endings = SuffixIndex()
+        self.torn_shares = TornShares()
+        self.source = source
+
+
+def mend(stacks: Sequence[Stack], roots: frozenset[str], evidence: Evidence) -> list[Stack | None]:
+    """Learn from stacks of one thread, in order of time, and return them as they can have been, else None."""
+    calls, source = evidence.calls, evidence.source
+    calls.add(stacks)
+    if source is not None:
+        source.allow_more()
+    can_be = functools.cache(is_plausible)
+
+    @functools.cache
+    def caller_of(call: tuple[Frame, Frame]) -> Frame | None:
+        """Return the line that a call can have come from: the one that was read, or another one of its function."""
+        caller, callee = call
+        return caller if is_possible_call(caller, callee, calls, source) else calls.usual_line(caller, callee[:2])
+
+    def possible(stack: Stack) -> Stack | None:
+        if not stack or stack[0].function not in roots or not all(map(can_be, stack)):
+            return None
+        callers = [caller_of(call) for call in itertools.pairwise(stack)]
+        whole = [caller for caller in callers if caller is not None]
+        return (*whole, stack[-1]) if len(whole) == len(callers) else None
+
+    times = Counter(stacks)
+    mended = {stack: possible(stack) for stack in times}
+    evidence.endings.learn({stack: often for stack, often in times.items() if mended[stack] == stack})
+    for stack, found in mended.items():
+        if found is None:
+            mended[stack] = evidence.endings.whole(stack, roots)
+    evidence.torn_shares.learn(*_counted(times, mended))
+    return [mended[stack] for stack in stacks]
+
+
+def _counted(times: Mapping[Stack, int], mended: Mapping[Stack, Stack | None]) -> tuple[dict[Stack, float], ...]:
+    """Return how often stacks were seen, as what they were or may have been, and how often they were torn."""
+    seen: defaultdict[Stack, float] = defaultdict(float)
+    torn: defaultdict[Stack, float] = defaultdict(float)
+    known: Counter[Stack] = Counter()
+    for stack, often in times.items():
+        if (found := mended[stack]) is not None:
+            known[found] += often
+            seen[found] += often
+            torn[found] += often if found != stack else 0
+    lost = [stack for stack in times if mended[stack] is None]
+    # Stacks are long, and dear to hash: here they are only gone through, and that only where one was lost.
+    codes = [({frame[:2] for frame in one}, {frame.file for frame in one}) for one in known] if lost else []
+    places = list(zip(codes, known.items(), strict=False))
+    for stack in lost:
+        # It may have been any stack with the same function in it, or else any of the same file.
+        inner = stack[::-1]
+        keys = [*((0, frame[:2]) for frame in inner), *((1, frame.file) for frame in inner)]
+        near = next((found for by, key in keys if (found := [one for code, one in places if key in code[by]])), [])
+        whole = sum(often for _, often in near)
+        for one, often in near:
+            seen[one] += times[stack] * (often / whole)
+            torn[one] += times[stack] * (often / whole)
+    return seen, torn
+
+
+def is_plausible(frame: Frame) -> bool:
+    """Say whether a frame can be one: memory that is taken for a frame has no readable names."""
+    is_named = bool(frame.function and frame.file) and frame.function.isprintable() and frame.file.isprintable()
+    return is_named and not frame.file.isdigit() and 0 <= frame.line <= 1_000_000
+
+
 # A place of few sightings counts mostly as the place around it, which has the weight of this many.
 _AROUND = 1
 # From here on one place is as restless as another: how often reads fail and how often they are torn are not the same.
 _MOST = 0.5
-
-_FAR_HARDER = 8
-"""So many times the frames, or the torn reads: what a training loop has, from its script to the innermost module, is
-less."""
-_NEAR, _FAR, _FAR_WEIGHT = 3.0, 15.0, 0.1
-"""The stacks seen within this many distances of samples show where a thread was at a moment. Those further away count
-a little, too: where all reads fail nothing is seen nearby."""
-_REACH = 30.0
-
-
-class FailedRead(msgspec.Struct, frozen=True):
-    """A read that failed: when, and at which thread as the interpreter calls it (None: it does not say)."""
-
-    at_ns: int
-    ident: int | None
-
-
-def read_log(said: bytes, wall_ahead_ns: int) -> tuple[FailedRead, ...]:
-    """Return the failed reads with a time that py-spy logged, by a clock that the wall clock is ahead of."""
-    found = []
-    for seconds, fraction, why in _LOGGED.findall(said):
-        try:
-            at = datetime.fromisoformat(f"{seconds.decode()}+00:00")
-        except ValueError:
-            continue
-        wall_ns = int(at.timestamp()) * SECOND_NS + int(fraction.ljust(9, b"0"))
-        thread = re.search(rb" for thread (\d{1,20})\b", why)
-        found.append(FailedRead(wall_ns - wall_ahead_ns, int(thread[1]) if thread else None))
-    return tuple(found)
-
-
-def without_log(said: bytes) -> bytes:
-    return _LOGGED.sub(b"", said)
-
-
-def times_at(trace: ThreadTrace, failed: Sequence[FailedRead], zero_ns: int) -> list[int]:
-    """Return when reads of a thread failed, in microseconds of the trace, whose zero is at ``zero_ns``."""
-    return [(one.at_ns - zero_ns) // MICROSECOND_NS for one in failed if one.ident == trace.ident]
 
 
 class _Place:
@@ -130,7 +214,18 @@ class TornShares:
             yield place
 
 
-def with_visits(trace: ThreadTrace, failed_us: Sequence[int], samples: int, torn_shares: TornShares) -> ThreadTrace:
+_FAR_HARDER = 8
+"""So many times the frames, or the torn reads: what a training loop has, from its script to the innermost module, is
+less."""
+_NEAR, _FAR, _FAR_WEIGHT = 3.0, 15.0, 0.1
+"""The stacks seen within this many distances of samples show where a thread was at a moment. Those further away count
+a little, too: where all reads fail nothing is seen nearby."""
+_REACH = 30.0
+
+
+def with_visits(
+    changes: tuple[Change, ...], failed_us: Sequence[int], samples: int, torn_shares: TornShares
+) -> tuple[Change, ...]:
     """Return what a thread did, with visits of far harder stacks at those times at which reads failed.
 
     ``failed_us`` are these times, ``samples`` is how many reads did not fail; ``torn_shares`` are the process's.
@@ -140,16 +235,16 @@ def with_visits(trace: ThreadTrace, failed_us: Sequence[int], samples: int, torn
     come, whatever the thread does: on average a visit stands for the distance of samples.
     """
     if not failed_us:
-        return trace
-    thread = _Thread(trace, sorted(failed_us), samples, torn_shares)
+        return changes
+    thread = _Thread(changes, sorted(failed_us), samples, torn_shares)
     visits = [visit for number in range(len(failed_us)) if (visit := thread.visit(number)) is not None]
     if not visits:
-        return trace
+        return changes
     lengths_us = [visit.until_us - visit.from_us for visit in visits]
     most_us = round(cap(lengths_us, len(lengths_us) * thread.distance_us))
     by_place = {place: list(here) for place, here in itertools.groupby(visits, key=lambda visit: visit.place)}
     visited: list[Change] = []
-    for place, (change, after) in enumerate(itertools.pairwise(trace.changes)):
+    for place, (change, after) in enumerate(itertools.pairwise(changes)):
         visited.append(change)
         here = by_place.get(place, [])
         ends_us = [*(visit.from_us for visit in here[1:]), after.at_us]
@@ -158,7 +253,7 @@ def with_visits(trace: ThreadTrace, failed_us: Sequence[int], samples: int, torn
             visited.append(Change(visit.from_us, visit.stack))
             if until_us < next_us:
                 visited.append(Change(until_us, change.frames))
-    return msgspec.structs.replace(trace, changes=(*visited, trace.changes[-1]))
+    return (*visited, changes[-1])
 
 
 class _Visit(NamedTuple):
@@ -173,16 +268,18 @@ class _Visit(NamedTuple):
 class _Thread:
     """A thread with failed reads, and ``samples`` that did not fail."""
 
-    def __init__(self, trace: ThreadTrace, times_us: Sequence[int], samples: int, torn_shares: TornShares) -> None:
+    def __init__(
+        self, changes: Sequence[Change], times_us: Sequence[int], samples: int, torn_shares: TornShares
+    ) -> None:
         self._times_us = times_us
-        self._starts_us = [change.at_us for change in trace.changes]
+        self._starts_us = [change.at_us for change in changes]
         self.distance_us = max((self._starts_us[-1] - self._starts_us[0]) / (samples + len(times_us)), 1.0)
         """The mean distance of samples."""
         self._places = [bisect_right(self._starts_us, at_us) - 1 for at_us in times_us]
         self._near_us, self._far_us = _NEAR * self.distance_us, _FAR * self.distance_us
         # Each stack is looked at here only: there are dozens of them around each time.
         numbers: dict[Stack, int] = {}
-        self._numbers = [numbers.setdefault(change.frames, len(numbers)) for change in trace.changes]
+        self._numbers = [numbers.setdefault(change.frames, len(numbers)) for change in changes]
         self._stacks = list(numbers)
         self._difficulties = [(1 + len(stack)) * torn_shares.of(stack) for stack in self._stacks]
         """How likely a read of each fails, beside others: by how long it takes, in frames, and its torn share."""

@@ -8,18 +8,19 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.traces import MAIN_TID, Stack, Told, stack, write_trace
+from support.traces import MAIN_TID, Told, stack, write_trace
 
-from profd.daemon.stacks.chrometrace import (
+from profd.daemon.stacks.assembly import (
     FRAMES_AROUND,
     START_US,
     USUAL_US_PER_FRAME,
-    Change,
     ThreadTrace,
     TraceDamaged,
     as_read,
     decode,
 )
+from profd.daemon.stacks.misreads import Change
+from profd.daemon.store.records import Stack
 
 A_TO_C = (stack("a"), stack("a", "b"), stack("c"))
 stacks = st.lists(st.sampled_from(["a", "b", "c"]), max_size=5).map(lambda functions: stack(*functions))

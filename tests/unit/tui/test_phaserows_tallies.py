@@ -5,12 +5,12 @@ from pathlib import Path
 from support import synthetic
 from support.synthetic import CONV, DATA_WAIT, DEFORM, LIBRARY, MAIN, PIN_MEMORY, STARTED_NS
 
-from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.phases import PhaseIndex, own_frame
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
 from profd.daemon.store.writer import RunWriter
-from profd.tui.samples import PhaseTally, places_of, user_frame
+from profd.tui.phaserows import PhaseTally, places_of
 
 CHILD = (*DEFORM[:10], Frame("poll", LIBRARY + "torch/utils/data/_utils/worker.py", 1))
 
@@ -45,12 +45,12 @@ def test_without_samples_there_is_no_verdict(tmp_path: Path) -> None:
 
 def test_the_users_line_of_a_forked_child_is_its_own_and_not_its_parents(tmp_path: Path) -> None:
     reader, (wait, pin, deform, child) = stacks(tmp_path / "a.profd", DATA_WAIT, PIN_MEMORY, DEFORM, CHILD)
-    main, worker = user_frame(reader, wait), user_frame(reader, deform)
+    main, worker = own_frame(reader.frames_of(wait)), own_frame(reader.frames_of(deform))
 
     assert main is not None
     assert main.line == 58
-    assert user_frame(reader, pin) is None
+    assert own_frame(reader.frames_of(pin)) is None
     assert worker is not None
     assert worker.function == "elastic_deform"
     assert reader.frames_of(child)[-1].function == "poll"
-    assert user_frame(reader, child) is None
+    assert own_frame(reader.frames_of(child)) is None
