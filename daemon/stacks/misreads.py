@@ -141,7 +141,8 @@ def _counted(times: Mapping[Stack, int], mended: Mapping[Stack, Stack | None]) -
         # It may have been any stack with the same function in it, or else any of the same file.
         inner = stack[::-1]
         keys = [*((0, frame[:2]) for frame in inner), *((1, frame.file) for frame in inner)]
-        near = next((found for by, key in keys if (found := [one for code, one in places if key in code[by]])), [])
+        matches = ([one for code, one in places if key in code[by]] for by, key in keys)
+        near = next(filter(None, matches), [])
         whole = sum(often for _, often in near)
         for one, often in near:
             seen[one] += times[stack] * (often / whole)

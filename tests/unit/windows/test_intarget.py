@@ -36,7 +36,7 @@ class Training:
 
 
 def order(folder: Path, *, steps: int = 3, seconds: float | None = None, patience_s: float = DEADLINE_S) -> Order:
-    return Order(str(folder), steps, seconds, True, False, False, True, patience_s)
+    return Order(str(folder), steps, seconds, True, False, False, patience_s)
 
 
 def take(wanted: Order, training: Training | None = None) -> str:
