@@ -17,6 +17,7 @@ import msgspec
 from msgspec.structs import replace
 from textual.message import Message
 
+from profd.daemon.analyze.calltree import Node
 from profd.daemon.analyze.operators import by_name
 from profd.daemon.analyze.windows import IdleGpu, idle_gpus
 from profd.daemon.errors import ProfdError, SessionFailed
@@ -26,7 +27,6 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import OperatorTotals
 from profd.daemon.store.rows import ProcessRow, RunInfo, WindowRow
 from profd.tui.findings import Analysis, Findings
-from profd.tui.flametree import Node
 from profd.tui.runmodel import OwnCost, RunModel
 from profd.tui.snapshot import Snapshot
 from profd.tui.terminal import Picture, Playback

@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Hashable, Iterator, Sequence
 from typing import NamedTuple
 
-from profd.tui.flametree import Node, folded, inverted
+from profd.daemon.analyze.calltree import Node
+from profd.tui.flametree import folded, inverted
 
 Path = tuple[Hashable, ...]
 """The keys of the nodes from below the root to a node."""

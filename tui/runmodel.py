@@ -9,6 +9,7 @@ import time
 from collections import deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 
+from profd.daemon.analyze.calltree import Node, call_tree
 from profd.daemon.analyze.coverage import COST_SERIES, Lives, covered_share
 from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.phases import PhaseIndex
@@ -29,7 +30,6 @@ from profd.daemon.naming import process_title
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import EventRow, StackTotal
 from profd.tui.bins import Ruler
-from profd.tui.flametree import Node, grow
 from profd.tui.pace import Pace
 from profd.tui.phaserows import PhaseRows, PhaseTally, places_of
 from profd.tui.processes import ProcessStates
@@ -113,7 +113,7 @@ class RunModel:
 
     def __init__(self, reader: RunReader) -> None:
         self._reader = reader
-        phases = PhaseIndex(reader)
+        self._phases = phases = PhaseIndex(reader)
         self._places = places_of(phases)
         self._lives = Lives(reader)
         self._samples = Samples(reader, self._lives)
@@ -153,7 +153,7 @@ class RunModel:
     def flame(self, view: View) -> Node:
         about, scope = self._about(view), view.scope
         profile, busy = self._samples.profile(scope, about), self._samples.busy(scope, about)
-        return grow(self._reader, profile, self._places, busy)
+        return call_tree(self._reader, profile, self._phases, busy)
 
     def snapshot(self, view: View) -> Snapshot:
         """Return the run as it is now, in this view; what only other tabs show is left out."""

@@ -1,4 +1,4 @@
-"""The time of each stack in a selection, its intervals in order, the call tree, hot functions and lines.
+"""The time of each stack in a selection, its intervals in order, hot functions and lines.
 
 A share is one of time. Samples are the evidence that it rests on, and no measure of it: a stretch that was sampled
 faster has more of them, and of a process that is sampled in turns with others there are fewer.
@@ -157,47 +157,6 @@ def weighted(
         samples[total.stack] += total.samples
         time_ns[total.stack] += spent_ns
     return Profile(dict(samples), dict(time_ns), together(changes, weights))
-
-
-class CallNode:
-    """A frame called from its parent: ``total_ns`` was spent in it and below, ``own_ns`` in it alone.
-
-    ``samples`` passed through it. ``frame`` is the id of a frame row, 0 at the root, which stands for all of a profile.
-    """
-
-    __slots__ = ("children", "frame", "own_ns", "samples", "total_ns")
-
-    def __init__(self, frame: int) -> None:
-        self.frame, self.samples = frame, 0
-        self.own_ns = self.total_ns = 0.0
-        self.children: dict[int, CallNode] = {}
-
-    def walk(self) -> Iterator[tuple[int, CallNode]]:
-        """Yield (depth, node) in depth-first order, the largest child first; this node has depth 0."""
-        waiting = [(0, self)]  # no recursion: stacks may be deeper than the interpreter lets functions nest
-        while waiting:
-            depth, node = waiting.pop()
-            yield depth, node
-            children = sorted(node.children.values(), key=lambda child: child.total_ns)
-            waiting += [(depth + 1, child) for child in children]
-
-
-def call_tree(reader: RunReader, profile: Profile) -> CallNode:
-    """Merge the stacks of a profile into one tree."""
-    root = CallNode(0)
-    for stack, samples in profile.samples.items():
-        time_ns = profile.time_ns[stack]
-        path = [root]
-        for frame in reader.frames_of(stack):
-            children = path[-1].children
-            if frame.id not in children:
-                children[frame.id] = CallNode(frame.id)
-            path.append(children[frame.id])
-        for node in path:
-            node.samples += samples
-            node.total_ns += time_ns
-        path[-1].own_ns += time_ns
-    return root
 
 
 class Busy(msgspec.Struct, frozen=True):

@@ -6,11 +6,11 @@ of the phase that most of its time belongs to. The report is for looking around;
 
 from __future__ import annotations
 
-from collections import defaultdict
 from xml.sax.saxutils import escape
 
+from profd.daemon.analyze.calltree import Node, call_tree
 from profd.daemon.analyze.phases import PhaseIndex, phase_named
-from profd.daemon.analyze.profile import CallNode, Profile, call_tree, take_profile
+from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.naming import script
 from profd.daemon.render.plaintext import cut, visible
@@ -25,8 +25,7 @@ _STYLE += ".l{fill-opacity:.55}.w{fill:#fff}.n{font-size:13px}"
 def flame_graph_svg(reader: RunReader, selection: Selection) -> bytes:
     phases = PhaseIndex(reader)
     profile = take_profile(reader, selection, phases)
-    tree = call_tree(reader, profile)
-    colors = _colors(reader, profile, tree, phases)
+    tree = call_tree(reader, profile, phases)
     drawn, deepest = [], 0
     # Pixels from the left edge and rows from the top; callers come before what they call.
     waiting = [(tree, float(MARGIN), 0)] if tree.total_ns else []
@@ -34,9 +33,8 @@ def flame_graph_svg(reader: RunReader, selection: Selection) -> bytes:
     while waiting:
         node, left, depth = waiting.pop()
         deepest = max(deepest, depth)
-        color = colors.get(id(node), "#cccccc")
-        drawn.append(_drawn(reader, node, color, (left, node.total_ns * scale, depth), tree.total_ns))
-        for child in sorted(node.children.values(), key=lambda child: -child.total_ns):
+        drawn.append(_drawn(node, (left, node.total_ns * scale, depth), tree.total_ns))
+        for child in sorted(node.children, key=lambda child: -child.total_ns):
             if child.total_ns * scale >= 0.3:  # pixels: nobody sees narrower frames, and there are thousands
                 waiting.append((child, left, depth + 1))
             left += child.total_ns * scale
@@ -52,10 +50,10 @@ def flame_graph_svg(reader: RunReader, selection: Selection) -> bytes:
     return picture.encode()
 
 
-def _drawn(reader: RunReader, node: CallNode, color: str, place: tuple[float, float, int], whole_ns: float) -> str:
+def _drawn(node: Node, place: tuple[float, float, int], whole_ns: float) -> str:
     """Return a frame with its label, as far as there is room, and all that is known of it as a tooltip."""
     left, width, depth = place
-    frame = reader.frames.get(node.frame)
+    frame, color = node.frame, phase_named(node.phase).color if node.frame and node.phase else "#cccccc"
     label = "all" if frame is None else f"{frame.function} ({frame.module_path}:{frame.line})"
     known = f"{label}\n{percent(node.total_ns / whole_ns, 1)}, {node.samples:,} samples"
     if frame is not None and frame.source:
@@ -75,21 +73,3 @@ def _text(text: str, cells: int | None = None) -> str:
     """Return text of a run escaped for markup, cut to a number of characters."""
     lines = [visible(line) if cells is None else cut(line, cells) for line in text.split("\n")]
     return escape("\n".join(lines))
-
-
-def _colors(reader: RunReader, profile: Profile, tree: CallNode, phases: PhaseIndex) -> dict[int, str]:
-    """Return the color of each node, by its ``id``: of the phase that has at least half of its time, if one has."""
-    spent_ns: defaultdict[int, defaultdict[str, float]] = defaultdict(lambda: defaultdict(float))
-    nodes: dict[int, CallNode] = {}
-    for stack, time_ns in profile.time_ns.items():
-        node, phase = tree, phases.of_stack(stack)
-        for frame in reader.frames_of(stack):
-            node = node.children[frame.id]
-            nodes[id(node)] = node
-            spent_ns[id(node)][phase] += time_ns
-    colors = {}
-    for key, by_phase in spent_ns.items():
-        most = max(by_phase, key=lambda name: by_phase[name])
-        if by_phase[most] >= nodes[key].total_ns / 2:
-            colors[key] = phase_named(most).color
-    return colors

@@ -10,11 +10,11 @@ from textual import events
 from textual.actions import SkipAction
 
 from profd.daemon.analyze import phases
+from profd.daemon.analyze.calltree import MIXED, Node
 from profd.daemon.render.plaintext import fit, visible, width
 from profd.daemon.units import percent
 from profd.tui.cells import Run, cut_name, cut_path
 from profd.tui.colors import PhaseLook
-from profd.tui.flametree import MIXED, Node
 from profd.tui.icicle import Block, FlameCursor, FlameSearch, Row
 from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.hot import without_samples

@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -8,11 +7,11 @@ import pytest
 from support import synthetic
 from support.synthetic import BACKWARD, MAIN, MAIN_TID, STARTED_NS, main_process, recording, write_records
 
+from profd.daemon.analyze.calltree import call_tree
+from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import (
-    CallNode,
     FunctionRow,
     Profile,
-    call_tree,
     hot_functions,
     selected_intervals,
     take_profile,
@@ -90,35 +89,7 @@ def test_nothing_selected_gives_empty_tables(reader: RunReader) -> None:
 
     assert empty == Profile()
     assert hot_functions(reader, empty) == []
-    assert [node.total_ns for _, node in call_tree(reader, empty).walk()] == [0]
-
-
-def test_call_tree_adds_up_and_is_walked_depth_first_and_the_largest_child_first(reader: RunReader) -> None:
-    tree = call_tree(reader, take_profile(reader, MAIN_THREADS))
-
-    for _, node in tree.walk():
-        assert node.total_ns == node.own_ns + sum(child.total_ns for child in node.children.values())
-    assert (tree.samples, tree.total_ns) == (MAIN_SAMPLES, SECONDS * SECOND_NS)
-    names = [(depth, name_of(reader, node)) for depth, node in tree.walk()]
-
-    assert names[:4] == [(0, ""), (1, "<module>"), (2, "main"), (3, "train_epoch")]
-    loops = [node.total_ns for depth, node in tree.walk() if depth == 3]
-    assert loops == sorted(loops, reverse=True)
-    assert len(loops) == 7
-
-
-def test_stacks_deeper_than_functions_may_nest_are_walked(tmp_path: Path) -> None:
-    depth = 2 * sys.getrecursionlimit()
-    stack = tuple(Frame(f"function_{number}", synthetic.TRAIN, 1) for number in range(depth))
-
-    with one_stack_run(tmp_path, stack) as reader:
-        tree = call_tree(reader, take_profile(reader, Selection()))
-
-    assert [at for at, _ in tree.walk()] == list(range(depth + 1))
-
-
-def name_of(reader: RunReader, node: CallNode) -> str:
-    return reader.frames[node.frame].function if node.frame else ""
+    assert [node.total_ns for node in call_tree(reader, empty, PhaseIndex(reader)).walk()] == [0]
 
 
 def one_stack_run(folder: Path, stack: tuple[Frame, ...]) -> RunReader:

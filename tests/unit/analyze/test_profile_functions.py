@@ -10,11 +10,11 @@ import pytest
 from support import synthetic, unevensamples
 from support.synthetic import BACKWARD, STARTED_NS
 
+from profd.daemon.analyze.calltree import call_tree
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import (
     FunctionRow,
     Profile,
-    call_tree,
     hot_functions,
     phase_lines,
     phase_shares,
@@ -63,8 +63,8 @@ def test_shares_are_of_the_time_and_samples_stay_counts(reader: RunReader) -> No
 
     assert {row.function: row.self_samples for row in rows if row.self_samples} == SAMPLES
     assert sum(int(line.rpartition(" ")[2]) for line in collapsed_lines(reader, Selection())) == sum(SAMPLES.values())
-    tree = call_tree(reader, take_profile(reader, Selection()))
-    own = {reader.frames[node.frame].function: node.own_ns for _, node in tree.walk() if node.own_ns}
+    tree = call_tree(reader, take_profile(reader, Selection()), PhaseIndex(reader))
+    own = {node.title: node.own_ns for node in tree.walk() if node.own_ns}
 
     assert tree.total_ns == pytest.approx(3 * unevensamples.SECONDS * SECOND_NS)
     assert own == pytest.approx({name: share * tree.total_ns for name, share in SHARES.items()})

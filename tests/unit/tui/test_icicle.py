@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from profd.daemon.analyze.calltree import Node
 from profd.daemon.store.rows import FrameRow
-from profd.tui.flametree import Node, folded, inverted
+from profd.tui.flametree import folded, inverted
 from profd.tui.icicle import Block, FlameCursor, FlameSearch, lay_out
 
 Stack = tuple[int, ...]
