@@ -175,7 +175,8 @@ def test_a_copy_holds_what_the_log_still_held(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("table", ["meta", "process", "stack", "event", "interval", "recording_by_time"])
-def test_a_file_whose_pages_are_linked_many_times_says_so(table: str, run: Path) -> None:
+def test_a_file_whose_pages_are_linked_many_times_says_so(table: str, tmp_path: Path) -> None:
+    run = write_run(tmp_path / "run.profd", seconds=2)  # so that each table has one page
     hostilefiles.link_many_times(run, table, levels=6)
     with pytest.raises(RunUnreadable, match="its size accounts for"), RunReader(run) as reader:
         assert [*reader.events(), *reader.intervals(), *reader.recordings(1)] == []
