@@ -19,7 +19,6 @@ from pathlib import Path
 sys.path.append(str(Path(__file__).parents[1] / "tests"))
 
 from measurements import write_section
-from profd.daemon.stacks.failedreads import TornShares, with_visits
 from proportions import most
 from support import readingruns, stepruns
 from support.failedreads import Reader
@@ -32,6 +31,7 @@ from profd.daemon.analyze.steps import Seen, count_cycles
 from profd.daemon.analyze.trend import trend
 from profd.daemon.compare.diff import take_diff
 from profd.daemon.session.budget import Governor
+from profd.daemon.stacks.misreads import TornShares, with_visits
 from profd.daemon.store.reader import RunReader
 
 LEAST_GROWTH = 4 * MB
@@ -102,7 +102,7 @@ def deep_stacks(chance: random.Random) -> bool:
     """Correct a trace by its failed reads; say whether the share of its deep stack is off by more than 2 points."""
     flat_us, deep_us = chance.choice([(9_400, 14_100), (14_100, 9_400), (3_000, 5_000)])
     reader = Reader({FLAT: flat_us, DEEP: deep_us}, {FLAT: 20, DEEP: 2_500}, seed_of(chance))
-    corrected = with_visits(reader.trace, reader.failed_us, reader.samples, TornShares())
+    corrected = with_visits(tuple(reader.changes), reader.failed_us, reader.samples, TornShares())
     return abs(reader.error(corrected, DEEP)) > 2
 
 
