@@ -1,4 +1,4 @@
-"""Plays a recording of py-spy's for as long as the stand-in samples, in each format that py-spy writes.
+"""Plays a recording of py-spy's for as long as the stand-in samples, in the format that profd asks for.
 
 A recording is a line of JSON with py-spy's trace and what it said. It is cut to the time that really passed, and begun
 again where that is longer. The process ID and the operating system's ID of the main thread become those of the process
@@ -15,14 +15,6 @@ import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-KINDS = {
-    "chrometrace": ("chrome trace", "Visit chrome://tracing or https://ui.perfetto.dev/ to view"),
-    "speedscope": ("speedscope file", "Visit https://www.speedscope.app/ to view"),
-    "raw": (
-        "raw flamegraph data",
-        "You can use the flamegraph.pl script from https://github.com/brendangregg/flamegraph to generate a SVG",
-    ),
-}
 _TOTALS = re.compile(r"Samples: (\d+) Errors: (\d+)")
 _THREAD = re.compile(r"thread \((\w+)\)(?:: (.*))?", re.DOTALL)
 _LOGGED = re.compile(
@@ -92,12 +84,9 @@ class Take:
         self._events = [event for event in events if event["ts"] < self._first_us + self._length_us]
         self._threads = len({event["tid"] for event in events})
 
-    def play(self, span: Span, options: dict[str, Any], fail_every: int) -> Played:
+    def play(self, span: Span, fail_every: int) -> Played:
         """Return what a recording over this span would have been."""
-        events = [
-            *self._events_until(span.sampling_us, max(span.end_us, span.sampling_us + 1), options["subprocesses"])
-        ]
-        events = [event for event in events if options["threads"] or not _is_label(event)]
+        events = list(self.events_until(span.sampling_us, max(span.end_us, span.sampling_us + 1)))
         intervals = max((span.end_us - span.sampling_us) * span.rate // 1_000_000, 1)
         intervals = min(intervals, span.most) if span.most is not None else intervals
         failed = [k for k in range(1, intervals + 1) if fail_every and k % fail_every == 0]
@@ -107,14 +96,10 @@ class Take:
         if self._failed:
             log += self._recorded_log(span)
             errors = len(log) - len(failed_us)
-        data = _FORMATS[options["format"]](_Sampled(events, span, options))
-        return Played(data, log, samples, errors + len(failed_us))
+        return Played(_json(events), log, samples, errors + len(failed_us))
 
-    def _events_until(self, begin_us: int, end_us: int, of_tree: bool = False) -> Iterator[Event]:
-        """Yield the events by time, the recording again and again, and in the end what closes all that is open.
-
-        In a recording of a tree of processes the root of each stack is the process.
-        """
+    def events_until(self, begin_us: int, end_us: int) -> Iterator[Event]:
+        """Yield the events by time, the recording again and again, and in the end what closes all that is open."""
         open_frames: dict[int, list[Event]] = {}
         at_us = begin_us
         while self._events and at_us < end_us:
@@ -123,9 +108,6 @@ class Take:
                 if now_us >= end_us:
                     break
                 frames = open_frames.setdefault(event["tid"], [])
-                if of_tree and not frames:
-                    frames.append({**event, "name": self._process(), "args": {"filename": "", "line": 0}})
-                    yield {**frames[0], "ts": now_us}
                 if event["ph"] == "B":
                     frames.append(event)
                 else:
@@ -153,11 +135,6 @@ class Take:
                 if now_us < min(span.end_us, begin_us + self._length_us):
                     log.append(failed_read(self.pid, span.wall_zero_s + now_us / 1e6, why))
         return log
-
-    def _process(self) -> str:
-        with open(f"/proc/{self.pid}/cmdline") as file:
-            command = file.read().rstrip("\0").replace("\0", " ")
-        return f'process {self.pid}:"{command}"'
 
 
 def _is_label(event: Event) -> bool:
@@ -195,88 +172,11 @@ def failed_read(pid: int, wall_s: float, why: str = _FAILED) -> str:
     return f"[{stamp} WARN  py_spy] Failed to get stack trace from {pid}: {why}\n"
 
 
-class _Sampled(NamedTuple):
-    """What a format is written from."""
-
-    events: list[Event]
-    span: Span
-    options: dict[str, Any]
-
-    def stacks(self) -> Iterator[tuple[int, list[tuple[str, str, int]]]]:
-        """Yield the thread and its stack, root first, of each sample."""
-        stacks: dict[int, list[tuple[str, str, int]]] = {}
-        events = iter(self.events)
-        event = next(events, None)
-        step_us = 1_000_000 / self.span.rate
-        most = self.span.most or (self.span.end_us - self.span.sampling_us) / step_us
-        for number in range(max(int(most), 1)):
-            now_us = self.span.sampling_us + number * step_us
-            while event and event["ts"] <= now_us:
-                stack = stacks.setdefault(event["tid"], [])
-                if event["ph"] == "B":
-                    stack.append((event["name"], event["args"]["filename"], event["args"]["line"] or 0))
-                else:
-                    stack.pop()
-                event = next(events, None)
-            if event is None:
-                return
-            yield from ((tid, stack) for tid, stack in stacks.items() if stack)
-
-
-def _write_chrometrace(sampled: _Sampled) -> bytes:
-    return _json(sampled.events)
-
-
-def _write_raw(sampled: _Sampled) -> bytes:
-    counts: dict[str, int] = {}
-    for _, stack in sampled.stacks():
-        line = ";".join(f"{name} ({os.path.basename(file)}:{at})" if file else name for name, file, at in stack)
-        counts[line] = counts.get(line, 0) + 1
-    return "".join(f"{line} {count}\n" for line, count in counts.items()).encode()
-
-
-def _write_speedscope(sampled: _Sampled) -> bytes:
-    index: dict[tuple[str, str, int], int] = {}
-    samples: dict[int, list[list[int]]] = {}
-    names: dict[int, str] = {}
-    for tid, stack in sampled.stacks():
-        match = _THREAD.fullmatch(stack[0][0])
-        names[tid] = f'Thread {match[1]} "{match[2] or ""}"' if match else "py-spy"
-        samples.setdefault(tid, []).append([index.setdefault(frame, len(index)) for frame in stack])
-    weight = 1 / sampled.span.rate
-    profiles = [
-        {
-            "type": "sampled",
-            "name": names[tid],
-            "unit": "seconds",
-            "startValue": 0.0,
-            "endValue": len(of_thread) * weight,
-            "samples": of_thread,
-            "weights": [weight] * len(of_thread),
-        }
-        for tid, of_thread in samples.items()
-    ]
-    frames = [{"name": name, "file": file, "line": line, "col": None} for name, file, line in index]
-    return _json(
-        {
-            "$schema": "https://www.speedscope.app/file-format-schema.json",
-            "profiles": sorted(profiles, key=lambda profile: str(profile["name"])),
-            "shared": {"frames": frames},
-            "activeProfileIndex": None,
-            "exporter": "py-spy@0.4.3",
-            "name": "py-spy profile",
-        }
-    )
-
-
-_FORMATS = {"chrometrace": _write_chrometrace, "raw": _write_raw, "speedscope": _write_speedscope}
-
-
 def _json(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode() + b"\n"
 
 
-def dumped(files: list[str], number: int, pid: int, with_locals: bool) -> bytes:
+def dumped(files: list[str], number: int, pid: int) -> bytes:
     """Return a dump: the recorded one, or the first stacks of the recorded trace."""
     said = load(files, "dump", number).get("said")
     threads: list[dict[str, Any]] = json.loads(said) if said else _first_stacks(load(files, "record", number), pid)
@@ -284,19 +184,21 @@ def dumped(files: list[str], number: int, pid: int, with_locals: bool) -> bytes:
         is_main = thread["thread_name"] == "MainThread" or thread["os_thread_id"] == thread["pid"]
         thread["pid"] = pid
         thread["os_thread_id"] = pid if is_main else thread["os_thread_id"]
-        for frame in thread["frames"]:
-            frame["locals"] = (frame["locals"] or []) if with_locals else None
     return json.dumps(threads, indent=2).encode() + b"\n"
 
 
 def _first_stacks(recording: dict[str, Any], pid: int) -> list[dict[str, Any]]:
     """Return what the threads of a recording did first, as a dump shows it."""
-    take = Take(recording, pid)
-    span = Span(0, 1, 0.0, 1, None)
-    sampled = _Sampled([*take._events_until(0, 1), {"ts": 1}], span, {})
+    stacks: dict[int, list[Event]] = {}
+    for event in Take(recording, pid).events_until(0, 1):
+        stack = stacks.setdefault(event["tid"], [])
+        if event["ph"] == "B":
+            stack.append(event)
+        elif event["ts"] == 0:
+            stack.pop()
     threads = []
-    for tid, (root, *frames) in sampled.stacks():
-        match = _THREAD.fullmatch(root[0])
+    for tid, (root, *frames) in stacks.items():
+        match = _THREAD.fullmatch(root["name"])
         threads.append(
             {
                 "pid": pid,
@@ -305,16 +207,16 @@ def _first_stacks(recording: dict[str, Any], pid: int) -> list[dict[str, Any]]:
                 "os_thread_id": int(match[1]) if match and match[1].isdigit() else None,
                 "active": True,
                 "owns_gil": False,
-                "frames": [_frame(*frame) for frame in reversed(frames)],
+                "frames": [_frame(event["name"], **event["args"]) for event in reversed(frames)],
             }
         )
     return threads
 
 
-def _frame(name: str, file: str, line: int) -> dict[str, Any]:
-    short = os.path.basename(file)
+def _frame(name: str, filename: str, line: int) -> dict[str, Any]:
+    short = os.path.basename(filename)
     more = {"locals": None, "is_entry": False, "is_shim_entry": False}
-    return {"name": name, "filename": file, "module": None, "short_filename": short, "line": line, **more}
+    return {"name": name, "filename": filename, "module": None, "short_filename": short, "line": line or 0, **more}
 
 
 def spoil(data: bytes, how: str, size: int) -> bytes | None:

@@ -24,8 +24,10 @@ import time
 from typing import Any, NoReturn
 
 from support.pyspy import playing
-from support.pyspy.arguments import UsageError, parse
 
+_FLAGS = {"record": {"--nonblocking", "--idle", "--threads"}, "dump": {"--nonblocking", "--json"}}
+_VALUES = {"record": {"--format", "--rate", "--duration", "--output", "--pid"}, "dump": {"--pid"}}
+_FORMAT = "chrometrace"
 _TICK_S = 0.02
 _READ_AT_ONCE = 64
 
@@ -36,6 +38,21 @@ class Failed(Exception):
     def __init__(self, message: str, *causes: str) -> None:
         super().__init__(message)
         self.causes = causes
+
+
+def parse(words: list[str]) -> tuple[str, dict[str, str]]:
+    """Return the command and the values of its options by name. It plays what profd asks for, and refuses all else."""
+    if words[:1] == ["--version"]:
+        return "version", {}
+    command, rest, values = words[0], iter(words[1:]), {}
+    for word in rest:
+        if word in _VALUES[command]:
+            values[word.removeprefix("--")] = next(rest)
+        elif word not in _FLAGS[command]:
+            raise SystemExit(f"the stand-in plays no {word}")
+    if not _FLAGS[command] <= set(words) or values.pop("format", _FORMAT) != _FORMAT:
+        raise SystemExit(f"the stand-in plays no {words}")
+    return command, values
 
 
 class Journal:
@@ -154,14 +171,15 @@ def _hang(is_deaf: bool) -> NoReturn:
         time.sleep(3600)
 
 
-def record(options: dict[str, Any], scenario: dict[str, Any], journal: Journal) -> None:
+def record(options: dict[str, str], scenario: dict[str, Any], journal: Journal) -> None:
     """``py-spy record``: sample until the time is over, SIGINT, or the end of the process; then write the file."""
     began_s = _begun_s()
     fault = Fault(scenario, "record", journal.number)
     fault.strike("start")
-    target = Target(options["pid"], scenario["strict"])
-    rate, limit_s = options["rate"], options["duration"]
-    take = playing.Take(playing.load(scenario["takes"], "record", journal.number), options["pid"])
+    pid, rate = int(options["pid"]), int(options["rate"])
+    limit_s = int(options["duration"]) if "duration" in options else None
+    target = Target(pid, scenario["strict"])
+    take = playing.Take(playing.load(scenario["takes"], "record", journal.number), pid)
     signal.signal(signal.SIGINT, lambda *_: None)  # as py-spy has one, though it never runs here
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     length = f" for {limit_s} seconds" if limit_s is not None else ""
@@ -170,7 +188,7 @@ def record(options: dict[str, Any], scenario: dict[str, Any], journal: Journal) 
     journal.write("sampling")
     fault.strike("sampling")
     is_logging = "warn" in os.environ.get("RUST_LOG", "")
-    how, readable_s, missed = _sample(target, options, fault.is_deaf, is_logging)
+    how, readable_s, missed = _sample(target, pid, (rate, limit_s), fault.is_deaf, is_logging)
     span = playing.Span(
         sampling_us=round((sampling_s - began_s) * 1e6),
         end_us=round((readable_s - began_s) * 1e6),
@@ -178,7 +196,7 @@ def record(options: dict[str, Any], scenario: dict[str, Any], journal: Journal) 
         rate=rate,
         most=limit_s * rate - 1 if limit_s is not None else None,
     )
-    played = take.play(span, options, scenario["fail_every"])
+    played = take.play(span, scenario["fail_every"])
     if is_logging:
         os.write(2, "".join(played.log).encode())
     if how:
@@ -186,10 +204,9 @@ def record(options: dict[str, Any], scenario: dict[str, Any], journal: Journal) 
     journal.write("ending")
     fault.strike("end")
     _write_file(options["output"], playing.spoil(played.data, fault.trace, fault.size))
-    what, hint = playing.KINDS[options["format"]]
     totals = f"Samples: {played.samples} Errors: {played.errors + missed}"
-    say(f"py-spy> Wrote {what} to '{options['output']}'. {totals}")
-    say(f"py-spy> {hint}")
+    say(f"py-spy> Wrote chrome trace to '{options['output']}'. {totals}")
+    say("py-spy> Visit chrome://tracing or https://ui.perfetto.dev/ to view")
     journal.write("wrote", says=totals)
 
 
@@ -202,11 +219,13 @@ def _begun_s() -> float:
     return time.monotonic() - max(ago_s, 0.0)
 
 
-def _sample(target: Target, options: dict[str, Any], is_deaf: bool, is_logging: bool) -> tuple[str, float, int]:
+def _sample(
+    target: Target, pid: int, pace: tuple[int, int | None], is_deaf: bool, is_logging: bool
+) -> tuple[str, float, int]:
     """Wait for the end; return what py-spy says of it, until when the process could be read, and the reads after."""
     begun_s = readable_s = now_s = time.monotonic()
-    limit_s = float("inf") if options["duration"] is None else options["duration"]
-    tick_s, missed = max(1 / options["rate"], _TICK_S), 0
+    limit_s = float("inf") if pace[1] is None else pace[1]
+    tick_s, missed = max(1 / pace[0], _TICK_S), 0
     while now_s - begun_s < limit_s:
         if signal.sigtimedwait({signal.SIGINT}, min(tick_s, begun_s + limit_s - now_s)) and not is_deaf:
             return "Stopped sampling because Control-C pressed", readable_s, missed
@@ -218,7 +237,7 @@ def _sample(target: Target, options: dict[str, Any], is_deaf: bool, is_logging: 
         else:
             missed += 1
             if is_logging:
-                os.write(2, playing.failed_read(options["pid"], time.time()).encode())
+                os.write(2, playing.failed_read(pid, time.time()).encode())
     return "", readable_s, missed
 
 
@@ -232,12 +251,13 @@ def _write_file(path: str, data: bytes | None) -> None:
         raise Failed(f"{error.strerror} (os error {error.errno})") from error
 
 
-def dump(options: dict[str, Any], scenario: dict[str, Any], journal: Journal) -> None:
+def dump(options: dict[str, str], scenario: dict[str, Any], journal: Journal) -> None:
     """``py-spy dump --json``: the stacks of now."""
     fault = Fault(scenario, "dump", journal.number)
     fault.strike("start")
-    Target(options["pid"], scenario["strict"])
-    data = playing.dumped(scenario["takes"], journal.number, options["pid"], bool(options["locals"]))
+    pid = int(options["pid"])
+    Target(pid, scenario["strict"])
+    data = playing.dumped(scenario["takes"], journal.number, pid)
     spoiled = playing.spoil(data, fault.trace, fault.size)
     sys.stdout.buffer.write(spoiled or b"")
     sys.stdout.flush()
@@ -255,16 +275,12 @@ def main(folder: str) -> int:
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     with open(os.path.join(folder, "scenario.json")) as file:
         scenario = json.load(file)
-    try:
-        command, options = parse(sys.argv[1:])
-    except UsageError as error:
-        os.write(2, f"{error}\n".encode())
-        return error.code
+    command, options = parse(sys.argv[1:])
     if command == "version":
         say(f"py-spy {scenario['version']}")
         return 0
     try:
-        journal = Journal(os.path.join(folder, "journal.jsonl"), command, options["pid"])
+        journal = Journal(os.path.join(folder, "journal.jsonl"), command, int(options["pid"]))
         (record if command == "record" else dump)(options, scenario, journal)
     except PermissionError as error:
         if os.geteuid() != 0:

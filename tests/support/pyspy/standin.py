@@ -18,7 +18,6 @@ from support.traces import Told, stack, write_trace
 from support.waiting import until
 
 LENGTH_US = 1_000_000
-RECORDINGS = TESTS / "recordings" / "data"
 _SCRIPT = """\
 #!{python} -IS
 import sys
@@ -99,10 +98,6 @@ class StandIn:
         takes.write_text("".join(json.dumps(line) + "\n" for line in lines))
         self._set(takes=[os.fspath(takes)])
 
-    def plays_recording(self, name: str) -> None:
-        """Play a stored recording."""
-        self._set(takes=[os.fspath(RECORDINGS / f"{name}.jsonl.gz")])
-
     def fails(self, *faults: Fault) -> None:
         """Fail so from now on, instead of as before; without a fault, not at all."""
         self._set(faults=[fault._asdict() for fault in faults])
@@ -114,10 +109,6 @@ class StandIn:
     def insists_on_python(self) -> None:
         """Refuse a process that is no Python, or that may not be read, as py-spy does."""
         self._set(strict=True)
-
-    def is_version(self, version: str) -> None:
-        """Print this version."""
-        self._set(version=version)
 
     def events(self, event: str = "", *, command: str = "record", target: int = 0) -> list[Event]:
         """Return what its starts did so far, in order of time; of one kind, or of one process, where that is named."""

@@ -20,6 +20,7 @@ from profd.daemon.errors import MissingTool
 from profd.daemon.stacks import assembly, pyspy
 from profd.daemon.stacks.pyspy import (
     PySpyOutput,
+    RawRecording,
     Recording,
     RecordingFailed,
     find_py_spy,
@@ -43,6 +44,14 @@ def nothing_left(py_spy: StandIn) -> Iterator[None]:
 def begin(length_s: float = 1.0) -> Recording:
     """Start a recording of this process."""
     return Recording(find_py_spy(), os.getpid(), 100, length_s, Clock())
+
+
+async def take() -> RawRecording:
+    """Record until it samples, and return what came of it."""
+    recording = begin()
+    await recording.sampling
+    recording.stop()
+    return await recording.collect()
 
 
 def output(spawned_s: float, sampling_s: float, ended_s: float, trace: bytes = TRACE) -> PySpyOutput:
@@ -194,34 +203,27 @@ async def test_the_reason_of_a_failure_is_one_line(py_spy: StandIn, says: str, r
 )
 async def test_what_did_not_end_in_order_gives_no_recording(py_spy: StandIn, fault: Fault) -> None:
     py_spy.fails(fault)
-    recording = begin()
-    await recording.sampling
-    recording.stop()
     with pytest.raises(RecordingFailed):
-        await recording.collect()
+        await take()
 
 
 async def test_garbage_in_the_file_is_handed_on(py_spy: StandIn) -> None:
     py_spy.fails(Fault(trace="garbage"))
-    recording = begin()
-    await recording.sampling
-    recording.stop()
-    assert (await recording.collect()).data.startswith(b"\x00garbage")
+    assert (await take()).data.startswith(b"\x00garbage")
 
 
 async def test_a_large_trace_is_handed_on_whole(py_spy: StandIn) -> None:
     py_spy.fails(Fault(trace="enormous", size=8 << 20))
-    recording = begin()
-    await recording.sampling
-    recording.stop()
-    raw = await recording.collect()
+    raw = await take()
     assert len(raw.data) > 8 << 20
     assert len(assembly.decode(raw.data)) == 1
 
 
 @pytest.mark.usefixtures("impatient")
-@pytest.mark.parametrize("fault", [Fault("end", "hang"), Fault("sampling", "silence")])
-async def test_one_that_does_not_answer_or_falls_silent_is_killed(py_spy: StandIn, fault: Fault) -> None:
+@pytest.mark.parametrize("fault", [Fault("end", "hang"), Fault("sampling", "silence"), Fault(deaf=True)])
+async def test_one_that_does_not_answer_falls_silent_or_ignores_its_interrupt_is_killed(
+    py_spy: StandIn, fault: Fault
+) -> None:
     py_spy.fails(fault)
     recording = begin()
     await recording.sampling
@@ -229,16 +231,6 @@ async def test_one_that_does_not_answer_or_falls_silent_is_killed(py_spy: StandI
     with pytest.raises(RecordingFailed, match="killed"):
         await recording.collect()
     assert recording.ended.done()
-
-
-@pytest.mark.usefixtures("impatient")
-async def test_one_that_ignores_its_interrupt_is_killed(py_spy: StandIn) -> None:
-    py_spy.fails(Fault(deaf=True))
-    recording = begin()
-    await recording.sampling
-    recording.stop()
-    with pytest.raises(RecordingFailed, match="killed"):
-        await recording.collect()
 
 
 async def test_an_abandoned_recording_is_killed_and_reaped(py_spy: StandIn) -> None:
@@ -293,10 +285,7 @@ async def test_running_out_of_descriptors_is_a_failure_like_others(
 async def test_where_children_are_reaped_by_the_kernel_a_recording_still_ends() -> None:
     previous = signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     try:
-        recording = begin()
-        await recording.sampling
-        recording.stop()
-        raw = await recording.collect()
+        raw = await take()
     finally:
         signal.signal(signal.SIGCHLD, previous)
     assert raw.samples > 0
