@@ -146,20 +146,6 @@ def test_a_session_is_reached_again_after_the_next_login(target: int, profd_home
     assert_summed_up(process).close()
 
 
-def test_target_that_ends_ends_it(target: int) -> None:
-    process = attach(target)
-    os.kill(target, signal.SIGKILL)
-    with assert_summed_up(process) as reader:
-        assert reader.info.why_ended == "target-exited"
-
-
-def test_output_is_written_where_it_is_asked_for(target: int, tmp_path: Path) -> None:
-    output = tmp_path / "here.profd"
-    with assert_summed_up(attach(target, "--duration", "1", "-o", str(output))) as reader:
-        assert reader.path == output
-    assert paths.list_runs() == []
-
-
 def test_session_that_is_killed_is_told_and_loses_no_more_than_itself(target: int) -> None:
     process = attach(target, "--name", "killed")
     with RunReader(paths.find_run("killed")) as reader:
@@ -169,10 +155,3 @@ def test_session_that_is_killed_is_told_and_loses_no_more_than_itself(target: in
     assert "was cut off" in err
     assert "Traceback" not in err
     assert_running(target)
-
-
-def test_dump_shows_where_the_process_stands(target: int) -> None:
-    dumped = subprocess.run([PROFD, "dump", str(target)], capture_output=True, text=True, timeout=TIMEOUT_S)
-    assert dumped.returncode == 0, dumped.stderr
-    assert "work (" in dumped.stdout
-    assert "hunter2" not in dumped.stdout

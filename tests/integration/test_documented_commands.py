@@ -51,16 +51,16 @@ MAY_FIND_FAULTS = ("profd doctor", "profd doctor PID")
 """They end with 1 where something does not work on this machine."""
 ELSEWHERE: Mapping[str, str] = {
     "profd attach PID": "integration/test_attach_terminal.py::test_attach_shows_hot_functions_and_follows_changes",
-    "profd attach PID --headless": "integration/test_attach.py::test_target_that_ends_ends_it",
+    "profd attach PID --headless": "integration/test_attach.py::test_signal_ends_the_recording_and_not_the_target",
     "profd attach PID --metrics 9400": "integration/test_metrics_run.py::test_attach_has_metrics_until_it_is_stopped",
     "profd attach '$(pgrep -f -o raylet)' --headless -o '/shared/job/$(hostname).profd'": (
-        "integration/test_attach.py::test_output_is_written_where_it_is_asked_for"
+        "unit/cli/test_attach.py::test_the_process_is_recorded_as_the_options_say"
     ),
     "profd daemon": (
         "integration/test_host_daemon.py::test_short_jobs_leave_a_run_each_with_reports_over_a_restart_and_a_kill"
     ),
     "profd demo": "integration/test_demo_run.py::test_demo_trains_sums_up_and_writes_the_report",
-    "profd dump PID": "integration/test_attach.py::test_dump_shows_where_the_process_stands",
+    "profd dump PID": "unit/cli/test_dump.py::test_processes_come_first_then_their_stacks_and_json_has_every_thread",
     "profd export RUN --format tensorboard -o FOLDER": (
         "unit/exports/test_tensorboard.py::test_command_writes_the_folder"
     ),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import resource
-import shutil
 import signal
 import subprocess
 from collections.abc import Iterator
@@ -76,20 +75,6 @@ def small_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path
     subprocess.run(["umount", "--lazy", folder], check=True)
 
 
-def test_a_disk_that_takes_no_more_is_said_and_the_recording_goes_on_when_it_does(scene: Scene) -> None:
-    # No file of the session may grow any more: the kernel refuses it as it does on a full disk.
-    resource.prlimit(scene.session.pid, resource.RLIMIT_FSIZE, (1 << 14, resource.RLIM_INFINITY))
-    until(lambda: "could not be written" in scene.log(), "the session to meet it")
-    scene.goes_on()
-    assert scene.session.is_running()
-    resource.prlimit(scene.session.pid, resource.RLIMIT_FSIZE, (resource.RLIM_INFINITY, resource.RLIM_INFINITY))
-    hand_over(scene.session.run_file)
-    until(lambda: "can be written again" in scene.log(), "the session to say so")
-    with scene.end() as reader:
-        assert reader.info.state == "ended"
-        assert reader._query("PRAGMA integrity_check") == [("ok",)]
-
-
 def test_a_disk_that_takes_no_more_to_the_end_cuts_the_run_off_and_is_said(scene: Scene) -> None:
     resource.prlimit(scene.session.pid, resource.RLIMIT_FSIZE, (1 << 14, resource.RLIM_INFINITY))
     until(lambda: "could not be written" in scene.log(), "the session to meet it")
@@ -145,14 +130,6 @@ def test_samples_pause_before_a_disk_is_full_and_go_on_when_there_is_room(small_
         hand_over(scene.session.run_file)
         with scene.end() as reader:
             assert reader.info.state == "ended"
-
-
-def test_a_folder_that_vanishes_ends_the_recording_and_is_said(scene: Scene) -> None:
-    shutil.rmtree(scene.session.run_file.parent)
-    until(lambda: not scene.session.is_running(), "the end of the session")
-    assert f"{scene.session.run_file} was removed" in scene.log()
-    assert "Traceback" not in scene.log()
-    scene.goes_on()
 
 
 def test_a_target_that_is_stopped_stays_so_and_is_recorded_when_it_goes_on(scene: Scene) -> None:

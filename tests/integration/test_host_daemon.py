@@ -113,15 +113,6 @@ def test_short_jobs_leave_a_run_each_with_reports_over_a_restart_and_a_kill(
     assert sorted(sampled()) == sorted(runs)  # each job once
 
 
-def test_a_second_supervisor_is_told_who_is_first(configure: Callable[..., None]) -> None:
-    with supervised() as daemon:
-        second = subprocess.run([*PROFD, "daemon"], capture_output=True, text=True, timeout=DEADLINE_S)
-        assert second.returncode == 74
-        assert f"runs already, as pid {daemon.process.pid}" in second.stderr
-    with supervised():  # the lock of one that was killed holds nobody back
-        pass
-
-
 @pytest.mark.usefixtures("py_spy")
 def test_a_configuration_is_reloaded_and_a_broken_one_is_not(configure: Callable[..., None]) -> None:
     with supervised() as daemon:
@@ -147,20 +138,6 @@ def test_commands_work_on_its_sessions_and_what_is_stopped_stays_so(configure: C
         with short_job(STEPS) as other:  # by the time that this one is found, the first would have been found again
             record(daemon, other)
         assert [line.pid for line in daemon.lines if line.event == "recording"] == [job.pid, other.pid]
-
-
-@pytest.mark.usefixtures("py_spy")
-def test_what_the_retention_does_not_keep_is_removed(configure: Callable[..., None], profd_home: Path) -> None:
-    bystander = profd_home / "runs" / "20200101-000000-mine-0000.profd"
-    bystander.parent.mkdir()
-    bystander.write_bytes(b"a person's own")
-    configure(tables="[retention]\ndetail_hours = 0.0000001\n")
-    with supervised() as daemon:
-        with short_job(STEPS) as job:
-            run = record(daemon, job)
-        daemon.wait("removed", run=run)
-    assert reported(profd_home, run)
-    assert paths.list_runs() == [bystander]
 
 
 @pytest.mark.usefixtures("py_spy")

@@ -12,8 +12,7 @@ from pathlib import Path
 
 import pytest
 from support import launches
-from support.scrapes import exporting, names, scrape, values
-from support.synthetic import live_run
+from support.scrapes import names, scrape
 from support.waiting import DEADLINE_S, until
 
 from profd.daemon.metrics.catalog import METRICS
@@ -131,18 +130,6 @@ def test_attach_has_metrics_until_it_is_stopped() -> None:
 
     assert not is_answered(url)
     launches.finish(script)
-
-
-def test_a_folder_is_served_until_its_server_is_told_to_end(tmp_path: Path) -> None:
-    with exporting(tmp_path) as url:
-        assert "profd_run_info" not in scrape(url)
-        with live_run(tmp_path / "a.profd") as run:
-            until(lambda: "profd_run_info" in scrape(url), "a run in the metrics")
-            before = values(scrape(url))
-            run.advance(5)
-            until(lambda: values(scrape(url)) != before, "other values")
-            run.end()
-        until(lambda: "profd_run_info" not in scrape(url), "a run that has left the metrics")
 
 
 def test_a_server_ends_with_whoever_holds_its_stdin(tmp_path: Path) -> None:

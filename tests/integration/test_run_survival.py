@@ -49,15 +49,6 @@ def test_script_outlives_a_killed_launcher() -> None:
         assert reader.info.why_ended == "target-exited"
 
 
-def test_exit_code_is_recorded() -> None:
-    launched = launches.start(*launches.PYTHON, launches.WAITING)
-    launches.read_ready(launched)
-    launches.session_pid(launched.pid)
-    launches.finish(launched)
-    with RunReader(list_runs()[0]) as reader:
-        assert reader.info.exit_code == 3
-
-
 def test_nothing_is_left_running() -> None:
     launched = launches.start(*launches.PYTHON, launches.WAITING)
     script_pid = launches.read_ready(launched)

@@ -94,14 +94,6 @@ def test_killed_dashboard_leaves_terminal_and_script_whole(start: Start) -> None
     end_script(launch)
 
 
-def test_script_outlives_killed_dashboard_and_session(start: Start) -> None:
-    launch, dashboard_pid = start_echoing(start)
-    os.kill(launches.session_pid(launch.launcher.pid), signal.SIGKILL)
-    os.kill(dashboard_pid, signal.SIGKILL)
-    launch.expect(b"the dashboard was killed")
-    end_script(launch)
-
-
 def test_output_of_any_size_is_read_while_no_one_looks(start: Start) -> None:
     """A dashboard that hangs and a dead session must not stop a script that writes."""
     code = """
@@ -180,14 +172,6 @@ def test_signal_to_profd_reaches_a_script_on_its_own_terminal(start: Start) -> N
     assert launch.launcher.wait(DEADLINE_S) == 143
     assert not launches.is_alive(dashboard_pid)
     assert launch.current_modes() == launch.modes
-
-
-def test_hangup_of_the_terminal_ends_all(start: Start) -> None:
-    """As without profd: the script is told, and here it does not mind to end of it."""
-    launch, dashboard_pid = start_echoing(start)
-    launch.hang_up()
-    assert launch.launcher.wait(DEADLINE_S) == 128 + signal.SIGHUP
-    assert not launches.is_alive(dashboard_pid)
 
 
 def test_a_stopped_dashboard_goes_on_where_no_shell_would_take_the_terminal(start: Start) -> None:

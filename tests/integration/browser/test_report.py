@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import hostiletexts, synthetic, unevensamples
+from support import hostiletexts, synthetic
 from support.browser import OpenReport, ReportPage
 
 from profd.daemon.analyze.profile import hot_functions, take_profile
@@ -245,16 +245,6 @@ def test_keyboard_alone_moves_zooms_and_selects(report: ReportPage) -> None:
     assert report.zoomed() == "train_epoch:61"
     report.page.keyboard.press("ArrowUp")
     assert report.selected() == "main:90"
-
-
-def test_shares_are_of_time_whatever_the_rates(open_report: OpenReport, tmp_path: Path) -> None:
-    with RunReader(unevensamples.write_run(tmp_path / "run.profd")) as reader:
-        report = open_report(reader.path)
-        for address, from_s in (("", 0), ("t=15-20&", 15)):
-            report.open(f"#{address}process=all&thread=all")
-            selection = between(from_s, unevensamples.SECONDS, Selection())
-            assert report.samples == take_profile(reader, selection).total_samples
-            assert shown_shares(report) == function_shares(reader, selection)
 
 
 def test_hostile_names_are_shown_and_never_run(open_report: OpenReport, tmp_path: Path) -> None:

@@ -57,12 +57,6 @@ def test_a_frame_has_the_samples_of_the_stacks_through_it(
     assert f"in this frame{100 * expected / report.samples:.1f} % {expected:,} samples" in facts
 
 
-def test_a_search_matches_the_share_of_the_export(report: ReportPage, ranked_run: Path, capsys: Exported) -> None:
-    report.page.fill("#query", "_engine_run")
-    share = exported(ranked_run, capsys, through="_engine_run") / exported(ranked_run, capsys)
-    assert report.shown("document.getElementById('found').textContent") == f"{100 * share:.1f} % matched"
-
-
 def test_every_control_is_reached_and_used_by_keyboard_alone(
     report: ReportPage, ranked_run: Path, capsys: Exported
 ) -> None:

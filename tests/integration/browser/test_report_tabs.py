@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import sqlite3
 from pathlib import Path
 
 import msgspec
@@ -128,18 +126,6 @@ def test_the_timeline_has_the_pace_of_the_steps(open_report: OpenReport, tmp_pat
     assert set(paces) == {rankrun.STEPS_PER_S}
     report.open("")
     assert report.shown(f"{chart}.subtitle") == "rank 0"
-
-
-def test_no_pace_is_drawn_before_the_first_reading_of_the_counter(open_report: OpenReport, tmp_path: Path) -> None:
-    path = rankrun.write_run(tmp_path / "run.profd")
-    first_ns = synthetic.STARTED_NS + 4 * SECOND_NS
-    with contextlib.closing(sqlite3.connect(path)) as database, database:
-        counters = "series IN (SELECT id FROM series WHERE name = 'step_count')"
-        database.execute(f"DELETE FROM point WHERE at_ns < ? AND {counters}", (first_ns,))
-    report = open_report(path)
-    chart = "profd.timeline.charts.find((chart) => chart.title === 'steps')"
-    is_known = report.shown(f"[...{chart}.grid].map((pace) => !Number.isNaN(pace))")
-    assert is_known.index(True) == pytest.approx(4 / rankrun.SECONDS * len(is_known), abs=1)
 
 
 def test_a_run_without_a_loop_counter_has_no_chart_of_steps(open_report: OpenReport, tmp_path: Path) -> None:

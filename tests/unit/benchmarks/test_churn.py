@@ -8,22 +8,7 @@ import churn
 import pytest
 from support import synthetic
 
-from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import Identity
-
-
-def test_churn_misses_who_stays_without_samples(tmp_path: Path) -> None:
-    with synthetic.live_run(tmp_path / "run.profd", seconds=2) as run:
-        helper = records.ProcessSeen(
-            Identity(9999, 1), synthetic.MAIN, ("sleep",), "helper", None, None, None, run.started_ns
-        )
-        assert run.writer.put(helper)
-        run.advance(12)
-        with RunReader(run.path) as reader:
-            seen = churn.see(reader, 0.1, 0.05)
-    assert (seen.long_lived, seen.sampled) == (4, 3)
-    assert not seen.is_whole
 
 
 def test_churn_counts_who_stays_and_who_of_them_has_samples(tmp_path: Path) -> None:

@@ -15,14 +15,6 @@ def file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
-def test_first_section_makes_the_file(file: Path) -> None:
-    measurements.write_section("Cost", "How.", ["| a |"])
-    text = file.read_text()
-    assert text.startswith("# Measurements\n\n")
-    assert "\n## Cost\n\nHow.\n\n| a |\n\n_20" in text
-    assert "profd" in text.splitlines()[-1]
-
-
 def test_section_is_replaced_where_it_stands(file: Path) -> None:
     for title in ("Cost", "Truth", "Disk"):
         measurements.write_section(title, "How.", [f"old {title}"])

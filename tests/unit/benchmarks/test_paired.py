@@ -32,14 +32,6 @@ def test_interval_holds_the_truth_in_95_percent_of_experiments() -> None:
     assert 0.935 <= held / 2000 <= 0.965
 
 
-def test_ratio_is_told_with_its_interval_and_same_pairs_are_not_distinguishable() -> None:
-    assert effect([(1.5, 1.0), (1.5, 1.0)]).as_ratio() == "1.50 [1.50, 1.50]"
-    pairs = [(1.0, 1.1), (1.2, 1.0), (1.0, 1.0)]
-    found = distinguish(pairs, pairs)
-    assert found.p == 1.0
-    assert str(found) == "not distinguishable from the null control (difference +0.00 %, p = 1)"
-
-
 def test_an_effect_is_as_rare_as_the_random_choices_that_show_it() -> None:
     pairs = [(1.1 + 0.001 * number, 1.0) for number in range(10)]
     found = distinguish(pairs, [(1.0, 1.0)] * 10)

@@ -1,13 +1,12 @@
 from __future__ import annotations
 
 import itertools
-import math
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
 from phaseclock import PhaseClock
-from phases import Judged, Shares, paced, read_diary, read_passes, shares_table, steps_made, steps_table
+from phases import Judged, Shares, read_diary, read_passes, shares_table, steps_made
 
 from profd.daemon.analyze.steps import Steps
 from profd.daemon.clock import SECOND_NS
@@ -107,32 +106,6 @@ def test_little_other_and_a_small_distance_are_right(
 
     assert judged.is_right == is_right
     assert shares_table({"loop": judged})[-1].endswith("| right |" if is_right else "| **wrong** |")
-
-
-def test_phases_that_nobody_spends_time_in_have_no_column() -> None:
-    shares = Shares.of({"forward": 99.8, "loss": 0.2, "startup, import": 3.0})
-
-    table = shares_table({"loop": Judged(shares, shares, shares, Steps(), 10, Steps(), 5.0)})
-
-    assert table[0] == "| program | forward | other | distance | of two runs | startup, s |  |"
-    assert table[2] == "| loop | 99.8 / 99.8 | 0.0 / 0.0 | 0.0 | 0.0 | 3.0 / 3.0 | right |"
-
-
-def test_steps_and_their_pace_are_told_beside_those_that_were_made() -> None:
-    shares = Shares.of({"forward": 1.0})
-    known = Steps(per_s=5.1, count=9, source="loop counter `i`", per_s_error=0.2, count_error=2)
-
-    rows = steps_table({"one": Judged(shares, shares, shares, known, 10, known, 5.0)})
-    unknown = steps_table({"one": Judged(shares, shares, shares, Steps(), 10, Steps(), 5.0)})
-
-    assert rows[-1] == "| one | 10 | 9 ± 2 | loop counter `i` | 5.00 | 5.10 ± 0.20 | +2.0 % |"
-    assert unknown[-1] == "| one | 10 | unknown | none | 5.00 | unknown | unknown |"
-    passes = [second * SECOND_NS // 2 for second in range(20)]
-
-    assert paced(passes, (SECOND_NS, 4 * SECOND_NS)) == pytest.approx(2.0)
-    assert paced([*passes, 60 * SECOND_NS], (8 * SECOND_NS, 12 * SECOND_NS)) == pytest.approx((3 + 2.5 / 50.5) / 4)
-    assert paced(passes, None) == pytest.approx(2.0)
-    assert math.isnan(paced(passes[:1], None))
 
 
 def test_a_backward_pass_that_is_interrupted_is_one(tmp_path: Path) -> None:

@@ -2,13 +2,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from ranks import HEALTHY, SLOW_RANK, Told, row, told
+from ranks import HEALTHY, Told, told
 from support.jobruns import FORWARD, LOAD, Rank, write_job
 
 from profd.daemon.store.reader import RunReader
 
 USUAL, LATE = Rank((LOAD, 100), (FORWARD, 100)), Rank((LOAD, 300), (FORWARD, 100))
-NAMED = Told(SLOW_RANK, "Records.__getitem__", 0.4, 10.0, was_wrong=False)
 MISSED = Told(None, "", 0.0, float("inf"), was_wrong=True)
 
 
@@ -28,10 +27,3 @@ def test_another_rank_or_any_of_a_healthy_job_is_wrong(tmp_path: Path) -> None:
     assert told_of(tmp_path / "a.profd", "data", LATE, USUAL, USUAL).was_wrong
     assert told_of(tmp_path / "b.profd", HEALTHY, USUAL, USUAL, LATE).was_wrong
     assert told_of(tmp_path / "c.profd", HEALTHY, USUAL, USUAL, USUAL) == MISSED._replace(was_wrong=False)
-
-
-def test_a_row_counts_who_was_named_and_who_was_blamed() -> None:
-    late = NAMED._replace(after_s=20.0, function="train")
-
-    assert row("data", [NAMED, late, MISSED]) == "| data | 2 of 3 | 1 of 3 | 1 of 3 | 40 % | 15 s | 20 s |"
-    assert row(HEALTHY, [MISSED]) == "| nothing | 0 of 1 | 0 of 1 | 1 of 1 |  |  |  |"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from functools import partial
 from pathlib import Path
 
@@ -11,11 +12,12 @@ from support.fakesession import FakeSession
 from support.synthetic import write_run
 from textual.message import Message
 
-from profd.daemon.errors import SessionFailed
+from profd.daemon.analyze.selection import MAIN_THREADS
+from profd.daemon.errors import RunUnreadable, SessionFailed
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RunInfo
 from profd.tui import actions
-from profd.tui.actions import ActionDone, WindowRefused, change_rate, mark, stop, take_window
+from profd.tui.actions import ActionDone, WindowRefused, change_rate, export, mark, stop, take_window, write_report_of
 
 
 @pytest.fixture
@@ -42,11 +44,6 @@ def said(outcome: Message) -> tuple[str, str]:
     return outcome.title, outcome.text
 
 
-def test_a_window_says_of_whom_it_is(session: FakeSession, live: RunInfo) -> None:
-    assert said(take_window(live)) == ("Window", "taking 5 steps of 2 processes; 4 shows the operators")
-    assert session.asked == [("window", False)]
-
-
 def test_a_window_that_is_refused_may_be_taken_by_injection_once(session: FakeSession, live: RunInfo) -> None:
     session.is_armed = False
     assert isinstance(take_window(live), WindowRefused)
@@ -54,12 +51,6 @@ def test_a_window_that_is_refused_may_be_taken_by_injection_once(session: FakeSe
     session.failure = SessionFailed("it failed", "try --inject")
     with pytest.raises(SessionFailed, match="it failed"):
         take_window(live, inject=True)
-
-
-def test_marks_and_the_end_are_passed_on(session: FakeSession, live: RunInfo) -> None:
-    assert said(mark(live, "spike")) == ("", "the moment is marked")
-    assert said(stop(live)) == ("", "the recording ends; the script runs on")
-    assert session.asked == [("mark", "spike"), "stop"]
 
 
 @pytest.mark.parametrize(
@@ -88,3 +79,40 @@ def test_a_run_that_has_ended_is_not_asked(session: FakeSession, ended: RunInfo)
         with pytest.raises(SessionFailed, match="not recorded any more"):
             action(ended)
     assert session.asked == []
+
+
+@pytest.fixture
+def run_file(tmp_path: Path) -> Path:
+    folder = tmp_path / "runs"
+    folder.mkdir()
+    return write_run(folder / "a.profd", seconds=2)
+
+
+@pytest.fixture(autouse=True)
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Give the current folder, which is another than that of runs."""
+    folder = tmp_path / "here"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_a_run_that_cannot_be_read_is_neither_reported_nor_exported(here: Path) -> None:
+    broken = here / "broken.profd"
+    broken.write_text("no run")
+    with pytest.raises(RunUnreadable):
+        write_report_of(broken)
+    with pytest.raises(RunUnreadable):
+        export(broken, "collapsed", MAIN_THREADS)
+    assert list(here.iterdir()) == [broken]
+
+
+def test_a_format_has_the_threads_that_it_tells_apart_or_those_looked_at(run_file: Path, here: Path) -> None:
+    done = export(run_file, "collapsed", MAIN_THREADS)
+    assert (done.title, done.text) == ("Exported", str(here / "a.collapsed.txt"))
+    lines = (here / "a.collapsed.txt").read_text().splitlines()
+    assert sum(int(line.rpartition(" ")[2]) for line in lines) == 2 * 100
+    export(run_file, "speedscope", MAIN_THREADS)
+    assert len(json.loads((here / "a.speedscope.json").read_text())["profiles"]) == 4
+    export(run_file, "csv", MAIN_THREADS)
+    assert (here / "a-csv" / "samples.csv").is_file()

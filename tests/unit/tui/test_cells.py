@@ -11,7 +11,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.plaintext import visible, width
 from profd.daemon.units import clock
 from profd.tui.bins import Ruler
-from profd.tui.cells import Run, axis, cut_name, cut_path, fit_runs, slice_run, slices, sparkline, wrap_runs
+from profd.tui.cells import Run, axis, cut_name, cut_path, slice_run, slices, sparkline, wrap_runs
 from profd.tui.colors import PhaseLook, phase_look
 from profd.tui.snapshot import PhaseShare
 
@@ -42,13 +42,6 @@ def test_of_a_qualified_name_the_end_is_kept() -> None:
 def test_paths_and_names_take_no_more_than_their_cells(text: str, cells: int) -> None:
     assert width(cut_path(text, cells)) <= cells
     assert width(cut_name(text, cells)) <= cells
-
-
-@given(some.lists(TEXT, max_size=4), some.integers(0, 30), some.booleans())
-def test_runs_are_fitted_together(texts: list[str], cells: int, right: bool) -> None:
-    segments = fit_runs([Run(text, Style()) for text in texts], cells, right=right, blank=Style())
-
-    assert sum(width(segment.text) for segment in segments) == cells
 
 
 NAMES = [phase.name for phase in PHASES]

@@ -17,19 +17,16 @@ from support.dashboard import open_dashboard, train_backward
 
 from profd.daemon import processes
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
-from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store import records
 from profd.daemon.store.records import Identity
 from profd.daemon.store.writer import RunWriter
 from profd.tui.app import run_dashboard
 from profd.tui.dialogs import FailureScreen, Leaving
-from profd.tui.feed import FeedFailed, FlameGrown, OutputDrawn
-from profd.tui.widgets.flame import FlameView
+from profd.tui.feed import FeedFailed
 from profd.tui.widgets.header import Header, VerdictLine
 from profd.tui.widgets.hot import HotTable
-from profd.tui.widgets.output import OutputPane
-from profd.tui.widgets.processes import EventTable, ProcessTable
+from profd.tui.widgets.processes import ProcessTable
 from profd.tui.widgets.tabs import TabLine
 from profd.tui.widgets.timeline import Timeline
 
@@ -37,62 +34,6 @@ from profd.tui.widgets.timeline import Timeline
 @pytest.fixture
 def ended(tmp_path: Path) -> Path:
     return synthetic.write_run(tmp_path / "a.profd", seconds=40)
-
-
-async def test_the_screen_says_what_where_and_how_well(ended: Path) -> None:
-    async with open_dashboard(ended) as opened:
-        header = opened.text(Header)
-        for part in ("ended with 0", "train.py", "pid 4242 + 2 workers", "00:00:40", "100.0 % covered", "cost 4.1 %"):
-            assert part in header
-        verdict = opened.text(VerdictLine)
-        assert "▲ INPUT-BOUND  the main thread waits 40 % for its data (train.py:58); both workers are 100 %" in verdict
-        assert "main threads · whole run" in opened.text(TabLine)
-        assert "4,000 samples" in opened.text(TabLine)
-
-        timeline = opened.text(Timeline)
-        for part in (
-            "D data wait    40 %",
-            "F forward      20 %",
-            "S synchronize   4 %",
-            "254 %    mean",
-            "1.5 GB peak",
-        ):
-            assert part in timeline
-        assert ":00:10" in timeline.splitlines()[-1]
-
-        lines = opened.text(HotTable).splitlines()
-        assert lines[0].split() == ["self", "▾", "total", "function", "where", "line"]
-        assert lines[1].split()[:2] == ["40.0", "%"]
-        assert "Condition.wait" in lines[1]
-        (user,) = [line for line in lines if "train_epoch " in line]
-        for part in ("4.0 %", "100.0 %", "train.py:58", "for images, labels in loader:"):
-            assert part in user
-
-
-async def test_the_number_keys_open_the_tabs(ended: Path) -> None:
-    async with open_dashboard(ended) as opened:
-        await opened.press("3")
-        assert "elastic_deform" in opened.text(ProcessTable)
-        assert "└ worker 2" in opened.text(ProcessTable)
-        await opened.press("6")
-        assert "python train.py --epochs 2" in opened.text(EventTable)
-        assert "2 events" in opened.text(TabLine)
-        assert opened.text(OutputPane).strip() == ""
-        await opened.press("7")
-        await opened.until_text(OutputPane, "39%|")
-        assert "accuracy 0.41" in opened.text(OutputPane)
-        await opened.press("1")
-        assert opened.app.focused is opened.widget(HotTable)
-
-
-async def test_a_script_without_output_is_said_to_have_none(tmp_path: Path) -> None:
-    started = msgspec.structs.replace(synthetic.run_started(), mode="attached")
-    writer = RunWriter(tmp_path / "a.profd", started, synthetic.describe)
-    writer.close()
-    async with open_dashboard(tmp_path / "a.profd") as opened:
-        await opened.press("7")
-        await opened.until(OutputDrawn)
-        assert "it writes to a terminal of its own" in opened.text(OutputPane)
 
 
 async def test_o_and_a_click_on_a_title_order_the_rows_and_take_the_cursor_along(ended: Path) -> None:
@@ -258,19 +199,6 @@ def break_file(path: Path) -> None:
         other.execute("DROP TABLE recording")
 
 
-async def test_a_file_that_breaks_gives_a_screen_with_the_remedy(tmp_path: Path) -> None:
-    with synthetic.live_run(tmp_path / "a.profd", seconds=2) as run:
-        async with open_dashboard(run.path) as opened:
-            break_file(run.path)
-            await opened.until(FeedFailed)
-            screen = opened.top()
-            assert isinstance(screen, FailureScreen)
-            assert "no such table" in screen.error.what
-            assert screen.error.remedy
-            await opened.press("b")
-    assert opened.app.return_value is Leaving.KEEP
-
-
 def test_a_file_that_cannot_be_read_at_all_is_an_error_before_anything_is_drawn(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -326,53 +254,9 @@ async def test_a_file_that_breaks_under_any_tab_gives_that_screen(tmp_path: Path
                 await opened.press(str(tab), "down")
             break_file(run.path)
             await opened.until(FeedFailed)
-            assert isinstance(opened.top(), FailureScreen)
+            screen = opened.top()
+            assert isinstance(screen, FailureScreen)
+            assert "no such table" in screen.error.what
+            assert screen.error.remedy
             await opened.press("q")
     assert opened.app.return_value is Leaving.END
-
-
-def write_functions(path: Path, functions: int) -> Path:
-    """Write a second in each of many functions, ten of which call each other."""
-    writer = RunWriter(path, synthetic.run_started(), synthetic.describe)
-    writer.put(synthetic.main_process())
-    frames = [
-        records.Frame(f"function_{number}", f"/home/ada/part{number % 97}.py", number) for number in range(functions)
-    ]
-    stacks = [tuple(frames[first : first + 10]) for first in range(0, functions, 10)]
-    spans = [(stack[: depth + 1], 10) for stack in stacks for depth in range(10)]
-    for number, first in enumerate(range(0, functions, 100)):
-        thread = (synthetic.MAIN_TID, "MainThread", True, spans[first : first + 100])
-        writer.put(synthetic.recording(synthetic.MAIN, synthetic.STARTED_NS + number * SECOND_NS, (thread,)))
-    writer.put(records.RunEnded(synthetic.STARTED_NS + functions // 100 * SECOND_NS, "target-exited", 0))
-    writer.close()
-    return path
-
-
-@pytest.mark.dashboard
-async def test_ten_thousand_functions_are_shown_ordered_searched_and_walked_through(tmp_path: Path) -> None:
-    async with open_dashboard(write_functions(tmp_path / "a.profd", 10_000)) as opened:
-        table = opened.widget(HotTable)
-        assert len(table.rows) == 10_000
-        await opened.press("end", "o", "l")
-        await opened.snapshot(lambda snapshot: snapshot.view.by_line)
-        await opened.press("slash", *"function_9999", "enter")
-        assert [row.function for row in table.rows] == ["function_9999"]
-        await opened.press("2")
-        await opened.until(FlameGrown)
-        await opened.press("down", "down", "enter", "i", "f", "c", "slash", *"function_7", "enter")
-        assert "of the time has" in opened.text(FlameView)
-        await opened.resize(20, 5)
-        await opened.press("3", "1", "down")
-        await opened.resize(120, 36)
-        assert len(table.rows) == 10_000
-
-
-@pytest.mark.dashboard
-async def test_five_hundred_processes_are_shown_and_scrolled(tmp_path: Path) -> None:
-    async with open_dashboard(synthetic.write_run(tmp_path / "a.profd", seconds=1, workers=500)) as opened:
-        await opened.press("3", "end")
-        table = opened.widget(ProcessTable)
-        assert len(table.rows) == 501
-        assert "worker 500" in opened.text(ProcessTable)
-        await opened.press("2", "5", "1")
-        assert "Condition.wait" in opened.text(HotTable)

@@ -31,11 +31,9 @@ from profd.daemon.tree import tree
 from profd.daemon.tree.tree import DumpedProcess
 from profd.tui import actions
 from profd.tui.app import ProfdApp
-from profd.tui.bins import Ruler
 from profd.tui.colors import DARK, LIGHT
 from profd.tui.dashboard import Dashboard
-from profd.tui.dialogs import ChoiceScreen, Leaving, LeavingScreen, LineScreen, StacksScreen
-from profd.tui.series import RunSeries
+from profd.tui.dialogs import ChoiceScreen, LineScreen, StacksScreen
 from profd.tui.widgets.findings import FindingTable
 from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.header import Header, VerdictLine
@@ -170,56 +168,6 @@ async def test_what_only_a_live_run_can_do_is_not_asked_of_another(ended: Path) 
         await opened.until_notice("has ended")
 
 
-LEAVING = [
-    (("q", "k"), Leaving.KEEP),
-    (("q", "q"), Leaving.KEEP),
-    (("q", "enter"), Leaving.KEEP),
-    (("q", "e"), Leaving.END),
-    (("ctrl+c", "e"), Leaving.END),
-    (("b",), Leaving.KEEP),
-]
-"""Keys, and what becomes of the recording."""
-
-
-class TestLeaving:
-    async def test_q_asks_what_becomes_of_a_live_recording(
-        self, live: Path, session: FakeSession, monkeypatch: pytest.MonkeyPatch
-    ) -> None:
-        left: list[Leaving] = []
-        async with open_dashboard(live) as opened:
-            with monkeypatch.context() as patched:
-                patched.setattr(opened.app, "exit", left.append)
-                for keys, leaving in LEAVING:
-                    await opened.press(*keys)
-                    assert left == [leaving]
-                    assert isinstance(opened.top(), Dashboard)
-                    left.clear()
-
-            await opened.press("q")
-            assert isinstance(opened.top(), LeavingScreen)
-            await opened.press("escape")
-            assert isinstance(opened.top(), Dashboard)
-            await opened.press("q", "e")
-        assert opened.app.return_value is Leaving.END
-        assert session.asked == []
-
-    async def test_who_only_looks_has_the_session_end_the_recording(self, live: Path, session: FakeSession) -> None:
-        async with open_dashboard(live, may_end=False) as opened:
-            await opened.press("q", "e")
-            await opened.app.workers.wait_for_complete()
-        assert session.asked == ["stop"]
-        assert opened.app.return_value is Leaving.END
-
-    async def test_a_recording_that_cannot_be_ended_keeps_the_dashboard_open(
-        self, live: Path, session: FakeSession
-    ) -> None:
-        session.failure = SessionFailed("the session cannot be reached", "it may have ended")
-        async with open_dashboard(live, may_end=False) as opened:
-            await opened.press("q", "e")
-            await opened.until_notice("the session cannot be reached")
-            assert isinstance(opened.top(), Dashboard)
-
-
 def write_gpus(path: Path) -> Path:
     """Write four seconds of two GPUs: one always busy, the other never."""
     writer = RunWriter(path, run_started(), describe)
@@ -245,15 +193,6 @@ async def test_without_a_gpu_that_is_said_and_nothing_is_ordered_by_it(tmp_path:
         assert opened.widget(HotTable).sorted_by == "self"
         await opened.resize(80, 24)
         assert strips(opened) == ["CPU", "RSS"]
-
-
-def test_gpus_are_averaged(tmp_path: Path) -> None:
-    with RunReader(write_gpus(tmp_path / "a.profd")) as reader:
-        series = RunSeries(reader)
-        series.catch_up()
-        ruler = Ruler.filling(STARTED_NS, STARTED_NS + 4 * SECOND_NS, 4)
-        found = {one.name: one for one in series.strips(ruler, None)}["gpu_utilization_share"]
-    assert (found.cells, found.value, found.kind) == ((0.5,) * 4, 0.5, "mean")
 
 
 async def test_timeline_has_the_gpus_as_a_strip_before_memory_where_there_is_little_room(tmp_path: Path) -> None:
@@ -362,23 +301,6 @@ async def test_every_theme_can_be_chosen(tmp_path: Path) -> None:
             opened.app.theme = theme
             await opened.press("down")
             assert_lines_fit(opened)
-
-
-async def test_without_color_letters_carry_the_phase(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    async with open_dashboard(synthetic.write_run(tmp_path / "a.profd", seconds=40)) as opened:
-        rows = opened.text(Timeline).splitlines()[:4]
-        strips = [line[10:74] for line in rows]
-        await opened.press("down")
-        table = opened.widget(HotTable)
-        reversed_rows = [
-            y for y in range(4) if any(segment.style and segment.style.reverse for segment in table.render_line(y))
-        ]
-
-    assert all(set(strip) <= set("DFBPOS") for strip in strips)
-    assert "D" in strips[3]
-    assert {"D", "F", "B"} <= set("".join(strips))
-    assert reversed_rows == [1]
 
 
 def assert_lines_fit(opened: OpenDashboard) -> None:

@@ -101,12 +101,3 @@ def test_no_output_breaks_the_emulator(pieces: list[str], columns: int, lines: i
         emulator.feed(piece.encode())
 
     assert_harmless(emulator.picture())
-
-
-@given(some.binary(max_size=200))
-def test_no_bytes_break_the_emulator(data: bytes) -> None:
-    emulator = Emulator(20, 4)
-
-    emulator.feed(data)
-
-    assert_harmless(emulator.picture())

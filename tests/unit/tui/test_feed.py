@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import contextlib
 import queue
-import sqlite3
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,16 +13,14 @@ from support import synthetic
 from support.waiting import DEADLINE_S
 from textual.message import Message
 
-from profd.daemon.analyze.selection import Selection
 from profd.daemon.errors import RunUnreadable, SessionFailed
 from profd.daemon.session.control import ControlClient, SessionStatus
 from profd.daemon.store import records
 from profd.daemon.store.rows import RunInfo
 from profd.daemon.store.writer import RunWriter
 from profd.tui import feed as feed_module
-from profd.tui.feed import LOOKS_TO_RETRY, Feed, FeedFailed, OutputDrawn, SnapshotTaken, Watch
-from profd.tui.keys import TABS
-from profd.tui.view import OutputView, View
+from profd.tui.feed import LOOKS_TO_RETRY, Feed, FeedFailed, SnapshotTaken, Watch
+from profd.tui.view import View
 
 Kind = TypeVar("Kind", bound=Message)
 
@@ -76,30 +73,6 @@ def running(path: Path) -> Iterator[Running]:
         assert not run.thread.is_alive()
 
 
-def test_a_live_run_is_followed_to_its_end(tmp_path: Path) -> None:
-    with synthetic.live_run(tmp_path / "a.profd", seconds=2) as run, running(run.path) as found:
-        found.take(SnapshotTaken, lambda message: message.snapshot.samples == 200)
-
-        run.advance(3)
-        found.take(SnapshotTaken, lambda message: message.snapshot.samples == 500)
-
-        run.end(exit_signal=9)
-        ended = found.take(SnapshotTaken, lambda message: message.snapshot.info.state == "ended").snapshot
-        assert ended.info.exit_signal == 9
-
-
-def test_another_view_is_answered_though_nothing_was_written(tmp_path: Path) -> None:
-    with running(synthetic.write_run(tmp_path / "a.profd")) as found:
-        found.take(SnapshotTaken)
-
-        view = View(scope=Selection(), columns=33)
-        found.feed.look(view)
-
-        snapshot = found.take(SnapshotTaken).snapshot
-        assert snapshot.view == view
-        assert snapshot.timeline.ruler.count == 33
-
-
 def test_nothing_new_is_no_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(feed_module, "REFRESH_S", 0.01)
     with synthetic.live_run(tmp_path / "a.profd", seconds=1) as run, running(run.path) as found:
@@ -130,33 +103,6 @@ def test_while_paused_nothing_is_posted_and_nothing_is_lost(tmp_path: Path) -> N
 
         found.feed.pause(is_paused=False)
         assert found.take(SnapshotTaken).snapshot.samples == 300
-
-
-def test_output_is_drawn_once_it_is_looked_at(tmp_path: Path) -> None:
-    with running(synthetic.write_run(tmp_path / "a.profd")) as found:
-        found.take(SnapshotTaken)
-
-        found.feed.look_at_output(OutputView(columns=90, lines=10, is_shown=True))
-
-        picture = found.take(OutputDrawn).picture
-        assert "".join(run.text for run in picture.lines[0]).startswith("epoch 1:  19%|")
-
-
-@pytest.mark.parametrize("tab", [tab for tab, *_ in TABS])
-def test_a_file_that_breaks_under_any_tab_is_posted_with_its_remedy(tmp_path: Path, tab: str) -> None:
-    with synthetic.live_run(tmp_path / "a.profd", seconds=2) as run, running(run.path) as found:
-        found.feed.look(View(tab=tab))
-        found.take(SnapshotTaken, lambda message: message.snapshot.view.tab == tab)
-
-        # As after a commit of another connection, so that the reader looks again; and what it finds is broken.
-        with sqlite3.connect(run.path) as other:
-            other.execute("DROP TABLE recording")
-        other.close()
-        found.feed.look(View(tab=tab))
-
-        error = found.take(FeedFailed).error
-        assert isinstance(error, RunUnreadable)
-        assert error.remedy
 
 
 def test_a_file_that_is_no_run_is_posted(tmp_path: Path) -> None:

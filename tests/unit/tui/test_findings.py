@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import signal
 import sqlite3
 import sys
 from collections.abc import Iterator
@@ -13,7 +12,7 @@ import msgspec
 import psutil
 import pytest
 from support.dashboard import open_dashboard
-from support.findingruns import HEALTHY, IMPORT, LOAD_IN_PROCESS, step, write_case
+from support.findingruns import HEALTHY, LOAD_IN_PROCESS, step, write_case
 from support.synthetic import LiveRun, live_run, write_run
 from support.waiting import until
 
@@ -114,16 +113,6 @@ def test_one_that_was_not_is_looked_at_once_and_waited_for_by_nobody(tmp_path: P
         assert (rules(findings), findings.has_looked) == (["input-bound-in-process"], True)
         assert not findings.renew()
         assert own.polls == 3
-
-
-def test_without_training_nothing_is_found(tmp_path: Path) -> None:
-    path = write_case(tmp_path / "a.profd", ((IMPORT, 500),))
-    with RunReader(path) as reader:
-        findings = Findings(reader, OwnAnalyst(Analyst(path).look()))
-        assert not findings.has_looked
-        assert findings.renew()
-        assert not findings.renew()
-        assert (findings.has_looked, findings.findings) == (True, ())
 
 
 def test_a_live_run_of_an_older_recorder_is_looked_at(tmp_path: Path) -> None:
@@ -240,14 +229,6 @@ def test_one_that_dies_is_given_up(words: list[str], children: Children) -> None
         until(lambda: found.poll() is None and found.is_given_up, "its end")
         assert found.poll() is None
         assert children() == []
-
-
-def test_one_that_is_killed_is_given_up(run_file: Path, children: Children) -> None:
-    with analysis(command(run_file)) as found:
-        found.poll()
-        (child,) = children()
-        child.send_signal(signal.SIGKILL)
-        until(lambda: found.poll() is None and found.is_given_up, "its end")
 
 
 def test_one_that_is_not_asked_for_is_not_started(children: Children) -> None:

@@ -78,14 +78,6 @@ def test_counts_that_stand_still_are_a_pause(tmp_path: Path) -> None:
     assert (steps.step, steps.is_about, steps.pauses) == (200, False, True)
 
 
-def test_counts_are_read_once(tmp_path: Path) -> None:
-    with RunReader(counted(tmp_path / "a", 0, 100)) as reader:
-        pace = pace_of(reader)
-        first = pace.steps()
-        pace.catch_up()
-        assert pace.steps() == first
-
-
 async def test_the_header_shows_the_step_its_rate_and_its_course(tmp_path: Path) -> None:
     async with open_dashboard(counted(tmp_path / "a", 14_800, 14_900, 15_021, live=True)) as opened:
         header = opened.text(Header)

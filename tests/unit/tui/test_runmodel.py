@@ -9,8 +9,6 @@ import pytest
 from support import synthetic
 
 import profd.tui.runmodel as runmodel_module
-from profd.daemon.analyze.coverage import take_coverage
-from profd.daemon.analyze.phases import PHASES
 from profd.daemon.analyze.profile import hot_functions, take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
@@ -66,7 +64,6 @@ def test_after_a_pause_it_is_that_of_the_pause(spending: Spending, cost: OwnCost
 
 
 RECENT = View(span_ns=30 * SECOND_NS)
-VALUES = {"cpu_cores": 0.6 + 2 * 0.97, "rss_bytes": 904e6 + 600e6, "host_cpu_share": 0.64}
 ALL = View(scope=Selection())
 
 
@@ -147,47 +144,6 @@ def test_what_grew_bit_by_bit_is_what_is_read_at_once(tmp_path: Path) -> None:
             at_once = model_of(other)
             for view in (View(), RECENT, ALL, View(scope=Selection(processes=frozenset({2})))):
                 assert_alike(growing.snapshot(view), at_once.snapshot(view))
-
-
-@pytest.mark.parametrize("view", [View(), RECENT])
-def test_lanes_and_shares_are_those_of_the_main_threads(ended: Path, view: View) -> None:
-    with RunReader(ended) as reader:
-        (row,) = model_of(reader).snapshot(view).timeline.phase_rows
-
-    assert {part.phase: part.share for part in row.shares} == pytest.approx(synthetic.PHASE_SHARES)
-    assert row.shares[0].phase == "data wait"
-    order = [phase.name for phase in PHASES]
-    for mixture in row.cells:
-        assert sum(part.share for part in mixture) == pytest.approx(1)
-        assert sorted(mixture, key=lambda part: order.index(part.phase)) == list(mixture)
-
-
-@pytest.mark.parametrize("live", [True, False])
-def test_vitals_are_those_of_the_analysis(tmp_path: Path, live: bool) -> None:
-    with RunReader(synthetic.write_run(tmp_path / "a.profd", live=live, seconds=5)) as reader:
-        snapshot = model_of(reader).snapshot(View())
-        coverage = take_coverage(reader, Selection())
-
-    assert snapshot.coverage == pytest.approx(coverage.share)
-    assert snapshot.torn_share == pytest.approx(coverage.torn_share)
-    assert snapshot.cost_cores == pytest.approx(0.041)
-    assert snapshot.workers == 2
-
-
-def series(snapshot: Snapshot) -> dict[str, tuple[float | None, str]]:
-    return {one.name: (one.value, one.kind) for one in snapshot.timeline.series if one.name in VALUES}
-
-
-def test_series_sum_up_the_tree_now_and_are_means_and_peaks_later(tmp_path: Path) -> None:
-    with RunReader(synthetic.write_run(tmp_path / "live.profd", live=True, seconds=5)) as reader:
-        live = series(model_of(reader).snapshot(View()))
-    with RunReader(synthetic.write_run(tmp_path / "ended.profd", seconds=5)) as reader:
-        later = series(model_of(reader).snapshot(View(columns=5)))
-
-    assert {name: kind for name, (_, kind) in live.items()} == dict.fromkeys(VALUES, "now")
-    assert {name: value for name, (value, _) in live.items()} == pytest.approx(VALUES)
-    assert {name: kind for name, (_, kind) in later.items()} == dict(zip(VALUES, ("mean", "peak", "mean"), strict=True))
-    assert {name: value for name, (value, _) in later.items()} == pytest.approx(VALUES)
 
 
 def test_processes_are_a_tree_with_what_each_is_doing(tmp_path: Path) -> None:

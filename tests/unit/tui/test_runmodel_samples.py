@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
-from support.synthetic import MAIN_TID, STARTED_NS, write_run
+from support.synthetic import STARTED_NS, write_run
 
 from profd.daemon.analyze.coverage import take_lives
 from profd.daemon.analyze.profile import take_profile
@@ -38,19 +38,6 @@ def samples_in(totals: Sequence[StackTotal]) -> int:
     return sum(total.samples for total in totals)
 
 
-def test_a_scope_has_the_samples_of_its_threads(samples: Samples, reader: RunReader) -> None:
-    # Two threads of the main process, and one of each worker.
-    assert samples_in(samples.of_scope(MAIN, WHOLE)) == 100 * SECONDS
-    assert samples_in(samples.of_scope(ALL, WHOLE)) == 4 * 100 * SECONDS
-    assert samples_in(samples.of_scope(MAIN, HALF)) == 100 * 10
-    main = next(row for row in reader.threads.values() if row.os_tid == MAIN_TID)
-    process = Selection(processes=frozenset({main.process}))
-    assert samples_in(samples.of_scope(process, WHOLE)) == 2 * 100 * SECONDS
-    totals = samples.totals(WHOLE)
-    assert sum(total.duration_ns for total in totals if total.thread == main.id) == SECONDS * SECOND_NS
-    assert {total.thread for total in totals} == reader.threads.keys()
-
-
 @pytest.mark.parametrize("asked", [WHOLE, HALF])
 def test_a_profile_is_that_of_the_summary(samples: Samples, reader: RunReader, asked: Range) -> None:
     mine = samples.profile(MAIN, asked)
@@ -58,10 +45,3 @@ def test_a_profile_is_that_of_the_summary(samples: Samples, reader: RunReader, a
     theirs = take_profile(reader, Selection(asked.from_ns, asked.to_ns, main_threads=True))
     assert mine.samples == theirs.samples
     assert mine.time_ns == pytest.approx(theirs.time_ns)
-
-
-def test_hot_functions_have_their_shares(samples: Samples, reader: RunReader) -> None:
-    rows = samples.hot(MAIN, WHOLE, by_line=False)
-    assert sum(row.self_samples for row in rows) == 100 * SECONDS
-    assert sum(row.self_share for row in rows) == pytest.approx(1.0)
-    assert [row.self_share for row in rows] == sorted((row.self_share for row in rows), reverse=True)

@@ -9,7 +9,6 @@ from support import synthetic
 from support.dashboard import OpenDashboard, open_dashboard
 from textual.widgets import Input
 
-from profd.daemon.store.writer import RunWriter
 from profd.tui.feed import FlameGrown
 from profd.tui.widgets.findings import EvidencePane, FindingTable
 from profd.tui.widgets.flame import FlameView
@@ -67,11 +66,3 @@ async def test_a_filter_keeps_those_with_a_word_and_enter_goes_to_the_range_and_
         if opened.widget(FlameView).cursor.tree is None:
             await opened.until(FlameGrown)
         assert "% of the time has “train.py:58” in its stack" in opened.text(FlameView)
-
-
-async def test_a_run_without_findings_says_so(tmp_path: Path) -> None:
-    RunWriter(tmp_path / "a.profd", synthetic.run_started(), synthetic.describe).close()
-    async with open_dashboard(tmp_path / "a.profd") as opened:
-        await opened.press("5", "enter")
-        assert "Nothing was found yet." in opened.text(FindingTable)
-        assert opened.widget(TabLine).tab == "findings"

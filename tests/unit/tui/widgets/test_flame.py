@@ -39,28 +39,6 @@ def place(block: Block | None) -> str | None:
     return block and block.node.place
 
 
-async def test_widths_are_the_shares_of_the_main_thread(ended: Path) -> None:
-    async with open_dashboard(ended) as opened:
-        view = await open_flame(opened)
-        assert "main threads · whole run · 4,000 samples" in opened.text(TabLine)
-        # <module> and main, then the six lines of the loop in the order in which they were seen first.
-        assert [len(row) for row in view.cursor.rows[:3]] == [1, 1, 1]
-        row = view.cursor.row(3)
-        assert [(block.node.place, block.width) for block in row] == [
-            ("train.py:58", 48),
-            ("train.py:60", 2),
-            ("train.py:61", 24),
-            ("train.py:62", 8),
-            ("train.py:63", 24),
-            ("train.py:64", 9),
-            ("train.py:65", 5),
-        ]
-        lines = opened.text(FlameView).splitlines()
-        assert "all" in lines[0]
-        assert "train_epoch" in lines[3]
-        assert "colors by phase" in lines[-2]
-
-
 async def test_arrows_walk_enter_zooms_and_backspace_goes_back(ended: Path) -> None:
     async with open_dashboard(ended) as opened:
         view = await open_flame(opened)
@@ -196,12 +174,3 @@ async def test_it_grows_with_the_run_and_the_cursor_stays(tmp_path: Path) -> Non
             assert after is not None
             assert after.path == before.path
             assert after.width < before.width / 2
-
-
-async def test_without_color_letters_carry_the_phase(ended: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("NO_COLOR", "1")
-    async with open_dashboard(ended) as opened:
-        await open_flame(opened)
-        lines = opened.text(FlameView).splitlines()
-        assert lines[3].startswith("D train_epoch")
-        assert "▏B train_epoch" in lines[3]

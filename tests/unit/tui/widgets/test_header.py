@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-import pytest
 from support import hostiletexts, synthetic
 from support.dashboard import open_dashboard
 from support.findingruns import HEALTHY, IMPORT, write_case
@@ -13,19 +12,9 @@ from support.synthetic import STARTED_NS
 
 from profd.daemon.analyze.phases import DATA_WAIT
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store.reader import RunReader
 from profd.tui.snapshot import Verdict
-from profd.tui.widgets.header import VerdictLine, ending, sentence
+from profd.tui.widgets.header import VerdictLine, sentence
 from profd.tui.widgets.tabs import TabLine
-
-
-@pytest.mark.parametrize(
-    ("code", "number", "said"), [(0, None, "ended with 0"), (3, None, "ended with 3"), (None, 9, "ended by SIGKILL")]
-)
-def test_how_the_target_ended_is_said(tmp_path: Path, code: int | None, number: int | None, said: str) -> None:
-    with RunReader(synthetic.write_run(tmp_path / "a", seconds=1, exit_code=code, exit_signal=number)) as reader:
-        assert ending(reader.info) == said
-
 
 SAID = (
     "▲ INPUT-BOUND the main thread waits 40 % for its data (train.py:58); both workers are 100 % busy: "

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from support import synthetic
 from support.dashboard import open_dashboard
@@ -12,10 +13,15 @@ from support.synthetic import MAIN, MAIN_TID, STARTED_NS
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import records
 from profd.daemon.store.writer import RunWriter
+from profd.tui.feed import OperatorsRead, OutputDrawn
 from profd.tui.view import Range
+from profd.tui.widgets.findings import FindingTable
 from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.header import VerdictLine
 from profd.tui.widgets.hot import HotTable
+from profd.tui.widgets.operators import OperatorTable
+from profd.tui.widgets.output import OutputPane
+from profd.tui.widgets.tabs import TabLine
 
 
 def write_gap(path: Path, ended_s: int) -> Path:
@@ -44,3 +50,18 @@ async def test_a_range_without_samples_says_of_when_and_why(tmp_path: Path, ende
         assert f"No samples of a main thread between {times}: {why}." in opened.text(VerdictLine)
         await opened.press("2")
         await opened.until_text(FlameView, f"No samples of main threads between {times}: {why}.")
+
+
+async def test_a_view_that_has_nothing_says_so(tmp_path: Path) -> None:
+    attached = msgspec.structs.replace(synthetic.run_started(), mode="attached")
+    RunWriter(tmp_path / "a.profd", attached, synthetic.describe).close()
+    async with open_dashboard(tmp_path / "a.profd") as opened:
+        await opened.press("4")
+        await opened.until(OperatorsRead)
+        assert "w takes one" in opened.text(OperatorTable)
+        await opened.press("5", "enter")
+        assert "Nothing was found yet." in opened.text(FindingTable)
+        assert opened.widget(TabLine).tab == "findings"
+        await opened.press("7")
+        await opened.until(OutputDrawn)
+        assert "it writes to a terminal of its own" in opened.text(OutputPane)

@@ -48,13 +48,6 @@ def window(run: synthetic.LiveRun, *operators: OperatorTotals, error: str = "") 
     )
 
 
-async def test_without_a_window_it_says_how_to_take_one(tmp_path: Path) -> None:
-    async with open_dashboard(synthetic.write_run(tmp_path / "a.profd")) as opened:
-        await opened.press("4")
-        await opened.until(OperatorsRead)
-        assert "w takes one" in opened.text(OperatorTable)
-
-
 async def test_operators_are_in_the_columns_of_torch_and_can_be_ordered(tmp_path: Path) -> None:
     with synthetic.live_run(tmp_path / "a.profd", seconds=3) as run:
         run.writer.put(
