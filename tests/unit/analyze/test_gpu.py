@@ -15,11 +15,10 @@ from profd.cli.main import run_command_line
 from profd.daemon.analyze.gpu import Gpu, take_gpu_idle
 from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.analyze.profile import hot_functions, take_profile, utilization_by_stack
+from profd.daemon.analyze.profile import take_profile, utilization_by_stack
 from profd.daemon.analyze.selection import MAIN_THREADS, Condition, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import ExitCode
-from profd.daemon.exports.formats import collapsed_lines
 from profd.daemon.render.sections import gpu_lines
 from profd.daemon.render.summary import summarize
 from profd.daemon.render.text import summary_text
@@ -71,20 +70,6 @@ def test_gpus_of_other_processes_are_not_idle_for_the_run(tmp_path: Path) -> Non
     assert idle.share == pytest.approx(0.2)
 
 
-def test_where_nobody_read_a_gpu_nothing_is_said_of_its_idle_time(tmp_path: Path) -> None:
-    with RunReader(write_gpu_run(tmp_path / "a.profd", {}, {})) as reader:
-        assert take_gpu_idle(reader, MAIN_THREADS, PhaseIndex(reader)) is None
-
-
-def test_functions_say_how_busy_the_gpu_was(one_gpu: Path) -> None:
-    with RunReader(one_gpu) as reader:
-        means = utilization_by_stack(reader, GpuTracks(reader), MAIN_THREADS)
-        rows = hot_functions(reader, take_profile(reader, MAIN_THREADS), means)
-    by_name = {row.function: row.gpu_utilization for row in rows}
-    assert by_name[BACKWARD[-1].function] == pytest.approx(0.9)
-    assert by_name[DATA_WAIT[-1].function] == 0.0
-
-
 def test_each_rank_is_judged_by_its_own_gpu(tmp_path: Path) -> None:
     holders = {MAIN: ("0",), OTHER_RANK: ("1",)}
     path = write_gpu_run(tmp_path / "a.profd", {"0": waits, "1": busy}, holders)
@@ -120,14 +105,6 @@ def test_an_interval_counts_with_the_part_that_lies_inside(tmp_path: Path) -> No
         profile = take_profile(reader, Selection(rank=0, when=(Condition("gpu-idle"),)))
     assert profile.total_ns == pytest.approx(0.3 * SECONDS * SECOND_NS)
     assert profile.total_samples == pytest.approx(0.3 * SECONDS * 100, abs=2)
-
-
-def test_the_export_adds_up_to_the_summary(one_gpu: Path) -> None:
-    selection = Selection(main_threads=True, when=(Condition("gpu-idle"),))
-    with RunReader(one_gpu) as reader:
-        lines = list(collapsed_lines(reader, selection))
-        assert sum(int(line.rpartition(" ")[2]) for line in lines) == summarize(reader, selection).samples == 2000
-    assert all(DATA_WAIT[-1].function in line for line in lines)
 
 
 def test_the_text_says_how_busy_the_gpu_was_during_each_function(one_gpu: Path) -> None:

@@ -84,21 +84,6 @@ def test_a_range_and_the_recent_window_weigh_by_what_was_recorded_in_them(reader
     assert selves(snapshot_of(reader, view).functions) == pytest.approx(SHARES)
 
 
-@pytest.mark.parametrize("selection", [MAIN_THREADS, Selection()], ids=["main", "all"])
-def test_the_dashboard_says_what_the_summary_says(reader: RunReader, selection: Selection) -> None:
-    snapshot = snapshot_of(reader, View(scope=selection))
-    expected = hot_functions(reader, take_profile(reader, selection))
-
-    assert [row.function for row in snapshot.functions] == [row.function for row in expected]
-    for shown, row in zip(snapshot.functions, expected, strict=True):
-        assert (shown.self_samples, shown.total_samples) == (row.self_samples, row.total_samples)
-        assert (shown.self_share, shown.total_share) == pytest.approx((row.self_share, row.total_share))
-        assert (shown.self_error, shown.total_error) == pytest.approx((row.self_error, row.total_error))
-    assert {part.phase: part.share for part in snapshot.timeline.phase_rows[0].shares} == summarize(reader).phases
-    assert snapshot.verdict is not None
-    assert snapshot.verdict.share == pytest.approx(0.5)
-
-
 def test_errors_go_by_the_distance_of_samples_at_each_change(reader: RunReader) -> None:
     # The one change, at 100 Hz before and 25 Hz after, is seen 40 ms late, and at the end another one may be under way.
     errors = summarize(reader).phase_errors

@@ -10,6 +10,7 @@ from types import SimpleNamespace
 
 import pytest
 from support.fakesession import FakeRecording
+from support.synthetic import RUN_ID, write_run
 
 from profd.cli import attach
 from profd.cli.main import run_command_line
@@ -111,3 +112,27 @@ def test_a_process_that_ends_meanwhile_is_no_process(
     assert run_command_line(["attach", PID]) == ExitCode.NO_PROCESS
     assert recording.options is None
     assert "ended while it was looked at" in capsys.readouterr().err
+
+
+@pytest.fixture
+def runs(profd_home: Path) -> Path:
+    folder = profd_home / "runs"
+    folder.mkdir()
+    return folder
+
+
+def test_a_run_that_has_ended_or_is_unknown_is_said(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    write_run(runs / f"{RUN_ID}.profd", seconds=1)
+    assert run_command_line(["stop", "latest"]) == ExitCode.OK
+    assert capsys.readouterr().err == f"profd: {RUN_ID} has ended already\n"
+    assert run_command_line(["stop", "nothing"]) == ExitCode.NO_RUN
+    assert "profd ls" in capsys.readouterr().err
+
+
+def test_a_process_that_is_no_session_is_left_alone(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A run file may name anything as its recorder: here it is the process of the test."""
+    write_run(runs / f"{RUN_ID}.profd", seconds=1, live=True)
+    assert run_command_line(["stop", RUN_ID]) == ExitCode.SESSION
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert f"process {os.getpid()} is no session of profd's" in said

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-from support.synthetic import PHASE_SHARES, RUN_ID, worker, write_run
+from support.synthetic import RUN_ID, worker, write_run
 
 from profd.cli.main import run_command_line
 from profd.daemon.errors import ExitCode
@@ -62,16 +61,3 @@ def test_file_that_cannot_be_written_leaves_nothing_behind(
 
 def test_format_that_is_not_offered_is_wrong_use(run: str) -> None:
     assert run_command_line(["export", run, "--format", "gprof"]) == ExitCode.USAGE
-
-
-def test_summary_has_the_known_shares_as_json_and_text_and_of_a_phase_all(
-    run: str, capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_command_line(["summary", run, "--json"]) == 0
-    summary = json.loads(capsys.readouterr().out)
-    assert summary["run"] == RUN_ID
-    assert summary["phases"] == pytest.approx(PHASE_SHARES)
-    assert run_command_line(["summary", run, "--phase", "backward", "--json"]) == 0
-    assert json.loads(capsys.readouterr().out)["phases"] == {"backward": 1.0}
-    assert run_command_line(["summary", run]) == 0
-    assert "train.py" in capsys.readouterr().out

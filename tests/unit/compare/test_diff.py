@@ -6,9 +6,7 @@ import json
 import math
 from pathlib import Path
 
-import msgspec
 import pytest
-from support import hostiletexts
 from support.stepruns import PLAIN_MS, STEPS, Lengths, write_steps
 from support.synthetic import BACKWARD, TRAIN
 
@@ -141,15 +139,6 @@ def test_the_json_says_what_the_text_says(
     assert told["unit"] == "s/step"
     assert told["leaves"][0]["name"] == BACKWARD[-1].function
     assert {"base", "new", "step_time", "phases", "lines", "version"} <= told.keys()
-
-
-def test_names_do_nothing_to_a_terminal(tmp_path: Path) -> None:
-    run = hostiletexts.write_run(tmp_path / "a.profd")
-    diff = diff_of(run, run)
-    changed = [msgspec.structs.replace(change, is_significant=True) for change in diff.lines]
-    assert changed
-    text = diff_text(msgspec.structs.replace(diff, lines=tuple(changed)))
-    assert not set(text) & set("\u202e\u2066\u2028\x1b\x00")
 
 
 def test_limit_words_and_neighbors_that_are_alike_widen_the_error() -> None:

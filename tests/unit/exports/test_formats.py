@@ -2,48 +2,90 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.synthetic import write_run
+from support import synthetic
 
-from profd.daemon.analyze.selection import MAIN_THREADS
-from profd.daemon.errors import OutputUnwritable
-from profd.daemon.exports.formats import FORMATS, write_tables
-from profd.daemon.exports.tables import TABLES
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.exports.formats import FORMATS, collapsed_lines
 from profd.daemon.store.reader import RunReader
-
-
-@pytest.fixture
-def reader(tmp_path: Path) -> Iterator[RunReader]:
-    with RunReader(write_run(tmp_path / "a.profd", seconds=2)) as reader:
-        yield reader
+from profd.daemon.store.records import Frame, ProcessSeen
+from profd.daemon.store.writer import RunWriter
 
 
 def test_each_format_has_an_ending_of_its_own() -> None:
     assert len({each.ending for each in FORMATS.values()}) == len(FORMATS)
 
 
-def test_formats_of_one_file_and_of_several_are_what_they_say(reader: RunReader) -> None:
-    assert json.loads(FORMATS["speedscope"].made(reader, MAIN_THREADS))["$schema"].endswith("file-format-schema.json")
-    assert FORMATS["svg"].made(reader, MAIN_THREADS).lstrip().startswith((b"<svg", b"<?xml"))
-    assert FORMATS["pprof"].made(reader, MAIN_THREADS).startswith(b"\x1f\x8b")
-    collapsed = FORMATS["collapsed"].made(reader, MAIN_THREADS).decode()
-    assert collapsed.endswith("\n")
-    assert sum(int(line.rpartition(" ")[2]) for line in collapsed.splitlines()) == 200
-    assert list(FORMATS["csv"].made(reader, MAIN_THREADS)) == [f"{name}.csv" for name in TABLES]
+SECONDS = 4
 
 
-def test_tables_are_written_into_a_folder_that_is_made(tmp_path: Path) -> None:
-    files = {"a.csv": b"1\n", "b.csv": b"2\n"}
-    assert write_tables(files, tmp_path / "new" / "folder") == [tmp_path / "new" / "folder" / name for name in files]
-    assert {path.name: path.read_bytes() for path in (tmp_path / "new" / "folder").iterdir()} == files
+@pytest.fixture
+def reader(tmp_path: Path) -> Iterator[RunReader]:
+    with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=SECONDS)) as opened:
+        yield opened
 
 
-def test_a_folder_that_cannot_be_made_is_an_error_and_what_is_there_stays(tmp_path: Path) -> None:
-    (tmp_path / "file").write_text("mine")
-    with pytest.raises(OutputUnwritable, match="cannot make the folder"):
-        write_tables({"a.csv": b"1\n"}, tmp_path / "file")
-    assert (tmp_path / "file").read_text() == "mine"
+def samples_by_stack(lines: Iterator[str]) -> dict[str, int]:
+    found = {}
+    for line in lines:
+        stack, _, samples = line.rpartition(" ")
+        found[stack] = int(samples)
+    return found
+
+
+def test_line_is_written_as_py_spy_writes_it_once_for_all_processes(reader: RunReader) -> None:
+    loop = "<module> (train.py:96);main (train.py:90);train_epoch (train.py:65)"
+
+    assert samples_by_stack(collapsed_lines(reader, MAIN_THREADS))[loop] == 0.04 * 100 * SECONDS
+    merged = samples_by_stack(collapsed_lines(reader, Selection()))
+    apart = samples_by_stack(collapsed_lines(reader, Selection(), processes=True))
+    deform = [stack for stack in merged if stack.endswith("elastic_deform (augment.py:12)")]
+
+    assert [merged[stack] for stack in deform] == [2 * 0.8 * 100 * SECONDS]
+    assert len(apart) == len(merged) + 2  # a second worker, with its two stacks
+    assert list(collapsed_lines(reader, Selection(thread="none"))) == []
+
+
+@pytest.mark.parametrize("roots", [{}, {"processes": True}, {"threads": True}, {"processes": True, "threads": True}])
+def test_samples_add_up_to_those_of_the_selection(reader: RunReader, roots: dict[str, bool]) -> None:
+    everything = sum(interval.samples for interval in reader.intervals())
+
+    assert sum(samples_by_stack(collapsed_lines(reader, Selection(), **roots)).values()) == everything
+    assert sum(samples_by_stack(collapsed_lines(reader, MAIN_THREADS, **roots)).values()) == 100 * SECONDS
+
+
+def test_processes_and_threads_stand_in_front(reader: RunReader) -> None:
+    roots = {tuple(line.split(";")[:2]) for line in collapsed_lines(reader, Selection(), processes=True, threads=True)}
+
+    command = '"python train.py --epochs 2"'
+    assert roots == {
+        (f"process 4242:{command}", "thread (4242): MainThread"),
+        (f"process 4242:{command}", "thread (4250): Thread-1 (_pin_memory_loop)"),
+        (f"process 4243:{command}", "thread (4243): MainThread"),
+        (f"process 4244:{command}", "thread (4244): MainThread"),
+    }
+
+
+def test_selection_by_phase_is_kept_to(reader: RunReader) -> None:
+    waits = samples_by_stack(collapsed_lines(reader, Selection(main_threads=True, phase="data wait")))
+
+    assert len(waits) == 1
+    assert sum(waits.values()) == 0.4 * 100 * SECONDS
+
+
+def test_name_breaks_neither_frame_nor_line_nor_terminal(tmp_path: Path) -> None:
+    stack = (Frame("a;b\nc", "/home/ada/we;ird.py", 1), Frame("\x1b[31mred", "/home/ada/x.py", 0))
+    writer = RunWriter(tmp_path / "a.profd", synthetic.run_started(), synthetic.describe)
+    writer.put(ProcessSeen(synthetic.MAIN, None, ("sh", "-c", "x;y\n"), "main", None, None, None, synthetic.STARTED_NS))
+    thread = (1, "worker; \x07", True, [(stack, 1000)])
+    writer.put(synthetic.recording(synthetic.MAIN, synthetic.STARTED_NS, [thread]))
+    writer.close()
+
+    with RunReader(tmp_path / "a.profd") as reader:
+        (line,) = collapsed_lines(reader, Selection(), processes=True, threads=True)
+
+    assert line.isprintable()
+    assert line.split(";")[1:] == [r"thread (1): worker: \x07", r"a:b\nc (we:ird.py:1)", r"\x1b[31mred 100"]

@@ -116,10 +116,3 @@ def test_slow_nodes_and_slower_jobs_have_their_bounds_and_paces_their_weeks() ->
         ("job-a", "500 ms (4 runs), 1.50 s (1 run)", ""),
         ("b", "", "it is new"),
     ]
-
-
-def test_no_name_of_a_run_steers_the_terminal() -> None:
-    fleet = answers(name=HOSTILE)
-    cells = [cell for one in tables(fleet) for row in one.rows for cell in row]
-    assert not any("\x1b" in text for text in (*cells, verdict(fleet), headline(fleet)))
-    assert sum("<b>&" in cell for cell in cells) == 4

@@ -28,22 +28,18 @@ def compared(base: Path, new: Path) -> Diff:
         return take_diff(first, second)
 
 
-def test_what_got_slower_takes_more_and_has_a_plus(runs: tuple[Path, Path]) -> None:
-    diff = compared(*runs)
+@pytest.mark.parametrize(
+    ("order", "longer", "more", "sign"), [(1, " longer: ", " more", r"\+"), (-1, " less long: ", " less", "-")]
+)
+def test_what_got_slower_takes_more_and_has_a_plus_and_what_got_faster_a_minus(
+    runs: tuple[Path, Path], order: int, longer: str, more: str, sign: str
+) -> None:
+    diff = compared(*runs[::order])
     said = verdict(diff)
-    assert " longer: " in said
-    assert said.endswith(" more")
+    assert longer in said
+    assert said.endswith(more)
     (row,) = (line for line in diff_text(diff).splitlines() if line.lstrip().startswith(SLOW))
-    assert re.search(r" \+\d+\.\d %  \+\d+\.\d % to \+\d+\.\d %$", row)
-
-
-def test_what_got_faster_takes_less_and_has_a_minus(runs: tuple[Path, Path]) -> None:
-    diff = compared(*reversed(runs))
-    said = verdict(diff)
-    assert " less long: " in said
-    assert said.endswith(" less")
-    (row,) = (line for line in diff_text(diff).splitlines() if line.lstrip().startswith(SLOW))
-    assert re.search(r" -\d+\.\d %  -\d+\.\d % to -\d+\.\d %$", row)
+    assert re.search(rf" {sign}\d+\.\d %  {sign}\d+\.\d % to {sign}\d+\.\d %$", row)
 
 
 def test_a_name_does_nothing_to_the_terminal(runs: tuple[Path, Path]) -> None:

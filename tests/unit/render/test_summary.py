@@ -65,14 +65,6 @@ def ended(at_s: float) -> list[records.Record]:
     return [records.ProcessEnded(synthetic.MAIN, at_ns, 0), records.RunEnded(at_ns, "target-exited", 0)]
 
 
-def test_phases_are_the_shares_of_the_main_thread_the_largest_first(tmp_path: Path) -> None:
-    summary = summary_of(synthetic.write_run(tmp_path / "a.profd"))
-
-    assert summary.phases == pytest.approx(synthetic.PHASE_SHARES)
-    assert next(iter(summary.phases)) == "data wait"
-    assert list(summary.phases.values()) == sorted(summary.phases.values(), reverse=True)
-
-
 def test_phase_has_the_line_of_the_user_that_it_is_owed_to(tmp_path: Path) -> None:
     lines = {line.phase: line for line in summary_of(synthetic.write_run(tmp_path / "a.profd")).phase_lines}
 
@@ -132,19 +124,6 @@ def test_functions_are_those_of_the_training_process(tmp_path: Path) -> None:
     assert len(functions) == 20
 
 
-def test_each_worker_shows_its_own_hot_functions(tmp_path: Path) -> None:
-    processes = summary_of(synthetic.write_run(tmp_path / "a.profd")).processes
-
-    assert [(row.role, row.ordinal) for row in processes] == [("main", None), ("worker", 1), ("worker", 2)]
-    for row in processes[1:]:
-        assert row.functions[0].function == "elastic_deform"
-        assert row.functions[0].self_share == pytest.approx(0.8)
-        assert row.cpu_cores == pytest.approx(0.97)
-        assert row.rss_bytes == 300_000_000
-    # The pin-memory thread of the main process waits all the time, and would bury what its main thread does.
-    assert processes[0].functions[0].function == "Condition.wait"
-
-
 def test_selection_narrows_everything(tmp_path: Path) -> None:
     from_ns = START_NS + 5 * SECOND_NS
     path = synthetic.write_run(tmp_path / "a.profd")
@@ -159,16 +138,6 @@ def test_run_without_samples_has_a_summary(tmp_path: Path) -> None:
 
     assert (summary.samples, summary.phases, summary.functions, summary.phase_lines) == (0, {}, (), ())
     assert (summary.coverage, summary.torn_share, summary.cost_core_share) == (0.0, None, None)
-
-
-def test_live_run_is_summarized_up_to_now(tmp_path: Path) -> None:
-    with synthetic.live_run(tmp_path / "a.profd", seconds=3) as run:
-        before = summary_of(run.path)
-        run.advance(2)
-        after = summary_of(run.path)
-
-    assert (before.state, before.samples, after.samples) == ("live", 300, 500)
-    assert (after.target.exit.code, after.coverage) == (None, 1.0)
 
 
 @pytest.mark.parametrize(

@@ -18,16 +18,6 @@ from profd.daemon.store.records import Identity
 ENTRY = Entry("20261120-120000-cifar-3fa9", Identity(4242, 1000), 4242, "any", boot_id(), 5)
 
 
-def test_entries_come_back_the_oldest_first(tmp_path: Path) -> None:
-    registry = RunRegistry(tmp_path / "daemon" / "host")
-    later = msgspec.structs.replace(ENTRY, run_id="20261121-120000-cifar-3fa9")
-    registry.put(later)
-    registry.put(ENTRY)
-    assert registry.entries() == [ENTRY, later]
-    registry.remove(later.run_id)
-    assert registry.entries() == [ENTRY]
-
-
 def test_an_entry_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     registry = RunRegistry(tmp_path / "daemon" / "host")
     registry.put(ENTRY)
@@ -39,15 +29,6 @@ def test_an_entry_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.Monk
     with pytest.raises(OutputUnwritable, match="No space left"):
         registry.put(msgspec.structs.replace(ENTRY, ended_ns=9))
     assert registry.entries() == [ENTRY]
-
-
-def test_a_file_that_is_no_entry_is_left_alone(tmp_path: Path) -> None:
-    folder = tmp_path / "daemon" / "host"
-    registry = RunRegistry(folder)
-    (folder / "notes.json").write_text("{}")
-    (folder / "other.json").write_bytes(msgspec.json.encode(ENTRY))
-    assert registry.entries() == []
-    assert len(list(folder.iterdir())) == 2
 
 
 NOTHING = Retention(detail_hours=1e-6, report_hours=1e-6, incident_hours=1e-6)

@@ -135,16 +135,6 @@ async def test_watchers_are_counted_while_they_stay(served: Served) -> None:
     await eventually(lambda: served.session.watchers[-1] == 0, "the watcher's end")
 
 
-async def test_who_only_said_hello_is_no_watcher(served: Served) -> None:
-    client = await connect(served)
-    await asyncio.to_thread(client.hello)
-    client.close()
-    other = await connect(served)
-    await asyncio.to_thread(other.hello)
-    other.close()
-    assert served.session.watchers == []
-
-
 @pytest.mark.parametrize(
     "line",
     [

@@ -12,18 +12,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from support.gappedrun import DEVICE, POWER, SECONDS, UTILIZATION, write_gapped_run
-from support.metricvalues import value, watch
-from support.synthetic import MAIN_TID, STARTED_NS
+from support.synthetic import STARTED_NS
 
-from profd.daemon.analyze.coverage import COST_SERIES
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import mean_of_series
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.fleet.dataset import TABLES
 from profd.daemon.fleet.tables import ROWS, Source
-from profd.daemon.metrics import catalog
-from profd.daemon.metrics import runs as metrics_watch
 from profd.daemon.render.payload import take_payload
 from profd.daemon.render.seriespayload import Series
 from profd.daemon.render.summary import summarize
@@ -184,32 +180,6 @@ def test_a_range_has_one_mean(reader: RunReader, span: tuple[int, int], name: st
 
 def span_ns() -> tuple[int, int]:
     return STARTED_NS, STARTED_NS + SECONDS * SECOND_NS
-
-
-def test_a_range_of_a_process_and_of_the_run_has_one_mean(reader: RunReader) -> None:
-    process = next(row.id for row in reader.processes.values() if row.pid == MAIN_TID)
-    series = RunSeries(reader)
-    series.catch_up()
-    for from_s, to_s in RANGES:
-        within = Range(STARTED_NS + from_s * SECOND_NS, STARTED_NS + to_s * SECOND_NS)
-        summary = summarize(reader, Selection(within.from_ns, within.to_ns))
-        cores = next(one.cpu_cores for one in summary.processes if one.pid == MAIN_TID)
-        assert series.mean("cpu_cores", process, within) == pytest.approx(cores)
-    expected = read_one_by_one(reader, series_of(reader, COST_SERIES)).mean
-    assert summarize(reader).cost_core_share == pytest.approx(expected)
-    run = Range(reader.info.started_ns, reader.info.end_ns)
-    assert RunSeries(reader).mean(COST_SERIES, None, run) == pytest.approx(expected)
-
-
-def test_the_metrics_count_its_integral(path: Path, reader: RunReader, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metrics_watch, "OLD_NS", SECONDS * SECOND_NS)
-    samples = watch(path).take()
-    for metric, labels, series in (
-        (catalog.GPU_BUSY_SECONDS, ("0",), series_of(reader, UTILIZATION, DEVICE)),
-        (catalog.SELF_CPU, (), series_of(reader, COST_SERIES)),
-    ):
-        integral = read_one_by_one(reader, series).integral
-        assert value(samples, metric, *labels) == pytest.approx(integral / SECOND_NS)
 
 
 @pytest.mark.parametrize("name", [UTILIZATION, POWER])
