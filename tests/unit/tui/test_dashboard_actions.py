@@ -33,7 +33,7 @@ from profd.tui import actions
 from profd.tui.app import ProfdApp
 from profd.tui.colors import DARK, LIGHT
 from profd.tui.dashboard import Dashboard
-from profd.tui.dialogs import ChoiceScreen, LineScreen, StacksScreen
+from profd.tui.dialogs import ChoiceScreen, Leaving, LeavingScreen, LineScreen, StacksScreen
 from profd.tui.widgets.findings import FindingTable
 from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.header import Header, VerdictLine
@@ -166,6 +166,56 @@ async def test_what_only_a_live_run_can_do_is_not_asked_of_another(ended: Path) 
             assert isinstance(opened.top(), Dashboard)
         await opened.press("d")
         await opened.until_notice("has ended")
+
+
+LEAVING = [
+    (("q", "k"), Leaving.KEEP),
+    (("q", "q"), Leaving.KEEP),
+    (("q", "enter"), Leaving.KEEP),
+    (("q", "e"), Leaving.END),
+    (("ctrl+c", "e"), Leaving.END),
+    (("b",), Leaving.KEEP),
+]
+"""Keys, and what becomes of the recording."""
+
+
+class TestLeaving:
+    async def test_q_asks_what_becomes_of_a_live_recording(
+        self, live: Path, session: FakeSession, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        left: list[Leaving] = []
+        async with open_dashboard(live) as opened:
+            with monkeypatch.context() as patched:
+                patched.setattr(opened.app, "exit", left.append)
+                for keys, leaving in LEAVING:
+                    await opened.press(*keys)
+                    assert left == [leaving]
+                    assert isinstance(opened.top(), Dashboard)
+                    left.clear()
+
+            await opened.press("q")
+            assert isinstance(opened.top(), LeavingScreen)
+            await opened.press("escape")
+            assert isinstance(opened.top(), Dashboard)
+            await opened.press("q", "e")
+        assert opened.app.return_value is Leaving.END
+        assert session.asked == []
+
+    async def test_who_only_looks_has_the_session_end_the_recording(self, live: Path, session: FakeSession) -> None:
+        async with open_dashboard(live, may_end=False) as opened:
+            await opened.press("q", "e")
+            await opened.app.workers.wait_for_complete()
+        assert session.asked == ["stop"]
+        assert opened.app.return_value is Leaving.END
+
+    async def test_a_recording_that_cannot_be_ended_keeps_the_dashboard_open(
+        self, live: Path, session: FakeSession
+    ) -> None:
+        session.failure = SessionFailed("the session cannot be reached", "it may have ended")
+        async with open_dashboard(live, may_end=False) as opened:
+            await opened.press("q", "e")
+            await opened.until_notice("the session cannot be reached")
+            assert isinstance(opened.top(), Dashboard)
 
 
 def write_gpus(path: Path) -> Path:
