@@ -55,6 +55,8 @@ _RECORDING = (
     click.option("--hang-after", "hang_after_s", type=click.FloatRange(0), default=30.0, show_default=True,
                  metavar="S", help="Say what everyone waits for after S seconds without progress; 0: never."),
     click.option("--on-hang", metavar="CMD", help="A shell command to run then; PROFD_HANG tells it what hangs."),
+    click.option("--nccl-ras", type=click.Choice(["off", "hang", "poll", "any"]), default="hang", show_default=True,
+                 help="When to ask NCCL for its counts: never, in a hang, or every 10 s; any: faulty versions, too."),
     click.option("--no-source", "source", flag_value=False, default=True, is_flag=True,
                  help="Keep no lines of source code, only where they are."),
     click.option("--all-gpus", is_flag=True, help="Read every GPU of the machine, not only those that the run uses."),
@@ -92,6 +94,7 @@ class RecordingOptions(NamedTuple):
     subprocesses: bool = True
     hang_after_s: float = 30.0
     on_hang: str | None = None
+    nccl_ras: str = "hang"
     source: bool = True
     all_gpus: bool = False
     metrics_address: str | None = None

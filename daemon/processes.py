@@ -174,6 +174,15 @@ def link(pid: int, name: str) -> str:
         return ""
 
 
+def sockets(pid: int) -> list[str]:
+    """Return what the descriptors of a process that are sockets link to: ``socket:[INODE]``."""
+    try:
+        links = [link(pid, f"fd/{fd}") for fd in os.listdir(f"{PROC}/{pid}/fd")]
+    except OSError:
+        return []
+    return [one for one in links if one.startswith("socket:")]
+
+
 def maps(pid: int) -> str:
     """Return the memory map of a process, as the kernel lists it; empty where we may not look."""
     return (read(f"{PROC}/{pid}/maps") or b"").decode(errors="replace")

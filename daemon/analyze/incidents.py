@@ -19,7 +19,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.naming import signal_name
 from profd.daemon.secrets import mask_line
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import Stand
+from profd.daemon.store.records import RankBehind, Stand
 from profd.daemon.store.rows import ThreadRow
 
 
@@ -34,7 +34,7 @@ class Hang(msgspec.Struct, frozen=True):
     """A time without progress, in seconds from the start of the run.
 
     ``since_s`` is when it began, ``told_s`` when profd was sure of it, ``ended_s`` when the run went on; None where it
-    did not. ``cause`` is its group of causes, as docs/hangs.md lists them.
+    did not. ``cause`` is its group of causes, as docs/hangs.md lists them, ``behind`` the ranks that others wait for.
     """
 
     since_s: float
@@ -44,6 +44,7 @@ class Hang(msgspec.Struct, frozen=True):
     text: str
     places: tuple[HangPlace, ...]
     facts: tuple[str, ...]
+    behind: tuple[RankBehind, ...] = ()
 
 
 def take_hangs(reader: RunReader, selection: Selection) -> tuple[Hang, ...]:
@@ -59,7 +60,7 @@ def take_hangs(reader: RunReader, selection: Selection) -> tuple[Hang, ...]:
         )
         since_s, told_s = (row.since_ns - started_ns) / SECOND_NS, (row.at_ns - started_ns) / SECOND_NS
         ended_s = None if row.ended_ns is None else (row.ended_ns - started_ns) / SECOND_NS
-        found.append(Hang(since_s, told_s, ended_s, row.cause, row.text, places, row.report.facts))
+        found.append(Hang(since_s, told_s, ended_s, row.cause, row.text, places, row.report.facts, row.report.behind))
     return tuple(found)
 
 

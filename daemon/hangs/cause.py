@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from profd.daemon.hangs.look import Look, Standing, name_of_member
+from profd.daemon.store.records import RankBehind
 from profd.daemon.tree import exitstatus, roles
 
 # Files of libraries' frames, and the group of a thread that waits there; sure ones go before likely ones.
@@ -41,6 +42,9 @@ class Death(NamedTuple):
     who: str
     code: int | None
     signal: int | None
+    rank: int | None = None
+    """The rank of a process that trained; None of any other."""
+    pid: int | None = None
 
     def is_odd(self) -> bool:
         """Say whether a signal or an error ended it."""
@@ -51,10 +55,11 @@ class Death(NamedTuple):
 
 
 class Cause(NamedTuple):
-    """The group of causes, and the sentence."""
+    """The group of causes, the sentence, and the ranks that the others wait for."""
 
     group: str
     text: str
+    behind: tuple[RankBehind, ...] = ()
 
 
 def is_waiting_for_work(look: Look) -> bool:
@@ -82,8 +87,9 @@ def find_cause(look: Look, deaths: Sequence[Death]) -> Cause:
         for death in reversed(deaths):
             is_unexplained = death.signal is None and death.code is None
             if (death.is_odd() and waits_for_one) or (is_unexplained and "queue" in groups):
-                return Cause("dead worker", f"{death.in_words()}, and {_sentence(mains[0])}")
-        if "queue" in groups and (stuck := next(filter(_is_stuck_worker, look.standing), None)) is not None:
+                behind = () if death.rank is None else (RankBehind(death.rank, death.pid, "", state=death.in_words()),)
+                return Cause("dead worker", f"{death.in_words()}, and {_sentence(mains[0])}", behind)
+        if "queue" in groups and (stuck := next(filter(is_stuck_worker, look.standing), None)) is not None:
             return Cause(group_of(stuck), f"{_sentence(mains[groups.index('queue')])}; {_sentence(stuck)}")
         group = max(groups, key=groups.count, default="unknown")
     if len(mains) < 2:
@@ -110,7 +116,7 @@ def group_of(row: Standing) -> str:
     return likely or _BY_WAIT.get(row.wait.kind, "unknown")
 
 
-def _is_stuck_worker(row: Standing) -> bool:
+def is_stuck_worker(row: Standing) -> bool:
     """Say whether a thread is that of a worker that does not wait for work, and so is what the others wait for."""
     stack = row.stack
     if not row.is_main or not (row.member.role == roles.WORKER or roles.is_worker([stack])):
@@ -124,10 +130,19 @@ def _is_stuck_worker(row: Standing) -> bool:
 
 def _sentence(row: Standing) -> str:
     """Return which process stands where, in the user's code and what that called, and what it waits for."""
-    name, stack = name_of_member(row.member), row.stack
-    if not stack:
-        return name
-    last = len(stack) - 1
-    index = max((index for index, frame in enumerate(stack) if not _LIBRARY.search(frame.file)), default=last)
-    own, called = stack[index], stack[min(index + 1, last)]
-    return f"{name} stands in {called.function} ({PurePath(own.file).name}:{own.line}): {row.wait.text}"
+    name = name_of_member(row.member)
+    return f"{name} stands in {place_of(row)}: {row.wait.text}" if row.stack else name
+
+
+def place_of(row: Standing) -> str:
+    """Return what the user's code called, and the line of it; empty where there is no stack."""
+    if not row.stack:
+        return ""
+    last = len(row.stack) - 1
+    index = max((index for index, frame in enumerate(row.stack) if not is_library(frame.file)), default=last)
+    own, called = row.stack[index], row.stack[min(index + 1, last)]
+    return f"{called.function} ({PurePath(own.file).name}:{own.line})"
+
+
+def is_library(file: str) -> bool:
+    return _LIBRARY.search(file) is not None

@@ -12,6 +12,7 @@ from typing import NamedTuple
 import msgspec
 
 from profd.daemon import processes
+from profd.daemon.collectives.ras import Answer
 from profd.daemon.hangs.waits import Wait, name_of_stranger, read_wait
 from profd.daemon.stacks.dump import DumpFailed, take_dump
 from profd.daemon.store.records import Frame, HangGroup, Stand
@@ -58,12 +59,18 @@ class Standing(NamedTuple):
 
 
 class Look(msgspec.Struct, frozen=True):
-    """Threads and counters at one time; ``unread`` is the number of processes without a stack."""
+    """Threads and counters at one time; ``unread`` is the number of processes without a stack.
+
+    ``cpu_s`` is the CPU time of the processes of each rank. ``job`` is what NCCL's RAS said at that time; None where it
+    was not asked.
+    """
 
     at_ns: int
     standing: tuple[Standing, ...]
     counters: Counters
     unread: int
+    cpu_s: Mapping[int | None, float] = {}
+    job: Answer | None = None
 
     def mains(self) -> list[Standing]:
         return [row for row in self.standing if row.is_main and row.member.role == roles.MAIN]
@@ -94,8 +101,11 @@ def take_look(members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Loo
     io_bytes = sum(sum(processes.io_bytes(pid) or ()) for pid in by_pid)
     status = [processes.status(member.identity.pid) for member in mains]
     switches = sum(int(fields.get("voluntary_ctxt_switches", 0)) for fields in status)
-    ticks = sum(stat.cpu_ticks for stat in map(processes.read_stat, by_pid) if stat is not None)
-    return Look(at_ns, tuple(standing), Counters(io_bytes, switches, ticks / processes.CLOCK_TICKS), unread)
+    cpu_s: defaultdict[int | None, float] = defaultdict(float)
+    for pid, member in by_pid.items():
+        if (stat := processes.read_stat(pid)) is not None:
+            cpu_s[member.rank] += stat.cpu_ticks / processes.CLOCK_TICKS
+    return Look(at_ns, tuple(standing), Counters(io_bytes, switches, sum(cpu_s.values())), unread, cpu_s)
 
 
 def is_training(member: Member) -> bool:

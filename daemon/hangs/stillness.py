@@ -92,6 +92,11 @@ class Stillness:
         """Say whether a GPU's use went up and down: at 0 % or 100 % throughout it may hang with the rest."""
         return any(max(values) - min(values) > 0.02 for values in self._gpu_since(at_ns).values() if values)
 
+    def gpus_are_full_since(self, at_ns: int) -> bool:
+        """Say whether all GPUs were busy throughout, as they are where they wait for one another."""
+        found = list(self._gpu_since(at_ns).values())
+        return bool(found) and all(values and min(values) >= 0.9 for values in found)
+
     def gpu_facts(self, at_ns: int) -> list[str]:
         gpus = sorted(self._gpu_since(at_ns).items())
         return [f"{name} at a constant {percent(values[-1])}" for name, values in gpus if values]
@@ -119,7 +124,7 @@ class SpinWatch:
     def __init__(self, clock: Clock, stillness: Stillness, look: Callable[[bool], Awaitable[Look | None]]) -> None:
         self._clock, self._stillness, self._look = clock, stillness, look
         self._places: dict[Identity, _Place] = {}
-        self._first: Look | None = None
+        self._firsts: dict[str, Look] = {}
 
     def take(self, recording: RecordingTaken) -> None:
         main = next((thread for thread in recording.threads if thread.is_main), None)
@@ -144,21 +149,28 @@ class SpinWatch:
 
     def stood_s(self) -> float:
         """Return for how long all that train have stood where they are without a step; 0 where that is unknown."""
-        since_ns, step_ns = self._since_ns(), self._stillness.step_ns
-        if since_ns is None or step_ns is None or self._stillness.gpu_moves_since(since_ns):
+        since_ns = self._since_ns()
+        if since_ns is None or self._stillness.gpu_moves_since(since_ns):
             return 0.0
-        return (self._clock.now_ns() - max(since_ns, step_ns)) / SECOND_NS
+        return (self._clock.now_ns() - max(since_ns, self._stillness.step_ns or 0)) / SECOND_NS
 
-    async def check(self, due_s: float) -> Look | None:
-        """Return a look at the run where it has spun for ``due_s``; looks for the first time at half of that."""
-        stood_s = self.stood_s()
+    async def check(self, due_s: float, why: str) -> tuple[Look, Look] | None:
+        """Return two looks at a run that has stood where it is for ``due_s``, half of that apart.
+
+        ``why`` tells callers with different patience apart: each has looks of its own.
+        """
+        stood_s, first = self.stood_s(), self._firsts.get(why)
         if stood_s < due_s / 2:
-            self._first = None
-        elif self._first is None:
-            self._first = await self._look(True)
-        elif stood_s >= due_s and self._first.at_ns <= self._clock.now_ns() - (due_s / 2 - 0.5) * SECOND_NS:
-            first, self._first = self._first, await self._look(False)
-            return self._first if self._first is not None and _has_spun(first, self._first) else None
+            self._firsts.pop(why, None)
+        elif first is None:
+            if (look := await self._look(True)) is not None:
+                self._firsts[why] = look
+        elif stood_s >= due_s and first.at_ns <= self._clock.now_ns() - (due_s / 2 - 0.5) * SECOND_NS:
+            if (second := await self._look(False)) is None:
+                del self._firsts[why]
+                return None
+            self._firsts[why] = second
+            return first, second
         return None
 
     def has_moved_since(self, at_ns: int) -> bool:
@@ -167,7 +179,7 @@ class SpinWatch:
         return since_ns is not None and since_ns > at_ns
 
 
-def _has_spun(first: Look, second: Look) -> bool:
+def has_spun(first: Look, second: Look) -> bool:
     """Say whether between two looks the processes that train did nothing but use one core each, one at least."""
     seconds = (second.at_ns - first.at_ns) / SECOND_NS
     spinning = sum(row.wait.kind == "running" for row in second.mains())

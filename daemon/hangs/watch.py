@@ -9,17 +9,23 @@ from __future__ import annotations
 import asyncio
 import os
 import queue
+import re
 import subprocess
 import traceback
 from collections import deque
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+import msgspec
+
 from profd.daemon.clock import SECOND_NS, Clock
-from profd.daemon.hangs.cause import Death, ends_by_itself, find_cause, is_waiting_for_work
+from profd.daemon.collectives.desync import Progress, Verdict, compare
+from profd.daemon.collectives.ras import Answer
+from profd.daemon.hangs.cause import Cause, Death, ends_by_itself, find_cause, is_waiting_for_work
+from profd.daemon.hangs.desync import find_desync, is_at_work, waits_for_device
 from profd.daemon.hangs.look import Look, is_training, name_of_member, take_look
-from profd.daemon.hangs.stillness import SpinWatch, Stillness
+from profd.daemon.hangs.stillness import SpinWatch, Stillness, has_spun
 from profd.daemon.store import records
 from profd.daemon.store.records import EventHappened, HangFound, Identity, PointsTaken, ProcessEnded, RecordingTaken
 from profd.daemon.tree.tree import Member
@@ -34,9 +40,11 @@ class Hook:
         self._run = run or {}
         self.running: list[subprocess.Popen[bytes]] = []
 
-    def start(self, text: str, cause: str) -> str | None:
+    def start(self, text: str, cause: str, behind: Sequence[records.RankBehind] = ()) -> str | None:
         """Start the command; return why it could not be started."""
         environment = {**os.environ, **self._run, "PROFD_HANG": text, "PROFD_HANG_CAUSE": cause}
+        environment["PROFD_HANG_RANKS"] = " ".join(str(one.rank) for one in behind if one.rank is not None)
+        environment["PROFD_HANG_PIDS"] = " ".join(str(one.pid) for one in behind if one.pid is not None)
         command, null = ["/bin/sh", "-c", self._command or ""], subprocess.DEVNULL
         try:
             if self._command is not None:
@@ -54,6 +62,11 @@ class Hook:
 # Waits that end by themselves (a sleep, a disk that writes) get this many times the patience, and so do computations.
 PATIENCE_IN_SLEEP = 4
 _TICK_S = 0.5
+_MAKES_GROUP = re.compile(
+    r"(^|\.)(init_process_group|new_(sub)?groups?\w*|split_group|_new_process_group_helper|init_device_mesh|initialize_model_parallel)$"
+)
+_SETTLED_S = 600.0
+"""For how long processes are known that surely have all their communicators, where no step was seen."""
 
 
 @dataclass(eq=False)
@@ -66,13 +79,16 @@ class HangWatch:
     put: Callable[[records.Record], object]
     hook: Hook = field(default_factory=lambda: Hook(None))
     look: Callable[..., Look] = take_look
+    ask: Callable[[Collection[Member]], Answer | None] | None = None
+    """Asks NCCL's RAS; blocking. None where it is not to be asked."""
 
     def __post_init__(self) -> None:
         self._inbox: queue.SimpleQueue[PointsTaken | ProcessEnded | RecordingTaken] = queue.SimpleQueue()
         self._stillness = Stillness()
         self._spin = SpinWatch(self.clock, self._stillness, self._take_look)
         self._deaths: deque[Death] = deque(maxlen=64)
-        self._names: dict[Identity, str] = {}
+        self._known: dict[Identity, tuple[Member, int]] = {}
+        """The processes, and since when they are known."""
         self._first: Look | None = None
         self._hang: HangFound | None = None
         self._is_spin = False
@@ -110,16 +126,48 @@ class HangWatch:
             elif isinstance(record, RecordingTaken):
                 self._spin.take(record)
             else:
-                who = f"{self._names.get(record.identity, 'process')} (pid {record.identity.pid})"
-                self._deaths.append(Death(record.at_ns, who, record.exit_code, record.exit_signal))
-        self._names = {member.identity: name_of_member(member) for member in self.members()}
+                self._deaths.append(self._death(record))
+        now_ns, before = self.clock.now_ns(), self._known
+        self._known = {one.identity: (one, before.get(one.identity, (one, now_ns))[1]) for one in self.members()}
         self._spin.keep({member.identity for member in self.members() if is_training(member)})
         if self._hang is not None:
             self._check_end(self._hang)
             return
         await self._check_quiet()
-        if self._hang is None and (look := await self._spin.check(PATIENCE_IN_SLEEP * self.patience_s())):
-            self._report(look, self._spin.stood_s(), is_spin=True)
+        if self._hang is None:
+            await self._check_spin()
+
+    def _death(self, record: ProcessEnded) -> Death:
+        pid = record.identity.pid
+        member, _ = self._known.get(record.identity, (None, 0))
+        who = f"{name_of_member(member) if member else 'process'} (pid {pid})"
+        rank = member.rank if member and is_training(member) else None
+        return Death(record.at_ns, who, record.exit_code, record.exit_signal, rank, pid)
+
+    async def _check_spin(self) -> None:
+        """Report a run that uses the CPU and stands: soon where NCCL's counts prove it, else after a long time."""
+        patience_s = self.patience_s()
+        if self.ask and (looks := await self._spin.check(patience_s, "counts")) and self._is_proven(*looks):
+            self._report(*looks, self._spin.stood_s(), is_spin=True)
+        elif self._stillness.step_ns is not None:  # else nobody knows whether it goes on
+            looks = await self._spin.check(PATIENCE_IN_SLEEP * patience_s, "long")
+            if looks and has_spun(*looks) and self._verdict(*looks).progress is not Progress.GOES_ON:
+                self._report(*looks, self._spin.stood_s(), is_spin=True)
+
+    def _is_proven(self, first: Look, second: Look) -> bool:
+        """Say whether NCCL's counts show a hang: ranks are behind and do nothing to come, or all wait for the GPU."""
+        seconds, progress = (second.at_ns - first.at_ns) / SECOND_NS, self._verdict(first, second).progress
+        if second.counters.has_read_or_written_since(first.counters, seconds):
+            return False
+        if progress is Progress.ALIKE:
+            has_stepped, are_full = (
+                self._stillness.step_ns is not None,
+                self._stillness.gpus_are_full_since(first.at_ns),
+            )
+            return has_stepped and are_full and all(map(waits_for_device, second.mains()))
+        if progress is Progress.BEHIND:
+            return not is_at_work(first, second, self._cause(first, second).behind)
+        return progress in (Progress.LOST, Progress.MISMATCH)
 
     async def _check_quiet(self) -> None:
         patience_s, quiet_s, first = self.patience_s(), self._stillness.quiet_s(), self._first
@@ -136,7 +184,7 @@ class HangWatch:
                 return
             may_wait = self._stillness.step_ns is None and is_waiting_for_work(second)
             if not may_wait and (not ends_by_itself(second) or quiet_s >= PATIENCE_IN_SLEEP * patience_s):
-                self._report(second, quiet_s)
+                self._report(first, second, quiet_s)
 
     def patience_s(self) -> float:
         """Return for how long there may be no progress: longer where the steps of the run are long."""
@@ -147,18 +195,41 @@ class HangWatch:
         members = list(self.members())
         if not any(map(is_training, members)):
             return None
-        return await asyncio.to_thread(partial(self.look, members, self.clock.now_ns(), mains_only=mains_only))
+        look = await asyncio.to_thread(partial(self.look, members, self.clock.now_ns(), mains_only=mains_only))
+        if self.ask is None or not self._may_ask(look):
+            return look
+        return msgspec.structs.replace(look, job=await asyncio.to_thread(self.ask, members))
+
+    def _may_ask(self, look: Look) -> bool:
+        """Say whether all ranks surely have their communicators: RAS has a fault before (NVIDIA/nccl#2346)."""
+        is_making = any(_MAKES_GROUP.search(frame.function) for row in look.mains() for frame in row.stack)
+        return not is_making and self.is_settled()
+
+    def is_settled(self) -> bool:
+        """Say whether the processes that train have made a step, or have run for long: then they are set up."""
+        now_ns = self.clock.now_ns()
+        since_ns = max((known_ns for member, known_ns in self._known.values() if is_training(member)), default=now_ns)
+        return self._stillness.has_stepped_since(since_ns) or now_ns - since_ns >= _SETTLED_S * SECOND_NS
+
+    def _verdict(self, first: Look, second: Look) -> Verdict:
+        return compare(first.job.status if first.job else None, second.job.status if second.job else None)
+
+    def _cause(self, first: Look, second: Look, deaths: Sequence[Death] | None = None) -> Cause:
+        deaths = list(self._deaths) if deaths is None else deaths
+        return find_desync(second, deaths, self._verdict(first, second)) or find_cause(second, deaths)
 
     def _has_moved(self, first: Look, second: Look) -> bool:
         stillness, seconds = self._stillness, (second.at_ns - first.at_ns) / SECOND_NS
         if stillness.has_stepped_since(first.at_ns) or stillness.gpu_moves_since(first.at_ns):
+            return True
+        if self._verdict(first, second).progress is Progress.GOES_ON:
             return True
         if second.counters.moved_since(first.counters, seconds, steps_are_known=stillness.step_ns is not None):
             return True
         before, now = {row.member.identity: row.stack for row in first.mains()}, second.mains()
         return not now or any(before.get(row.member.identity, row.stack) != row.stack for row in now)
 
-    def _report(self, look: Look, quiet_s: float, *, is_spin: bool = False) -> None:
+    def _report(self, first: Look, look: Look, quiet_s: float, *, is_spin: bool = False) -> None:
         now_ns = self.clock.now_ns()
         since_ns = now_ns - int(quiet_s * SECOND_NS)
         deaths = [death for death in self._deaths if death.at_ns >= since_ns - 10 * SECOND_NS]
@@ -169,13 +240,13 @@ class HangWatch:
         facts += [*(death.in_words() for death in deaths), *self._stillness.gpu_facts(since_ns)]
         if look.unread:
             facts.append(f"the stacks of {look.unread} more processes were not read")
-        cause = find_cause(look, deaths)
-        report = records.HangReport(cause.group, look.groups(), tuple(facts))
+        cause = self._cause(first, look, deaths)
+        report = records.HangReport(cause.group, look.groups(), tuple(facts), cause.behind)
         text = f"no progress for {quiet_s:.0f} s ({cause.group}): {cause.text}"
         self._hang, self._first, self._is_spin = HangFound(now_ns, since_ns, text, report), None, is_spin
         self.put(self._hang)
         self.put(EventHappened(now_ns, "hang", text))
-        failure = self.hook.start(text, cause.group)
+        failure = self.hook.start(text, cause.group, cause.behind)
         if failure is not None:
             self.put(EventHappened(self.clock.now_ns(), "error", failure))
 

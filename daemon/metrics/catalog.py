@@ -87,6 +87,7 @@ FINDING = _gauge("profd_finding", "1", "1 while this was found, 0 when it is gon
 FINDINGS_LOOKED = _gauge("profd_findings_look_time_seconds", "s", "When findings were last looked for, in Unix time.")
 HANGS = _counter("profd_hangs_total", "1", "Times without progress.")
 HANGING = _gauge("profd_hanging", "1", "1 while the run makes no progress, else 0.")
+RANK_BEHIND = _gauge("profd_rank_behind", "1", "1 for a rank that the others wait for, while the run hangs.", "rank")
 
 COVERAGE = _gauge("profd_coverage_ratio", "1", "Share of the training processes' time that was sampled.")
 SAMPLES = _counter("profd_samples_total", "1", "Stacks read of all threads, torn ones too.")

@@ -40,7 +40,10 @@ def state(look: Look) -> Iterator[Sample]:
     yield look.sample(catalog.RUN_STARTED, info.started_ns / SECOND_NS)
     yield look.sample(catalog.RUN_WRITTEN, info.end_ns / SECOND_NS)
     yield look.sample(catalog.HANGS, len(hangs))
-    yield look.sample(catalog.HANGING, any(hang.ended_ns is None for hang in hangs))
+    lasting = [hang for hang in hangs if hang.ended_ns is None]
+    yield look.sample(catalog.HANGING, bool(lasting))
+    for rank in {one.rank for hang in lasting for one in hang.report.behind if one.rank is not None}:
+        yield look.sample(catalog.RANK_BEHIND, 1, str(rank))
 
 
 def findings(look: Look) -> Iterator[Sample]:

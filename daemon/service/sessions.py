@@ -80,6 +80,7 @@ class Sessions:
             duration_s=wanted.slice_hours * 3600,
             hang_after_s=wanted.hang_after_s or None,
             on_hang=wanted.on_hang or None,
+            nccl_ras=wanted.nccl_ras,
         )
         entry = Entry(run_id, job.root, job.member, job.rule, boot_id(), self._clock.now_ns())
         self._registry.put(entry)

@@ -17,8 +17,10 @@ import msgspec
 
 from profd.daemon import paths, processes
 from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.collectives.ras import Mode
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.gpu.collector import GpuCollector
+from profd.daemon.hangs.job import POLL_S, JobInquiry
 from profd.daemon.hangs.watch import HangWatch, Hook
 from profd.daemon.launch.channel import ScriptChannelReader
 from profd.daemon.naming import script_folder
@@ -59,11 +61,13 @@ class Recorder:
         self._governor = Governor(options.rate_hz, options.budget_percent / 100)
         self._root = Identity(options.pid, options.start_ticks)
         self._tree = ProcessTree(self._root, mask_command, clock, subprocesses=options.subprocesses)
+        self._inquiry = JobInquiry(Mode(options.nccl_ras), clock, self._put, self._learn_ranks)
         self._hangs: HangWatch | None = None
+        ask = None if self._inquiry.mode is Mode.OFF else self._inquiry.ask
         if options.hang_after_s is not None:
             run = {"PROFD_RUN": options.run_id, "PROFD_RUN_FILE": str(options.run_file), "PROFD_PID": str(options.pid)}
             members, hook = self._tree.members.values, Hook(options.on_hang, run)
-            self._hangs = HangWatch(options.hang_after_s, clock, members, self._put, hook=hook)
+            self._hangs = HangWatch(options.hang_after_s, clock, members, self._put, hook=hook, ask=ask)
         self._ended = asyncio.Event()
         self._ended_ns = 0
         self._why = "stopped"
@@ -73,6 +77,7 @@ class Recorder:
     async def run(self, announce: Callable[[Ready], None]) -> None:
         """Record until the target ends or the time is over; ``announce`` is called once all is in place."""
         options, clock = self.options, self._clock
+        self._loop = asyncio.get_running_loop()
         self._sampling = Sampling(find_py_spy(), self._governor, clock, self._put)
         self._stepping = Stepping(clock, self._put_watched)
         self._members = Members(self._tree, self._sampling, self._stepping if options.steps else None, clock, self._put)
@@ -119,6 +124,8 @@ class Recorder:
         endless = {asyncio.ensure_future(self._follow_tree()), asyncio.ensure_future(self._read())}
         if self._hangs is not None:
             self._hangs.start()
+        if self._inquiry.mode in (Mode.POLL, Mode.ANY):
+            endless.add(asyncio.ensure_future(self._poll_job()))
         schedule = self.options.window_schedule
         if schedule is not None and schedule.every_s is not None:
             keeping = self._windowing.keep(schedule.every_s, schedule.request, self._tree.members.values)
@@ -174,6 +181,16 @@ class Recorder:
             if self._governor.rate_hz < before_hz:  # what is in flight costs too much to wait for its end
                 self._sampling.hurry()
             await asyncio.sleep(1.0)
+
+    async def _poll_job(self) -> None:
+        while True:
+            await asyncio.sleep(POLL_S)
+            if self._hangs is None or self._hangs.is_settled():
+                await asyncio.to_thread(self._inquiry.ask, list(self._tree.members.values()))
+
+    def _learn_ranks(self, ranks: dict[int, int]) -> None:
+        """Take ranks that NCCL says; called in a thread."""
+        self._loop.call_soon_threadsafe(self._members.take_ranks, ranks)
 
     async def _exit_status(self, watch: exitstatus.Watch) -> int | None:
         """Return how the target ended, once its output is here: after a second without any at the latest."""

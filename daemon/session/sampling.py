@@ -8,7 +8,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -134,6 +134,13 @@ class Members:
             self.python_threads[recording.identity] = frozenset(thread.os_tid for thread in recording.threads)
         if member := self.tree.take_stacks(recording.identity, recording.stacks):
             self.put(self.tree.record_of(member))
+
+    def take_ranks(self, ranks: Mapping[int, int]) -> None:
+        """Learn the ranks of processes, by PID."""
+        for member in self.tree.take_ranks(ranks):
+            self.put(self.tree.record_of(member))
+            if member.rank is not None:
+                self._say("note", f"pid {member.identity.pid} is rank {member.rank} by NCCL", member)
 
     def _take_end(self, member: Member, status: int | None) -> None:
         self.python_threads.pop(member.identity, None)

@@ -54,6 +54,8 @@ class SessionOptions(msgspec.Struct, frozen=True):
     """Seconds without progress after which the run hangs; None: never."""
     on_hang: str | None = None
     """A shell command to run then."""
+    nccl_ras: str = "hang"
+    """When NCCL's RAS is asked: off, hang, poll or any, see ``collectives.ras.Mode``."""
     window_folder: Path | None = None
     """The folder in which the script's torch asks for windows; None where it was not armed for that."""
     window_schedule: Schedule | None = None

@@ -262,16 +262,33 @@ class HangGroup(msgspec.Struct, frozen=True):
     stands: tuple[Stand, ...]
 
 
+class RankBehind(msgspec.Struct, frozen=True):
+    """A rank that the others of its job wait for in a hang, and the operation that they wait in.
+
+    ``place`` is where it stands in the user's code, ``state`` what it waits for or how it ended; both are empty where
+    it is not of this run. ``host`` is empty where it is of this host; ``pid`` None where it is unknown.
+    """
+
+    rank: int | None
+    pid: int | None
+    operation: str
+    place: str = ""
+    state: str = ""
+    host: str = ""
+
+
 class HangReport(msgspec.Struct, frozen=True):
     """A hang, as it was when it was reported.
 
     ``cause`` is its group of causes, see docs/hangs.md. ``groups`` are main threads first, then by size. ``facts`` are
-    lines on what else is known: processes that ended shortly before, the last step, the GPUs.
+    lines on what else is known: processes that ended shortly before, the last step, the GPUs. ``behind`` are the ranks
+    that the others wait for; none where that is unknown.
     """
 
     cause: str
     groups: tuple[HangGroup, ...]
     facts: tuple[str, ...] = ()
+    behind: tuple[RankBehind, ...] = ()
 
 
 class HangFound(msgspec.Struct, frozen=True, tag="hang"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -80,6 +80,24 @@ class ProcessTree:
         siblings = [other.ordinal for other in self.members.values() if other.parent == member.parent]
         member.role, member.ordinal = roles.WORKER, roles.next_ordinal(siblings)
         return member
+
+    def take_ranks(self, ranks: Mapping[int, int]) -> list[Member]:
+        """Learn which processes (by PID) are which rank of a job; returns those that their environment did not say.
+
+        What started them is no rank itself, and so a launcher.
+        """
+        changed = []
+        for member in self.members.values():
+            rank = ranks.get(member.identity.pid)
+            if rank is None or member.placement is not None or member.rank == rank:
+                continue
+            member.role, member.rank, member.ordinal = roles.MAIN, rank, None
+            changed.append(member)
+            above = self.members.get(member.parent) if member.parent else None
+            if above is not None and above.role == roles.MAIN and above.identity.pid not in ranks:
+                above.role = roles.LAUNCHER
+                changed.append(above)
+        return changed
 
     def record_of(self, member: Member) -> ProcessSeen:
         fields = msgspec.structs.asdict(member)

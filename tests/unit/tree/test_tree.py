@@ -355,3 +355,15 @@ def test_equal_stacks_are_one_with_main_threads_first_then_the_most_owners() -> 
         MergedStack(("pid 2 A", "pid 2 thread"), (LOAD,)),
         MergedStack(("pid 1 Pin",), (PIN,)),
     ]
+
+
+def test_ranks_that_nccl_says_make_main_processes_of_children_and_a_launcher_of_their_parent(
+    root: Obedient, fifo: str
+) -> None:
+    tree = watch(root.identity)
+    tree.poll()
+    child = root.fork(fifo)
+    tree.poll()
+    changed = {member.identity.pid: (member.role, member.rank) for member in tree.take_ranks({child: 3})}
+    assert changed == {child: ("main", 3), root.identity.pid: ("launcher", None)}
+    assert tree.take_ranks({child: 3}) == []

@@ -1,0 +1,168 @@
+"""Finds the RAS service of a job by its processes' listening sockets, and asks it only where that is safe.
+
+An answer is made by a thread of the job, and versions of NCCL have faults there that end the job or destroy its memory.
+So its version is read first, from the file that is mapped. No other port is ever connected to: NCCL's own sockets take
+a stranger's connection for a peer.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+
+import msgspec
+
+from profd.daemon import processes
+from profd.daemon.collectives.client import PORT, Address, NoAnswer, ask
+from profd.daemon.collectives.status import Status
+from profd.daemon.userfiles import Unanswered, files_of
+
+VARIABLES = frozenset({"NCCL_RAS_ADDR", "NCCL_RAS_ENABLE"})
+"""All that is read of an environment."""
+_LISTENS = "0A"
+_TRIES = 6
+
+# First sound version, what an answer may do before it, and the report.
+_FAULTS = (
+    ((2, 27, 3), "ends a job that makes a communicator", "NVIDIA/nccl#1669"),
+    ((2, 29, 2), "destroys memory of the job", "NVIDIA/nccl#1762"),
+)
+_NAMED = re.compile(r"/libnccl\.so\.(2)\.(\d+)\.(\d+)$")
+_DEFINED = re.compile(rb"^#define NCCL_(?:MAJOR|MINOR|PATCH) (\d+)$", re.MULTILINE)
+_FULL = re.compile(r"(?P<file>/\S.*/libnccl\.so\S*)$", re.MULTILINE)
+
+Version = tuple[int, int, int]
+
+
+class Mode(Enum):
+    """When RAS is asked: never; where a run seems to hang; or again and again. ANY takes faulty versions, too."""
+
+    OFF = "off"
+    HANG = "hang"
+    POLL = "poll"
+    ANY = "any"
+
+
+class Answer(msgspec.Struct, frozen=True):
+    """An answer of RAS; ``ours`` are our PIDs of the processes (host and PID, as RAS says them) that we record."""
+
+    status: Status
+    ours: Mapping[tuple[str, int], int]
+
+    def ranks(self) -> dict[int, int]:
+        """Return the rank in the job of each PID of ours; empty where that is not clear."""
+        ranks = self.status.world_ranks()
+        return {pid: ranks[process] for process, pid in self.ours.items() if process in ranks}
+
+
+class Ras(msgspec.Struct, frozen=True):
+    """Where the RAS service of some processes listens, and their PIDs as they know them themselves, to ours."""
+
+    address: Address
+    pids: Mapping[int, int]
+
+    def ask(self) -> Answer:
+        """Return the status of the job of these processes; raises NoAnswer.
+
+        Each process of each job of the user's listens at the same port, and the kernel picks one of them.
+        """
+        for _ in range(_TRIES):
+            status = ask(self.address)
+            found = [rank.process for one in status.communicators for rank in one.ranks if rank.pid in self.pids]
+            if found:  # on another host the same PID is another process
+                host = Counter(host for host, _ in found).most_common(1)[0][0]
+                return Answer(status, {process: self.pids[process[1]] for process in found if process[0] == host})
+            if not status.processes():  # of a communicator in text all are alike
+                return Answer(status, {})
+        raise NoAnswer(f"port {self.address.port} is shared with other jobs, and {_TRIES} answers were all of theirs")
+
+
+def find(pids: Iterable[int], mode: Mode) -> Ras | None:
+    """Return the RAS service of processes; None where none of them has loaded NCCL.
+
+    Raises NoAnswer, in words, where there is none, or it may not be asked.
+    """
+    pids = list(pids)
+    loaded = ((pid, _FULL.search(processes.maps(pid))) for pid in pids)
+    pid, library = next(((pid, found) for pid, found in loaded if found), (0, None))
+    if library is None:
+        return None
+    version = version_of(pid, library["file"])
+    if version is not None and version < (2, 24, 0):
+        raise NoAnswer(f"{_in_words(version)} has no RAS: it came with 2.24")
+    if mode is not Mode.ANY:
+        _check(version)
+    own_namespace = processes.link(os.getpid(), "ns/net")
+    for pid in pids:
+        environment = processes.environment(pid, VARIABLES)
+        if environment.get("NCCL_RAS_ENABLE") == "0":
+            raise NoAnswer("NCCL_RAS_ENABLE=0 turned RAS off")
+        port = _port(environment.get("NCCL_RAS_ADDR", ""))
+        found = next((address for address in _listening(pid) if address.port == port), None)
+        if found is None:
+            continue
+        if processes.link(pid, "ns/net") != own_namespace:
+            raise NoAnswer("the job has a network namespace of its own: record it from inside its container")
+        return Ras(found, {_inner(pid): pid for pid in pids})
+    raise NoAnswer("no process listens at NCCL's RAS port: it has no communicator yet, or RAS could not start")
+
+
+def _check(version: Version | None) -> None:
+    if version is None:
+        raise NoAnswer("the version of NCCL is unknown, and an answer of some versions harms the job")
+    for sound, harm, report in _FAULTS:
+        if version < sound:
+            raise NoAnswer(f"{_in_words(version)} is not asked: its answer sometimes {harm} ({report})")
+
+
+def _in_words(version: Version) -> str:
+    return f"NCCL {'.'.join(map(str, version))}"
+
+
+def version_of(pid: int, library: str) -> Version | None:
+    """Return the version of the NCCL at a path, by its name, or by the header of its wheel; None if unknown."""
+    if found := _NAMED.search(library):
+        return (int(found[1]), int(found[2]), int(found[3]))
+    folder, name, _ = library.rpartition("/lib/libnccl.so")
+    if not name or not folder.endswith("/nvidia/nccl"):
+        return None
+    try:
+        numbers = [int(number) for number in _DEFINED.findall(files_of(pid).read(f"{folder}/include/nccl.h"))]
+    except (OSError, Unanswered):
+        return None
+    return (numbers[0], numbers[1], numbers[2]) if len(numbers) == 3 else None
+
+
+def _port(address: str) -> int:
+    word = address.rpartition(":")[2]
+    return int(word) if word.isdecimal() else PORT
+
+
+def _inner(pid: int) -> int:
+    """Return the PID of a process in its own namespace."""
+    return int(processes.status(pid).get("NSpid", str(pid)).split()[-1])
+
+
+def _listening(pid: int) -> Iterator[Address]:
+    """Yield the TCP addresses at which a process itself listens."""
+    own = set(processes.sockets(pid))
+    for name in ("tcp", "tcp6"):
+        for line in (processes.read(f"/proc/{pid}/net/{name}") or b"").decode().splitlines()[1:]:
+            fields = line.split()
+            if len(fields) > 9 and fields[3] == _LISTENS and f"socket:[{fields[9]}]" in own:
+                host, _, port = fields[1].partition(":")
+                yield Address(_host(host), int(port, 16))
+
+
+def _host(word: str) -> str:
+    """Return an address of the kernel's table; that of all interfaces as the loopback."""
+    words = [bytes.fromhex(word[at : at + 8])[::-1] for at in range(0, len(word), 8)]
+    if not any(b"".join(words)):
+        return "127.0.0.1" if len(words) == 1 else "::1"
+    if len(words) == 1:
+        return ".".join(map(str, words[0]))
+    whole = b"".join(words).hex()
+    return ":".join(whole[at : at + 4] for at in range(0, 32, 4))

@@ -1,0 +1,171 @@
+"""Names the rank that the others of a job wait for: by NCCL's counts where there are any, else by the stacks. Pure.
+
+By the stacks: some ranks wait in a collective, and others elsewhere; or all wait in one, but not in the same.
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.collectives.desync import Behind, Progress, Verdict
+from profd.daemon.hangs.cause import Cause, Death, group_of, is_library, is_stuck_worker, place_of
+from profd.daemon.hangs.look import Look, Standing, name_of_member
+from profd.daemon.store.records import RankBehind
+
+_COLLECTIVES = re.compile(r"(torch/distributed|horovod|deepspeed/comm)/")
+_WRAPPERS = frozenset({"wrapper", "inner", "_fn", "decorate_context", "__call__", "_wrapped_call_impl", "_call_impl"})
+_BACKWARD = "_engine_run_backward"
+
+
+def find_desync(look: Look, deaths: Sequence[Death], verdict: Verdict) -> Cause | None:
+    """Return the cause of a hang of several ranks; None where none of them is behind the others."""
+    rows = [row for row in look.mains() if group_of(row) != "child process"]
+    if verdict.progress in (Progress.LOST, Progress.BEHIND, Progress.MISMATCH):
+        return _by_counts(look, rows, deaths, verdict)
+    if verdict.progress is Progress.ALIKE and rows:
+        # Ranks run ahead of their GPU to different lines; what they wait in at last is the same.
+        if odd := _odd(rows, [operation_of(row) for row in rows if operation_of(row)]):
+            return _in_different(rows, odd)
+        text = f"all {verdict.waiting} ranks have launched the same collectives, and none of these ends"
+        return Cause("collective", f"{text}: the GPU or the network; {_waits(rows[0])}")
+    return _by_stacks(look, rows, deaths)
+
+
+def waits_for_device(row: Standing) -> bool:
+    """Say whether a thread may wait for the GPU, or for other ranks, and for nothing else."""
+    if group_of(row) in ("collective", "gpu"):
+        return True
+    in_backward = any(frame.function == _BACKWARD for frame in row.stack)
+    # Asking for a value waits in C, in the user's own line.
+    return (
+        row.wait.kind in ("running", "lock") and bool(row.stack) and (in_backward or not is_library(row.stack[-1].file))
+    )
+
+
+def operation_of(row: Standing) -> str:
+    """Return the collective that a thread waits in, by its stack; empty where it waits in none."""
+    if group_of(row) != "collective":
+        return ""
+    in_library = [frame for frame in row.stack if _COLLECTIVES.search(frame.file)]
+    named = (frame.function.rpartition(".")[2] for frame in in_library)
+    found = next((name for name in named if name not in _WRAPPERS), "")
+    return found or ("backward" if any(frame.function == _BACKWARD for frame in row.stack) else "a collective")
+
+
+def _by_counts(look: Look, rows: Sequence[Standing], deaths: Sequence[Death], verdict: Verdict) -> Cause:
+    ours = look.job.ours if look.job else {}
+    by_pid = {row.member.identity.pid: row for row in rows}
+    died = {death.pid: death for death in deaths if death.pid}
+    behind, said = [], []
+    for one in verdict.behind:
+        pid = ours.get((one.host, one.pid), one.pid if one.pid in died else None)
+        row, death = by_pid.get(pid or 0), died.get(pid or 0)
+        own_host = pid is not None
+        state = death.in_words() if death else row.wait.text if row else ""
+        host = "" if own_host else one.host
+        place = place_of(row) if row else ""
+        behind.append(RankBehind(one.rank, pid or one.pid or None, one.operation, place, state, host))
+        worker = _worker(look, row) if row else ""
+        said.append(_of_counts(one, behind[-1], verdict) + (f"; {worker}" if worker else ""))
+    waiting = next((row for row in rows if row.member.identity.pid not in {one.pid for one in behind}), None)
+    more = [f"and {len(said) - 4} more ranks"] if len(said) > 4 else []
+    text = "; ".join([*said[:4], *more, *([_waits(waiting)] if waiting else [])])
+    return Cause("stopped" if _is_stopped(behind, by_pid) else "collective", text, tuple(behind))
+
+
+def _of_counts(one: Behind, named: RankBehind, verdict: Verdict) -> str:
+    """Return what NCCL's counts say of a rank, and where it stands."""
+    who = f"rank {one.rank}" + (f" (pid {named.pid}{f' on {named.host}' if named.host else ''})" if named.pid else "")
+    others = "the others" if verdict.waiting < 2 else f"{verdict.waiting} others"
+    if verdict.progress is Progress.LOST:
+        text = f"{who} no longer answers, and {others} wait for it"
+    elif one.own_operation:
+        text = f"{who} launched {one.own_operation} where {others} launched {one.operation} {(one.launched or 0) + 1}"
+    else:
+        text = f"{who} has not come to {one.operation} {(one.launched or 0) + 1}, in which {others} wait"
+    at = f"; it stands in {named.place}: {named.state}" if named.place else f"; {named.state}" if named.state else ""
+    return text + at
+
+
+def _by_stacks(look: Look, rows: Sequence[Standing], deaths: Sequence[Death]) -> Cause | None:
+    waiting = [row for row in rows if group_of(row) == "collective"]
+    others = [row for row in rows if group_of(row) != "collective"]
+    if not waiting:
+        return None
+    operation = Counter(map(operation_of, waiting)).most_common(1)[0][0]
+    ended = [death for death in deaths if death.rank is not None and not _is_alive(death, rows)]
+    if ended or others:
+        behind = [RankBehind(one.rank, one.pid, operation, state=one.in_words()) for one in ended]
+        behind += [_behind(row, operation) for row in others]
+        said = [f"{one.in_words()}" for one in ended] + [_waits(row) for row in others[:3]]
+        said += [worker for row in others[:3] if (worker := _worker(look, row))]
+        whole = len(rows) + len(ended)
+        text = f"{'; '.join(said)}; {len(waiting)} of {whole} ranks wait for that in {operation}: {_waits(waiting[0])}"
+        is_stopped = any(row.wait.kind == "stopped" for row in others)
+        return Cause("stopped" if is_stopped else "collective", text, tuple(behind))
+    odd = _odd(waiting, list(map(operation_of, waiting))) or _odd(waiting, list(map(_line, waiting)))
+    return _in_different(waiting, odd) if odd else None
+
+
+def _in_different(rows: Sequence[Standing], odd: Sequence[Standing]) -> Cause:
+    usual = next((row for row in rows if row not in odd), None)
+    text = "; ".join(f"{_waits(row)}, in {operation_of(row)}" for row in odd[:4])
+    rest = f"; the other {len(rows) - len(odd)} wait in {operation_of(usual)}: {_waits(usual)}" if usual else ""
+    behind = tuple(_behind(row, operation_of(row)) for row in odd)
+    return Cause("collective", f"ranks wait in different collectives: {text}{rest}", behind)
+
+
+def _odd(rows: Sequence[Standing], kinds: Sequence[Hashable]) -> list[Standing]:
+    """Return the rows of another kind than most, all where there is no most; none where not each has a kind."""
+    common = Counter(kinds).most_common()
+    if len(common) < 2 or len(kinds) < len(rows):
+        return []
+    is_tie = common[0][1] == common[1][1]
+    return [row for row, kind in zip(rows, kinds, strict=True) if is_tie or kind != common[0][0]]
+
+
+def _line(row: Standing) -> Hashable:
+    return next(((frame.file, frame.line) for frame in reversed(row.stack) if not is_library(frame.file)), None)
+
+
+def _worker(look: Look, row: Standing) -> str:
+    """Return where a worker stands that a rank waits for; empty where none is known."""
+    if group_of(row) != "queue":
+        return ""
+    stuck = (one for one in look.standing if one.member.rank == row.member.rank and is_stuck_worker(one))
+    return _waits(found) if (found := next(stuck, None)) is not None else ""
+
+
+def _behind(row: Standing, operation: str) -> RankBehind:
+    return RankBehind(row.member.rank, row.member.identity.pid, operation, place_of(row), row.wait.text)
+
+
+def _waits(row: Standing) -> str:
+    name, pid = name_of_member(row.member), row.member.identity.pid
+    return f"{name} (pid {pid}) stands in {place_of(row)}: {row.wait.text}"
+
+
+def _is_alive(death: Death, rows: Sequence[Standing]) -> bool:
+    """Say whether another process has the rank of one that ended: that one was started anew."""
+    return any(row.member.rank == death.rank for row in rows)
+
+
+def _is_stopped(behind: Sequence[RankBehind], by_pid: Mapping[int, Standing]) -> bool:
+    return any(row.wait.kind == "stopped" for one in behind if (row := by_pid.get(one.pid or 0)))
+
+
+def is_at_work(first: Look, second: Look, behind: Sequence[RankBehind]) -> bool:
+    """Say whether a rank that the others wait for did something between two looks, and so may come.
+
+    What it uses of a core in a wait for the GPU or another rank is no work: such waits spin.
+    """
+    seconds, ranks = (second.at_ns - first.at_ns) / SECOND_NS, {one.pid: one.rank for one in behind}
+    for row in second.mains():
+        if row.member.identity.pid in ranks and group_of(row) not in ("collective", "gpu"):
+            rank = row.member.rank
+            if second.cpu_s.get(rank, 0.0) - first.cpu_s.get(rank, 0.0) > 0.03 * seconds + 0.03:
+                return True
+    return False

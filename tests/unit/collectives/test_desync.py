@@ -1,0 +1,82 @@
+"""Which rank is behind, by two answers of RAS."""
+
+from __future__ import annotations
+
+import pytest
+from support.ras import FakeCommunicator, FakeRank, answer_in_json, answer_in_text, job_of
+
+from profd.daemon.collectives.desync import Progress, Verdict, compare
+from profd.daemon.collectives.status import Status, parse
+
+
+def status(*communicators: FakeCommunicator, version: str = "2.30.7") -> Status:
+    give = answer_in_json if version >= "2.28" else answer_in_text
+    return parse(give(list(communicators), version))
+
+
+def frozen(*communicators: FakeCommunicator, version: str = "2.30.7") -> Verdict:
+    return compare(status(*communicators, version=version), status(*communicators, version=version))
+
+
+@pytest.mark.parametrize("version", ["2.30.7", "2.27.7", "2.24.3"])
+def test_counts_that_stand_and_differ_name_who_is_behind(version: str) -> None:
+    world = job_of(8)
+    world.launch()
+    world.launch(but=[3])
+    verdict = frozen(world, version=version)
+    (one,) = verdict.behind
+    assert (verdict.progress, one.rank, one.pid, one.launched, verdict.waiting) == (Progress.BEHIND, 3, 1003, 1, 7)
+    assert one.operation == ("collective" if version == "2.24.3" else "AllReduce")
+
+
+@pytest.mark.parametrize("version", ["2.30.7", "2.27.7"])
+def test_another_operation_is_a_mismatch(version: str) -> None:
+    world = job_of(4)
+    world.launch("AllReduce", but=[2])
+    world.ranks[2].launch("Broadcast")
+    verdict = frozen(world, version=version)
+    (one,) = verdict.behind
+    assert (verdict.progress, one.rank, one.operation, one.own_operation) == (
+        Progress.MISMATCH, 2, "AllReduce", "Broadcast",
+    )  # fmt: skip
+
+
+def test_of_two_ranks_in_different_operations_both_are_named() -> None:
+    world = job_of(2)
+    world.ranks[0].launch("AllReduce")
+    world.ranks[1].launch("Broadcast")
+    assert [(one.rank, one.own_operation) for one in frozen(world).behind] == [(0, "AllReduce"), (1, "Broadcast")]
+
+
+def test_counts_that_go_on_are_progress_whatever_else() -> None:
+    world = job_of(4)
+    world.launch(but=[1])
+    before = status(world)
+    world.ranks[0].launch("Reduce")
+    assert compare(before, status(world)).progress is Progress.GOES_ON
+
+
+def test_equal_counts_that_stand_are_the_gpu_or_the_network() -> None:
+    world = job_of(4)
+    world.launch()
+    assert frozen(world).progress is Progress.ALIKE
+    assert frozen(world, version="2.27.7").progress is Progress.UNKNOWN
+
+
+def test_a_process_that_is_lost_comes_before_all_else() -> None:
+    world = job_of(4)
+    world.launch(but=[1])
+    world.ranks[3].answers = False
+    verdict = frozen(world)
+    assert (verdict.progress, [one.rank for one in verdict.behind], verdict.waiting) == (Progress.LOST, [3], 3)
+
+
+def test_who_waits_in_another_communicator_is_not_the_one() -> None:
+    """Tensor and data parallel: 0 and 1 share a group, 0 and 2 another; 1 is late, 0 waits for it, and 2 for 0."""
+    world = job_of(3)
+    tensor = FakeCommunicator([FakeRank(0, 1000), FakeRank(1, 1001)], hash=5)
+    data = FakeCommunicator([FakeRank(0, 1000), FakeRank(1, 1002)], hash=6)
+    tensor.launch(but=[1])
+    data.launch(but=[0])
+    verdict = frozen(world, tensor, data)
+    assert [(one.rank, one.pid) for one in verdict.behind] == [(1, 1001)]

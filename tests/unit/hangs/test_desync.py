@@ -1,0 +1,142 @@
+"""Which rank is behind in a hang: by simulated jobs whose RAS is asked over TCP, and by the stacks alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from support import jobsim
+from support.jobsim import JobSim
+
+from profd.daemon.collectives.desync import Progress, Verdict
+from profd.daemon.hangs.cause import Cause, Death
+from profd.daemon.hangs.desync import find_desync
+from profd.daemon.hangs.look import Counters, Look, Standing
+from profd.daemon.hangs.waits import Wait
+from profd.daemon.store.records import Frame, HangFound, Identity
+from profd.daemon.tree.tree import Member
+
+DISTRIBUTED = "/usr/lib/python3/site-packages/torch/distributed/distributed_c10d.py"
+WRAPPER = Frame("wrapper", "/usr/lib/python3/site-packages/torch/distributed/c10d_logger.py", 81)
+
+
+async def trained(job: JobSim, seconds: int = 20) -> None:
+    await job.pass_s(seconds, lambda _: job.train())
+    for rank in job.ranks:
+        rank.wait_for_others()
+
+
+async def stood(job: JobSim, seconds: int = 45) -> HangFound | None:
+    await job.pass_s(seconds)
+    return next(iter(job.hangs()), None)
+
+
+async def test_a_rank_that_stands_behind_is_named_with_its_line_and_what_others_wait_in() -> None:
+    with JobSim(8) as job:
+        await trained(job)
+        job.world.launch(but=[3])
+        job.ranks[3].do(jobsim.DEBUGGER, Wait("terminal", "reads the terminal /dev/pts/1"), 0)
+        hang = await stood(job)
+        assert hang is not None
+        (one,) = hang.report.behind
+        assert (one.rank, one.pid, one.operation) == (3, 1003, "AllReduce")
+        assert one.place == "Pdb.interaction (train.py:43)"
+        assert "has not come to AllReduce 41, in which 7 others wait" in hang.text
+        assert hang.report.cause == "collective"
+
+
+async def test_one_that_computes_may_come_and_one_whose_counts_go_on_does_not_hang() -> None:
+    with JobSim(4) as job:
+        await trained(job)
+        job.world.launch(but=[1])
+        job.ranks[1].do(jobsim.COMPILE[0])
+        assert await stood(job, 100) is None
+    with JobSim(4, steps_known=False) as job:
+        await trained(job, 620)
+        await job.pass_s(200, lambda _: job.world.launch())
+        assert job.server.asked > 5
+        assert job.hangs() == []
+
+
+async def test_equal_counts_are_the_gpu_or_the_network_where_gpus_are_full() -> None:
+    with JobSim(4) as job:
+        await trained(job)
+        job.gpu = 0.0
+        assert await stood(job) is None
+    with JobSim(4) as job:
+        await trained(job)
+        hang = await stood(job)
+        assert hang is not None
+        assert "all 4 ranks have launched the same collectives" in hang.text
+
+
+async def test_a_killed_rank_is_named_by_how_it_ended() -> None:
+    with JobSim(4) as job:
+        await trained(job)
+        job.kill(2)
+        hang = await stood(job)
+        assert hang is not None
+        assert [(one.rank, one.pid) for one in hang.report.behind] == [(2, 1002)]
+        assert "SIGKILL" in hang.report.behind[0].state
+
+
+def begins(job: JobSim) -> None:
+    for rank in job.ranks:
+        rank.do(jobsim.INIT)
+
+
+@pytest.mark.parametrize("each", [begins, JobSim.train], ids=["makes communicators", "trains"])
+async def test_ras_is_not_asked_where_an_answer_may_harm_or_is_not_needed(each: Callable[[JobSim], object]) -> None:
+    with JobSim(4) as job:
+        await job.pass_s(100, lambda _: each(job))
+        assert (job.server.asked, job.hangs()) == (0, [])
+
+
+# --- by the stacks alone --------------------------------------------------------------------------------------------
+
+
+def rank(number: int, line: int, *below: Frame, kind: str = "lock") -> Standing:
+    member = Member(Identity(100 + number, 1), None, ("python", "train.py"), "main", number, None, "3.11.7", 1)
+    return Standing(member, "MainThread", True, (Frame("step", "/srv/train.py", line), *below), Wait(kind, f"a {kind}"))
+
+
+def waits_in(number: int, operation: str, line: int = 40) -> Standing:
+    return rank(number, line, WRAPPER, Frame(operation, DISTRIBUTED, 3000))
+
+
+def found(*rows: Standing, deaths: tuple[Death, ...] = ()) -> Cause | None:
+    return find_desync(Look(0, rows, Counters(0, 0), 0), deaths, Verdict(Progress.UNKNOWN))
+
+
+def named(cause: Cause | None) -> list[tuple[int | None, str]]:
+    return [(one.rank, one.operation) for one in cause.behind] if cause else []
+
+
+def test_by_stacks_who_is_elsewhere_is_behind() -> None:
+    rows = [waits_in(0, "all_reduce"), waits_in(1, "all_reduce"), rank(2, 50, kind="read")]
+    cause = found(*rows)
+    assert named(cause) == [(2, "all_reduce")]
+    assert cause is not None
+    assert (
+        "rank 2 (pid 102) stands in step (train.py:50): a read; 2 of 3 ranks wait for that in all_reduce" in cause.text
+    )
+
+
+def test_by_stacks_another_operation_or_another_line_is_odd() -> None:
+    assert named(found(waits_in(0, "barrier"), waits_in(1, "all_reduce"), waits_in(2, "barrier"))) == [
+        (1, "all_reduce")
+    ]
+    rows = [waits_in(0, "barrier"), waits_in(1, "barrier", 44), waits_in(2, "barrier")]
+    assert named(found(*rows)) == [(1, "barrier")]
+    assert named(found(waits_in(0, "barrier"), waits_in(1, "all_reduce"))) == [(0, "barrier"), (1, "all_reduce")]
+
+
+def test_by_stacks_ranks_that_wait_alike_name_nobody() -> None:
+    assert found(waits_in(0, "barrier"), waits_in(1, "barrier")) is None
+    assert found(rank(0, 40), rank(1, 50)) is None
+
+
+def test_by_stacks_a_rank_that_died_and_was_not_started_anew_is_behind() -> None:
+    died = Death(5, "rank 1 (pid 101)", None, 9, 1, 101)
+    assert named(found(waits_in(0, "barrier"), waits_in(2, "barrier"), deaths=(died,))) == [(1, "barrier")]
+    assert found(waits_in(0, "barrier"), waits_in(1, "barrier"), deaths=(died,)) is None
