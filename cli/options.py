@@ -57,6 +57,8 @@ _RECORDING = (
     click.option("--on-hang", metavar="CMD", help="A shell command to run then; PROFD_HANG tells it what hangs."),
     click.option("--nccl-ras", type=click.Choice(["off", "hang", "poll", "any"]), default="hang", show_default=True,
                  help="When to ask NCCL for its counts: never, in a hang, or every 10 s; any: faulty versions, too."),
+    click.option("--server-metrics", type=click.IntRange(1, 65535), metavar="PORT",
+                 help="The target serves requests: read how many wait from its /metrics at this port of the loopback."),
     click.option("--no-source", "source", flag_value=False, default=True, is_flag=True,
                  help="Keep no lines of source code, only where they are."),
     click.option("--all-gpus", is_flag=True, help="Read every GPU of the machine, not only those that the run uses."),
@@ -95,6 +97,7 @@ class RecordingOptions(NamedTuple):
     hang_after_s: float = 30.0
     on_hang: str | None = None
     nccl_ras: str = "hang"
+    server_metrics: int | None = None
     source: bool = True
     all_gpus: bool = False
     metrics_address: str | None = None

@@ -32,7 +32,17 @@ _BY_WAIT = {kind: kind for kind in ("lock", "sleep", "gpu", "stopped")} | {
 }
 # What a DataLoader's or a pool's worker does that has nothing to do.
 _IDLE_WORKER = re.compile(r"/multiprocessing/(queues|pool|connection)\.py$|/concurrent/futures/\w+\.py$")
-_EVENT_LOOP = ("asyncio/base_events.py", "run_forever")
+# Where servers wait for requests, and do nothing else below: an engine's own queue, a worker's, a server's socket.
+_WAITS_FOR_REQUESTS = (
+    ("_process_input_queue", "vllm/v1/engine/core.py"),
+    ("dequeue", "vllm/distributed/device_communicators/shm_broadcast.py"),
+    ("main_loop", "ray/_private/worker.py"),
+    ("get_request", "socketserver.py"),
+    ("wait_for_termination", "grpc/_server.py"),
+)
+_LOOP = re.compile(r"/(asyncio/(base_events|runners)|uvloop/\w+|trio/_core/_run|tornado/platform/asyncio)\.py$")
+# The leaf of a loop that has nothing to run: the selector, or the loop itself where it is written in C.
+_IDLE_LOOP = re.compile(r"/(selectors|asyncio/runners|uvloop/\w+|trio/_core/_io_epoll)\.py$")
 
 
 class Death(NamedTuple):
@@ -63,10 +73,21 @@ class Cause(NamedTuple):
 
 
 def is_waiting_for_work(look: Look) -> bool:
-    """Say whether all processes that train wait as servers and prompts do: in an event loop, or at a terminal."""
-    file, function = _EVENT_LOOP
-    others = (row for row in look.mains() if row.wait.kind != "terminal")
-    return all(any(one.file.endswith(file) and one.function.endswith(function) for one in row.stack) for row in others)
+    """Say whether all processes that train wait as servers and prompts do: for requests, or at a terminal."""
+    return all(row.wait.kind == "terminal" or waits_for_requests(row) for row in look.mains())
+
+
+def waits_for_requests(row: Standing) -> bool:
+    """Say whether a thread is where a server has nothing to do; not in what an event loop has called."""
+    return any(
+        one.function.rpartition(".")[2] == function and one.file.endswith(file)
+        for one in row.stack
+        for function, file in _WAITS_FOR_REQUESTS
+    ) or (bool(row.stack) and _IDLE_LOOP.search(row.stack[-1].file) is not None and _runs_loop(row))
+
+
+def _runs_loop(row: Standing) -> bool:
+    return any(_LOOP.search(frame.file) for frame in row.stack)
 
 
 def ends_by_itself(look: Look) -> bool:
@@ -88,16 +109,16 @@ def find_cause(look: Look, deaths: Sequence[Death]) -> Cause:
             is_unexplained = death.signal is None and death.code is None
             if (death.is_odd() and waits_for_one) or (is_unexplained and "queue" in groups):
                 behind = () if death.rank is None else (RankBehind(death.rank, death.pid, "", state=death.in_words()),)
-                return Cause("dead worker", f"{death.in_words()}, and {_sentence(mains[0])}", behind)
+                return Cause("dead worker", f"{death.in_words()}, and {sentence_of(mains[0])}", behind)
         if "queue" in groups and (stuck := next(filter(is_stuck_worker, look.standing), None)) is not None:
-            return Cause(group_of(stuck), f"{_sentence(mains[groups.index('queue')])}; {_sentence(stuck)}")
+            return Cause(group_of(stuck), f"{sentence_of(mains[groups.index('queue')])}; {sentence_of(stuck)}")
         group = max(groups, key=groups.count, default="unknown")
     if len(mains) < 2:
-        return Cause(group, _sentence(mains[0]) if mains else "no process that trains could be read")
+        return Cause(group, sentence_of(mains[0]) if mains else "no process that trains could be read")
     alike = [row for row, found in zip(mains, groups, strict=True) if found == group]
     others = [row for row, found in zip(mains, groups, strict=True) if found != group]
-    text = f"{len(alike)} of {len(mains)} processes wait so: {_sentence(alike[0])}"
-    return Cause(group, "; ".join([text, *map(_sentence, others[:3])]))
+    text = f"{len(alike)} of {len(mains)} processes wait so: {sentence_of(alike[0])}"
+    return Cause(group, "; ".join([text, *map(sentence_of, others[:3])]))
 
 
 def group_of(row: Standing) -> str:
@@ -128,7 +149,7 @@ def is_stuck_worker(row: Standing) -> bool:
     return any(not _LIBRARY.search(frame.file) for frame in stack[loop + 1 :])
 
 
-def _sentence(row: Standing) -> str:
+def sentence_of(row: Standing) -> str:
     """Return which process stands where, in the user's code and what that called, and what it waits for."""
     name = name_of_member(row.member)
     return f"{name} stands in {place_of(row)}: {row.wait.text}" if row.stack else name

@@ -25,6 +25,7 @@ from profd.daemon.collectives.ras import Answer
 from profd.daemon.hangs.cause import Cause, Death, ends_by_itself, find_cause, is_waiting_for_work
 from profd.daemon.hangs.desync import find_desync, is_at_work, waits_for_device
 from profd.daemon.hangs.look import Look, is_training, name_of_member, take_look
+from profd.daemon.hangs.serving import Requests, ServingWatch
 from profd.daemon.hangs.stillness import SpinWatch, Stillness, has_spun
 from profd.daemon.store import records
 from profd.daemon.store.records import EventHappened, HangFound, Identity, PointsTaken, ProcessEnded, RecordingTaken
@@ -81,6 +82,8 @@ class HangWatch:
     look: Callable[..., Look] = take_look
     ask: Callable[[Collection[Member]], Answer | None] | None = None
     """Asks NCCL's RAS; blocking. None where it is not to be asked."""
+    requests: Callable[[], Requests] | None = None
+    """Reads the requests of a server; blocking. None where the target is none, or is not to be asked."""
 
     def __post_init__(self) -> None:
         self._inbox: queue.SimpleQueue[PointsTaken | ProcessEnded | RecordingTaken] = queue.SimpleQueue()
@@ -92,6 +95,7 @@ class HangWatch:
         self._first: Look | None = None
         self._hang: HangFound | None = None
         self._is_spin = False
+        self._serving = ServingWatch(self.clock, self.requests, self._take_look, self.put) if self.requests else None
         self._task: asyncio.Task[None] | None = None
 
     def take(self, record: records.Record) -> None:
@@ -130,9 +134,16 @@ class HangWatch:
         now_ns, before = self.clock.now_ns(), self._known
         self._known = {one.identity: (one, before.get(one.identity, (one, now_ns))[1]) for one in self.members()}
         self._spin.keep({member.identity for member in self.members() if is_training(member)})
+        stuck = await self._serving.check(self.after_s) if self._serving else None
         if self._hang is not None:
             self._check_end(self._hang)
-            return
+        elif self._serving is not None:
+            if stuck:
+                self._report(*stuck, self._serving.stuck_s())
+        else:
+            await self._check_training()
+
+    async def _check_training(self) -> None:
         await self._check_quiet()
         if self._hang is None:
             await self._check_spin()
@@ -240,7 +251,7 @@ class HangWatch:
         facts += [*(death.in_words() for death in deaths), *self._stillness.gpu_facts(since_ns)]
         if look.unread:
             facts.append(f"the stacks of {look.unread} more processes were not read")
-        cause = self._cause(first, look, deaths)
+        cause = self._serving.find_cause(look) if self._serving else self._cause(first, look, deaths)
         report = records.HangReport(cause.group, look.groups(), tuple(facts), cause.behind)
         text = f"no progress for {quiet_s:.0f} s ({cause.group}): {cause.text}"
         self._hang, self._first, self._is_spin = HangFound(now_ns, since_ns, text, report), None, is_spin
@@ -252,7 +263,11 @@ class HangWatch:
 
     def _check_end(self, hang: HangFound) -> None:
         moves = self._spin.has_moved_since if self._is_spin else self._stillness.is_busy_since
-        if self._stillness.has_stepped_since(hang.at_ns) or moves(hang.at_ns):
+        if self._serving is not None:
+            has_moved = self._serving.has_served_since(hang.at_ns)
+        else:
+            has_moved = self._stillness.has_stepped_since(hang.at_ns) or moves(hang.at_ns)
+        if has_moved:
             now_ns = self.clock.now_ns()
             lasted_s = (now_ns - hang.since_ns) / SECOND_NS
             self._hang = self._first = None

@@ -10,6 +10,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 
@@ -21,6 +22,7 @@ from profd.daemon.collectives.ras import Mode
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.gpu.collector import GpuCollector
 from profd.daemon.hangs.job import POLL_S, JobInquiry
+from profd.daemon.hangs.serving import read_requests
 from profd.daemon.hangs.watch import HangWatch, Hook
 from profd.daemon.launch.channel import ScriptChannelReader
 from profd.daemon.naming import script_folder
@@ -64,10 +66,13 @@ class Recorder:
         self._inquiry = JobInquiry(Mode(options.nccl_ras), clock, self._put, self._learn_ranks)
         self._hangs: HangWatch | None = None
         ask = None if self._inquiry.mode is Mode.OFF else self._inquiry.ask
+        requests = partial(read_requests, options.server_metrics) if options.server_metrics else None
         if options.hang_after_s is not None:
             run = {"PROFD_RUN": options.run_id, "PROFD_RUN_FILE": str(options.run_file), "PROFD_PID": str(options.pid)}
             members, hook = self._tree.members.values, Hook(options.on_hang, run)
-            self._hangs = HangWatch(options.hang_after_s, clock, members, self._put, hook=hook, ask=ask)
+            self._hangs = HangWatch(
+                options.hang_after_s, clock, members, self._put, hook=hook, ask=ask, requests=requests
+            )
         self._ended = asyncio.Event()
         self._ended_ns = 0
         self._why = "stopped"

@@ -56,6 +56,8 @@ class SessionOptions(msgspec.Struct, frozen=True):
     """A shell command to run then."""
     nccl_ras: str = "hang"
     """When NCCL's RAS is asked: off, hang, poll or any, see ``collectives.ras.Mode``."""
+    server_metrics: int | None = None
+    """The loopback port of the target's own metrics, by which requests are seen; None where it is not asked."""
     window_folder: Path | None = None
     """The folder in which the script's torch asks for windows; None where it was not armed for that."""
     window_schedule: Schedule | None = None

@@ -1,0 +1,154 @@
+"""Watches a server by its own metrics: standing still without requests is no hang, with requests pending it is.
+
+Only the loopback is asked, only where an option says so, and only for the page of metrics.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import http.client
+import re
+from collections import Counter
+from collections.abc import Awaitable, Callable, Iterator
+from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
+
+from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.hangs.cause import Cause, is_library, sentence_of, waits_for_requests
+from profd.daemon.hangs.look import Look
+from profd.daemon.store.records import EventHappened, Frame, Identity, Record
+
+
+class _Names(msgspec.Struct):
+    """What servers call their requests, as serving.toml has it."""
+
+    pending: frozenset[str]
+    done: frozenset[str]
+
+
+_NAMES = msgspec.toml.decode(Path(__file__).with_name("serving.toml").read_bytes(), type=_Names)
+_LINE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{[^\n]*\})?[ \t]+(\S+)", re.MULTILINE)
+_MOST_BYTES = 8 << 20
+_WITHIN_S = 2.0
+_READ_EVERY_S = 5.0
+_PATIENCE_AT_WORK = 4
+
+
+class Requests(NamedTuple):
+    """How many requests a server has taken and not answered, and a number that grows with its work."""
+
+    pending: float
+    done: float
+
+
+class NoMetrics(Exception):
+    """There is no page of metrics with names that are known; the text says why."""
+
+
+def read_requests(port: int) -> Requests:
+    """Return the requests of the server whose metrics are at a port of the loopback; raises NoMetrics. Blocking."""
+    connection, page = http.client.HTTPConnection("127.0.0.1", port, timeout=_WITHIN_S), f"port {port}/metrics"
+    try:
+        connection.request("GET", "/metrics", headers={"Connection": "close"})
+        response = connection.getresponse()
+        text = response.read(_MOST_BYTES).decode(errors="replace") if response.status == 200 else ""
+    except (OSError, http.client.HTTPException, ValueError) as error:
+        raise NoMetrics(f"{page} does not answer ({error or type(error).__name__})") from None
+    finally:
+        connection.close()
+    values = list(_values(text))
+    pending = [value for name, value in values if name in _NAMES.pending]
+    if not pending:
+        raise NoMetrics(f"{page} has no number of requests that profd knows")
+    return Requests(sum(pending), sum(value for name, value in values if name in _NAMES.done))
+
+
+def _values(text: str) -> Iterator[tuple[str, float]]:
+    for name, word in _LINE.findall(text):
+        try:
+            yield name, float(word)
+        except ValueError:
+            continue
+
+
+class ServingWatch:
+    """Says when a server that has requests answers none; ``look`` looks at all its processes."""
+
+    def __init__(
+        self,
+        clock: Clock,
+        read: Callable[[], Requests],
+        look: Callable[[bool], Awaitable[Look | None]],
+        put: Callable[[Record], object],
+    ) -> None:
+        self._clock, self._read, self._look, self._put = clock, read, look, put
+        self._last: Requests | None = None
+        self._answers = True
+        self._read_ns = self._since_ns = 0
+        self._first: Look | None = None
+
+    async def check(self, patience_s: float) -> tuple[Look, Look] | None:
+        """Read the requests where that is due; return two looks where some were pending for so long, none served."""
+        now_ns = self._clock.now_ns()
+        if now_ns - self._read_ns >= _READ_EVERY_S * SECOND_NS:
+            self._read_ns = now_ns
+            await self._take()
+        if self.stuck_s() < patience_s / 2:
+            self._first = None
+        elif self._first is None:
+            self._first = await self._look(False)
+        elif self.stuck_s() >= patience_s and now_ns - self._first.at_ns >= (patience_s / 2 - 1) * SECOND_NS:
+            first, self._first = self._first, await self._look(False)
+            is_long = self.stuck_s() >= _PATIENCE_AT_WORK * patience_s
+            if self._first is not None and not _works(first, self._first, is_long=is_long):
+                return first, self._first
+        return None
+
+    async def _take(self) -> None:
+        try:
+            found = await asyncio.to_thread(self._read)
+        except NoMetrics as reason:
+            if self._answers:
+                self._put(EventHappened(self._clock.now_ns(), "note", f"the requests are not known: {reason}"))
+            self._answers = False
+            if self._last is not None:  # it answered before
+                self._since_ns = self._since_ns or self._clock.now_ns()
+            return
+        before, self._last, self._answers = self._last, found, True
+        goes_on = before is None or found.done != before.done or found.pending < before.pending
+        if found.pending <= 0 or goes_on:
+            self._since_ns = 0
+        if found.pending > 0 and not self._since_ns:
+            self._since_ns = self._clock.now_ns()
+
+    def stuck_s(self) -> float:
+        """Return for how long requests have been pending and none was served; 0 where none are."""
+        return (self._clock.now_ns() - self._since_ns) / SECOND_NS if self._since_ns else 0.0
+
+    def has_served_since(self, at_ns: int) -> bool:
+        """Say whether requests were served since a time, or none are pending any more."""
+        return not self._since_ns or self._since_ns > at_ns
+
+    def find_cause(self, look: Look) -> Cause:
+        """Return what is pending, and where the threads stand that do not wait for requests."""
+        pending = int(self._last.pending) if self._last else 0
+        text = f"{pending} request{'s are' if pending != 1 else ' is'} pending, and none is served"
+        text = text if self._answers else "the server's metrics no longer answer"
+        rows = [row for row in look.standing if row.stack and not waits_for_requests(row)]
+        own = [row for row in rows if any(not is_library(frame.file) for frame in row.stack)]
+        own.sort(key=lambda row: not row.is_main)
+        return Cause("requests", "; ".join([text, *map(sentence_of, own[:3])]))
+
+
+def _works(first: Look, second: Look, *, is_long: bool) -> bool:
+    """Say whether a server computes between two looks: with other stacks in the second, or for no ``is_long`` time."""
+    seconds = (second.at_ns - first.at_ns) / SECOND_NS
+    if second.counters.cpu_s - first.counters.cpu_s <= 0.1 * seconds:
+        return False
+    return not is_long or _stacks(first) != _stacks(second)
+
+
+def _stacks(look: Look) -> Counter[tuple[Identity, tuple[Frame, ...]]]:
+    return Counter((row.member.identity, row.stack) for row in look.standing)
