@@ -55,6 +55,17 @@ class Verdict(msgspec.Struct, frozen=True):
     waiting: int = 0
 
 
+def behind_alone(status: Status) -> dict[tuple[str, int], int]:
+    """Return by how many collectives each process is behind all others of its communicators; 0 for all but one."""
+    found: dict[tuple[str, int], int] = {}
+    for one in status.communicators:
+        totals = sorted((sum(rank.counts.values()), rank.process) for rank in one.ranks if rank.counts)
+        for total, process in totals if len(totals) > 1 else ():
+            ahead = totals[1][0] - total if process == totals[0][1] else 0
+            found[process] = max(found.get(process, 0), ahead)
+    return found
+
+
 def compare(before: Status | None, now: Status | None) -> Verdict:
     """Return what two answers of one job show; UNKNOWN where there are no two."""
     if before is None or now is None:

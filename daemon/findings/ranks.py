@@ -12,7 +12,7 @@ import msgspec
 from profd.daemon.analyze.confidence import margin
 from profd.daemon.analyze.job import Job
 from profd.daemon.analyze.phases import BACKWARD, COLLECTIVE, DATA_WAIT, STEP
-from profd.daemon.analyze.ranks import OwnWork, StragglerTest, lateness, median_of_others
+from profd.daemon.analyze.ranks import CORES, GPU, OwnWork, StragglerTest, lateness, median_of_others
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import PRESSURE
 from profd.daemon.findings.context import NONE, FindingContext, Share, line_of
@@ -54,6 +54,8 @@ def take_waiting(ranks: Sequence[OwnWork], core_pressure: float) -> Share | None
 
 _OFF_CPU = 0.1
 _LEAST_WORK = 0.01
+_SLOW_CLOCK = 0.05
+"""GPUs of one kind are clocked alike to a few percent."""
 
 
 def straggler(context: FindingContext) -> Finding | None:
@@ -66,8 +68,8 @@ def straggler(context: FindingContext) -> Finding | None:
     work = job.work(late.rank)
     share = Share(late.surplus, max(late.low, 0.0), late.high, work.samples)
     line, phase = _line(context, job, late), late.place.phase if late.place else BACKWARD
-    has_both = job.sleeps_in_waits and not late.is_of_cores
-    by_cores = lateness(job.ranks, late.rank, of_cores=True) if has_both else None
+    has_both = job.sleeps_in_waits and late.measure != CORES
+    by_cores = lateness(job.ranks, late.rank, CORES) if has_both else None
     is_off_cpu = by_cores is not None and by_cores.surplus < _OFF_CPU * late.surplus
     gain = share.gain
     if not is_off_cpu:
@@ -75,6 +77,7 @@ def straggler(context: FindingContext) -> Finding | None:
         # what the others surely work.
         gain = max(1 / max(job.work_of_others(late.rank), _LEAST_WORK), gain)
     own, others = work.own_share or 0.0, median_of_others(job.ranks, late.rank) or 0.0
+    (was_behind, looks), slower = work.behind, _slower_clock(job, late.rank) if late.measure == GPU else None
     hosts = hosts_of(context.reader)
     host = next((hosts[row.id] for row in context.trainers if row.rank == late.rank), context.reader.info.host)
     return context.finding(
@@ -88,7 +91,10 @@ def straggler(context: FindingContext) -> Finding | None:
         line=lambda: line,
         selection=msgspec.structs.replace(context.selection, rank=late.rank, phase=phase),
         cases={
-            "of-cores": late.is_of_cores,
+            "of-cores": late.measure == CORES,
+            "of-gpu": late.measure == GPU,
+            "slow-clock": slower is not None,
+            "counted": was_behind > 0,
             "off-cpu": is_off_cpu,
             "another": len(job.late) == 2,
             "several": len(job.late) > 2,
@@ -102,7 +108,18 @@ def straggler(context: FindingContext) -> Finding | None:
         where=phase,
         function=line.function if line else phase,
         late=", ".join(str(one.rank) for one in job.late[1:]),
+        slower=percent(slower or 0.0),
+        times=str(was_behind),
+        looks=str(looks),
     )
+
+
+def _slower_clock(job: Job, rank: int) -> float | None:
+    """Return by what part a rank's GPU is clocked below the others in the median; None where it is not, or unknown."""
+    clocks = [work.clock_hz for work in job.ranks if work.rank != rank and work.clock_hz]
+    mine = job.work(rank).clock_hz
+    slower = 1 - mine / statistics.median(clocks) if mine and clocks else 0.0
+    return slower if slower >= _SLOW_CLOCK else None
 
 
 def _line(context: FindingContext, job: Job, late: StragglerTest) -> Line | None:

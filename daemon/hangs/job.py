@@ -1,19 +1,52 @@
-"""Asks NCCL's RAS for a run: when that is allowed, what it teaches of ranks, and why there is no answer."""
+"""Asks NCCL's RAS for a run, and reads the dumps of torch's flight recorder."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection
 from dataclasses import dataclass
 
+from profd.daemon import processes
 from profd.daemon.clock import Clock
-from profd.daemon.collectives import ras
+from profd.daemon.collectives import flightrecorder, ras
 from profd.daemon.collectives.client import NoAnswer
+from profd.daemon.collectives.desync import behind_alone
+from profd.daemon.collectives.flightrecorder import BadDump, read_dump
 from profd.daemon.collectives.ras import Answer, Mode, Ras
-from profd.daemon.store.records import EventHappened, Identity, Record
+from profd.daemon.hangs.cause import is_library
+from profd.daemon.hangs.look import is_training
+from profd.daemon.store.records import (
+    COLLECTIVES_BEHIND,
+    EventHappened,
+    Identity,
+    Point,
+    PointsTaken,
+    Record,
+)
 from profd.daemon.tree.tree import Member
+from profd.daemon.userfiles import Unanswered, files_of
 
 POLL_S = 10.0
 """How often it is asked in the modes POLL and ANY."""
+
+
+def read_dumps(members: Collection[Member], since_ns: int) -> dict[int, str]:
+    """Return what the flight recorders' dumps of a hang since then say, by rank. Blocking."""
+    found = {}
+    for member in members:
+        pid, rank = member.identity.pid, member.rank
+        if rank is None or not is_training(member):
+            continue
+        for path in flightrecorder.paths_of(processes.environment(pid, flightrecorder.VARIABLES), rank):
+            try:
+                open_ones = read_dump(files_of(pid).read(path), since_ns, is_library)
+            except (BadDump, OSError, Unanswered):
+                continue
+            if open_ones:
+                more = f" and {len(open_ones) - 3} more" if len(open_ones) > 3 else ""
+                words = "; ".join(one.in_words() for one in open_ones[:3])
+                found[rank] = f"flight recorder of rank {rank}: {words}{more}"
+                break
+    return found
 
 
 @dataclass(eq=False)
@@ -46,6 +79,17 @@ class JobInquiry:
             return None
         self._check(members, answer.ranks())
         return answer
+
+    def poll(self, members: Collection[Member]) -> None:
+        """Ask, and put how far each rank is behind the others. Blocking."""
+        answer = self.ask(members)
+        if answer is None or not answer.status.has_counts:
+            return
+        identities = {member.identity.pid: member.identity for member in members}
+        behind = behind_alone(answer.status)
+        ours = ((identities[pid], behind.get(process)) for process, pid in answer.ours.items() if pid in identities)
+        points = tuple(Point(COLLECTIVES_BEHIND, float(by), one) for one, by in ours if by is not None)
+        self.put(PointsTaken(self.clock.now_ns(), points))
 
     def _check(self, members: Collection[Member], ranks: dict[int, int]) -> None:
         """Compare NCCL's ranks with those of the environment, and pass on those that it does not say."""

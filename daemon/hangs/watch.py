@@ -24,6 +24,7 @@ from profd.daemon.collectives.desync import Progress, Verdict, compare
 from profd.daemon.collectives.ras import Answer
 from profd.daemon.hangs.cause import Cause, Death, ends_by_itself, find_cause, is_waiting_for_work
 from profd.daemon.hangs.desync import find_desync, is_at_work, waits_for_device
+from profd.daemon.hangs.job import read_dumps
 from profd.daemon.hangs.look import Look, is_training, name_of_member, take_look
 from profd.daemon.hangs.serving import Requests, ServingWatch
 from profd.daemon.hangs.stillness import SpinWatch, Stillness, has_spun
@@ -66,6 +67,7 @@ _TICK_S = 0.5
 _MAKES_GROUP = re.compile(
     r"(^|\.)(init_process_group|new_(sub)?groups?\w*|split_group|_new_process_group_helper|init_device_mesh|initialize_model_parallel)$"
 )
+_DUMPS_EVERY_S, _DUMPS_BEFORE_S = 20, 120
 _SETTLED_S = 600.0
 """For how long processes are known that surely have all their communicators, where no step was seen."""
 
@@ -82,6 +84,7 @@ class HangWatch:
     look: Callable[..., Look] = take_look
     ask: Callable[[Collection[Member]], Answer | None] | None = None
     """Asks NCCL's RAS; blocking. None where it is not to be asked."""
+    dumps: Callable[[Collection[Member], int], Mapping[int, str]] = read_dumps
     requests: Callable[[], Requests] | None = None
     """Reads the requests of a server; blocking. None where the target is none, or is not to be asked."""
 
@@ -95,6 +98,7 @@ class HangWatch:
         self._first: Look | None = None
         self._hang: HangFound | None = None
         self._is_spin = False
+        self._dumps_due_ns, self._dumped = 0, set[str]()
         self._serving = ServingWatch(self.clock, self.requests, self._take_look, self.put) if self.requests else None
         self._task: asyncio.Task[None] | None = None
 
@@ -137,11 +141,24 @@ class HangWatch:
         stuck = await self._serving.check(self.after_s) if self._serving else None
         if self._hang is not None:
             self._check_end(self._hang)
+            await self._check_dumps()
         elif self._serving is not None:
             if stuck:
                 self._report(*stuck, self._serving.stuck_s())
         else:
             await self._check_training()
+
+    async def _check_dumps(self) -> None:
+        """Say once what each rank's flight recorder wrote since a run hangs; torch does so after its own timeout."""
+        now_ns = self.clock.now_ns()
+        if self._hang is None or now_ns < self._dumps_due_ns:
+            return
+        self._dumps_due_ns = now_ns + _DUMPS_EVERY_S * SECOND_NS
+        since_ns = self._hang.since_ns - _DUMPS_BEFORE_S * SECOND_NS
+        for text in (await asyncio.to_thread(self.dumps, list(self.members()), since_ns)).values():
+            if text not in self._dumped:
+                self._dumped.add(text)
+                self.put(EventHappened(self.clock.now_ns(), "hang", text))
 
     async def _check_training(self) -> None:
         await self._check_quiet()

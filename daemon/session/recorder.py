@@ -191,7 +191,7 @@ class Recorder:
         while True:
             await asyncio.sleep(POLL_S)
             if self._hangs is None or self._hangs.is_settled():
-                await asyncio.to_thread(self._inquiry.ask, list(self._tree.members.values()))
+                await asyncio.to_thread(self._inquiry.poll, list(self._tree.members.values()))
 
     def _learn_ranks(self, ranks: dict[int, int]) -> None:
         """Take ranks that NCCL says; called in a thread."""

@@ -17,6 +17,8 @@ IntervalLength = Annotated[int, msgspec.Meta(ge=0, le=1 << 45)]
 """Nanoseconds that a thread stood in one stack: 10 hours, where a recording lasts a minute. Sums of it have 64 bits."""
 Value = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]  # a finite number: nothing that is measured is infinite
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 48)]
+COLLECTIVES_BEHIND = "collectives_behind"
+"""By how many collectives a rank is behind all others at once; 0 where it is not the only one that is last."""
 STEP_COUNT, STEP_ERROR, STEP_SOURCE = "step_count", "step_count_error", "counter"
 """The series of the steps of a process and of how many may be wrong; the kind of the events that say what counts."""
 

@@ -30,10 +30,21 @@ Work = Sequence[tuple[tuple[Frame, ...], int]]
 
 
 class Rank:
-    """What a rank works in each step, in milliseconds; it is in backward for the rest. ``cores`` is its CPU time."""
+    """What a rank works in each step, in milliseconds; it is in backward for the rest. ``cores`` is its CPU time.
 
-    def __init__(self, *work: tuple[tuple[Frame, ...], int], cores: float = 0.2) -> None:
-        self.work, self.cores = work, cores
+    ``active`` is the share of its GPU's multiprocessors at work, from second to second, and ``clock_hz`` their clock;
+    there is no GPU where it is empty. ``behind`` is what NCCL's counts say of each tenth second.
+    """
+
+    def __init__(
+        self,
+        *work: tuple[tuple[Frame, ...], int],
+        cores: float = 0.2,
+        active: Sequence[float] = (),
+        clock_hz: float = 1.98e9,
+        behind: Sequence[int] = (),
+    ) -> None:
+        self.work, self.cores, self.active, self.clock_hz, self.behind = work, cores, active, clock_hz, behind
 
 
 def identity_of(rank: int) -> Identity:
@@ -74,5 +85,13 @@ def _second(start_ns: int, second: int, ranks: Sequence[Rank], pressure: float) 
         found.append(recording(identity, start_ns, [(identity.pid, "MainThread", True, spans)]))
         points.append(records.Point("cpu_cores", rank.cores, identity, identity.pid))
         points.append(records.Point("step_count", 2.0 * (second + 1), identity))
+        if rank.active:
+            device = f"GPU {number}"
+            points.append(records.Point("gpu_process_memory_bytes", 2e9, identity, device=device))
+            points.append(records.Point("gpu_utilization_share", 1.0, device=device))
+            points.append(records.Point("gpu_sm_active_share", rank.active[second % len(rank.active)], device=device))
+            points.append(records.Point("gpu_sm_clock_hz", rank.clock_hz, device=device))
+        if rank.behind and second % 10 == 9:
+            points.append(records.Point("collectives_behind", rank.behind[second // 10 % len(rank.behind)], identity))
     found.append(records.PointsTaken(start_ns + SECOND_NS, tuple(points)))
     return found

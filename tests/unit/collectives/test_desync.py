@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.ras import FakeCommunicator, FakeRank, answer_in_json, answer_in_text, job_of
 
-from profd.daemon.collectives.desync import Progress, Verdict, compare
+from profd.daemon.collectives.desync import Progress, Verdict, behind_alone, compare
 from profd.daemon.collectives.status import Status, parse
 
 
@@ -80,3 +80,13 @@ def test_who_waits_in_another_communicator_is_not_the_one() -> None:
     data.launch(but=[0])
     verdict = frozen(world, tensor, data)
     assert [(one.rank, one.pid) for one in verdict.behind] == [(1, 1001)]
+
+
+def test_only_one_that_is_last_alone_is_behind() -> None:
+    world = job_of(4)
+    world.launch(but=[2])
+    world.launch(but=[2])
+    behind = behind_alone(status(world))
+    assert [behind["10.0.0.1", 1000 + rank] for rank in range(4)] == [0, 0, 2, 0]
+    world.ranks[1].counts["AllReduce"] = 0
+    assert set(behind_alone(status(world)).values()) == {0}

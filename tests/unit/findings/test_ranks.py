@@ -19,6 +19,7 @@ from profd.daemon.store import records
 from profd.daemon.store.records import Frame, Identity
 
 USUAL = Rank((LOAD, 100), (FORWARD, 100))
+GPUS = [records.DeviceSeen(STARTED_NS, f"GPU {number}", number, "NVIDIA H100", f"GPU-{number}") for number in range(4)]
 SLOW_DATA = Rank((LOAD, 300), (FORWARD, 100))
 
 
@@ -65,6 +66,36 @@ def test_more_work_in_backward_shows_as_cpu_time(tmp_path: Path) -> None:
     # The others load and go forward for two fifths of a step, which nothing shortens.
     assert found.gain_bound == pytest.approx(1 / 0.4, rel=0.02)
     assert "longer batches" in found.remedy
+
+
+COMPUTES, WAITS = (0.82, 0.86, 0.84), (0.42, 0.44, 0.46)
+"""Multiprocessors at work: the kernel that exchanges data, in which the others wait, takes few."""
+
+
+@pytest.mark.parametrize(
+    ("clock_hz", "said"), [(1.98e9, "It is the kernels"), (1.2e9, "clocked 39 % below the others")]
+)
+def test_on_gpus_the_rank_whose_kernels_take_longer_is_named_and_a_slow_clock(
+    tmp_path: Path, clock_hz: float, said: str
+) -> None:
+    usual = Rank((LOAD, 100), (FORWARD, 100), cores=1.0, active=WAITS)
+    slow = Rank((LOAD, 100), (FORWARD, 100), cores=1.0, active=COMPUTES, clock_hz=clock_hz)
+    found = diagnose(write_job(tmp_path / "a.profd", usual, slow, usual, more=GPUS[:3]), straggler)
+
+    assert found is not None
+    assert found.title.startswith("straggler: rank 1 makes the others wait 40 % of the time")
+    assert said in found.cause
+    equal = diagnose(write_job(tmp_path / "b.profd", usual, usual, usual, more=GPUS[:3]), straggler)
+    assert equal is None
+
+
+def test_counts_of_nccl_stand_beside_the_rank_that_is_late(tmp_path: Path) -> None:
+    late = Rank((LOAD, 300), (FORWARD, 100), behind=(1, 0))
+    usual = Rank((LOAD, 100), (FORWARD, 100), behind=(0, 0))
+    found = diagnose(write_job(tmp_path / "a.profd", usual, usual, late), straggler)
+
+    assert found is not None
+    assert "In 1 of 2 looks at NCCL's counts it was behind all others." in found.cause
 
 
 def test_cpu_time_says_nothing_where_a_gpu_keeps_the_waiting_busy(tmp_path: Path) -> None:

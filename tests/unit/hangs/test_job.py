@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
+
+import pytest
 from support.clocks import StoppedClock
+from support.folders import TESTS
 from support.ras import RasServer, job_of
 
+from profd.daemon import processes
 from profd.daemon.collectives.client import Address, NoAnswer
 from profd.daemon.collectives.ras import Mode, Ras
-from profd.daemon.hangs.job import JobInquiry
-from profd.daemon.store.records import EventHappened, Identity, Placement, Record
+from profd.daemon.hangs.job import JobInquiry, read_dumps
+from profd.daemon.store.records import EventHappened, Identity, Placement, PointsTaken, Record
 from profd.daemon.tree.tree import Member
 
 
@@ -29,6 +35,29 @@ def test_ranks_come_from_ras_and_are_compared_with_the_environment() -> None:
     assert [record.text for record in put if isinstance(record, EventHappened)] == [
         "pid 1001 is rank 5 by its environment, and 1 by NCCL"
     ]
+
+
+def test_a_poll_keeps_which_rank_alone_is_behind() -> None:
+    put: list[Record] = []
+    world = job_of(2)
+    world.launch(but=[1])
+    with RasServer([world]) as server:
+        ras = Ras(Address("127.0.0.1", server.port), {1000: 1000, 1001: 1001})
+        JobInquiry(Mode.POLL, StoppedClock(), put.append, find=lambda *_: ras).poll([member(1000), member(1001)])
+    (points,) = (record for record in put if isinstance(record, PointsTaken))
+    assert {point.identity.pid: point.value for point in points.points if point.identity} == {1000: 0.0, 1001: 1.0}
+
+
+def test_dumps_of_ranks_that_hang_are_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    dump = TESTS / "data" / "flight_recorder.pickle"
+    (tmp_path / "fr_1").write_bytes(dump.read_bytes())
+    (tmp_path / "fr_0").write_bytes(b"no dump")
+    monkeypatch.setattr(processes, "environment", lambda pid, allowed: {"TORCH_FR_DUMP_TEMP_FILE": f"{tmp_path}/fr_"})
+    ranks = [member(os.getpid(), 0), member(os.getppid(), 1)]
+    assert read_dumps(ranks, 0) == {
+        1: "flight recorder of rank 1: all_reduce 3 of default_pg is scheduled at fr2.py:12"
+    }
+    assert read_dumps(ranks, 1 << 62) == {}
 
 
 def test_why_there_is_no_answer_is_said_once() -> None:

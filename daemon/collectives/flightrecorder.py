@@ -1,0 +1,151 @@
+"""Reads the dumps of torch's flight recorder: which collectives a rank has begun and not ended, and at which line.
+
+A dump is a pickle of plain data. It is taken apart, opcode by opcode, and never loaded: what is not plain data is
+refused. The fields are those of ``torch/csrc/distributed/c10d/FlightRecorderDetail.hpp``, version 2.
+"""
+
+from __future__ import annotations
+
+import pickletools
+from collections.abc import Callable, Iterable, Mapping
+from pathlib import PurePath
+from typing import Any, NamedTuple
+
+VARIABLES = frozenset({"TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE", "HOME", "XDG_CACHE_HOME"})
+"""All that is read of an environment: where the dumps are written."""
+
+
+class BadDump(Exception):
+    """What was read is no dump of the flight recorder."""
+
+
+class Collective(NamedTuple):
+    """A collective of one rank that has not ended; ``line`` is the innermost of the user's code, as ``file:line``."""
+
+    group: str
+    number: int
+    operation: str
+    state: str
+    line: str
+
+    def in_words(self) -> str:
+        at = f" at {self.line}" if self.line else ""
+        return f"{self.operation} {self.number} of {self.group or 'a group'} is {self.state}{at}"
+
+
+def paths_of(environment: Mapping[str, str], rank: int) -> Iterable[str]:
+    """Return where a rank may have written its dump, the likeliest first."""
+    home = environment.get("HOME", "/root")
+    cache = environment.get("XDG_CACHE_HOME") or f"{home}/.cache"
+    set_by_user = (environment.get(name) for name in ("TORCH_FR_DUMP_TEMP_FILE", "TORCH_NCCL_DEBUG_INFO_TEMP_FILE"))
+    usual = ("/tmp/nccl_trace_rank_", f"{cache}/torch/comm_lib_trace_rank_", f"{cache}/torch/nccl_trace_rank_")
+    return [f"{prefix}{rank}" for prefix in (*filter(None, set_by_user), *usual)]
+
+
+def read_dump(data: bytes, since_ns: int, is_library: Callable[[str], bool]) -> tuple[Collective, ...]:
+    """Return the collectives of a dump that have not ended, in order; none where all are from before ``since_ns``.
+
+    Raises BadDump.
+    """
+    dump = _load(data)
+    entries = dump.get("entries") if isinstance(dump, dict) else None
+    if not isinstance(entries, list) or not str(dump.get("version", "")).startswith("2."):
+        raise BadDump("no dump of the flight recorder, version 2")
+    rows = [one for one in entries if isinstance(one, dict)]
+    if not any(isinstance(at_ns := one.get("time_created_ns"), int) and at_ns >= since_ns for one in rows):
+        return ()
+    return tuple(_collective(one, is_library) for one in rows if _is_open(one))
+
+
+def _is_open(entry: dict[str, Any]) -> bool:
+    return not entry.get("retired") and entry.get("state") in ("scheduled", "started")
+
+
+def _text(value: object) -> str:
+    """Return a word of a dump; what is no word may be as deep as it likes, and is not written out."""
+    return value[:300] if isinstance(value, str) else ""
+
+
+def _collective(entry: dict[str, Any], is_library: Callable[[str], bool]) -> Collective:
+    group, frames = entry.get("process_group"), entry.get("frames")
+    lines = [
+        f"{PurePath(file).name}:{line}"
+        for frame in (frames if isinstance(frames, list) else ())
+        if isinstance(frame, dict)
+        and (file := _text(frame.get("filename")))
+        and isinstance(line := frame.get("line"), int)
+        and not is_library(file)
+    ]
+    number = entry.get("collective_seq_id") or entry.get("p2p_seq_id")
+    name = _text(entry.get("profiling_name")).rpartition(":")[2]
+    named = _text(group[-1]) if isinstance(group, tuple) and group else ""
+    whole = number if isinstance(number, int) else 0
+    return Collective(named, whole, name, _text(entry["state"]), lines[0] if lines else "")
+
+
+_PUSHED = frozenset(["BININT", "BININT1", "BININT2", "LONG1", "BINFLOAT", "BINUNICODE", "SHORT_BINUNICODE"])
+_NEW: dict[str, Callable[[], object]] = {
+    "NONE": lambda: None,
+    "NEWTRUE": lambda: True,
+    "NEWFALSE": lambda: False,
+    "EMPTY_DICT": dict,
+    "EMPTY_LIST": list,
+    "EMPTY_TUPLE": tuple,
+}
+
+
+def _load(data: bytes) -> object:
+    """Return the plain data of a pickle; raises BadDump where it holds anything else."""
+    machine = _Machine()
+    try:
+        for opcode, argument, _ in pickletools.genops(data):
+            if opcode.name == "STOP":
+                return machine.stack.pop()
+            machine.do(opcode.name, argument)
+    except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, MemoryError) as error:
+        raise BadDump(f"no pickle of plain data ({error or type(error).__name__})") from None
+    raise BadDump("a pickle without an end")
+
+
+class _Machine:
+    """The stack of a pickle that is taken apart."""
+
+    def __init__(self) -> None:
+        self.stack: list[Any] = []
+        self._marks: list[int] = []
+        self._memo: dict[Any, object] = {}
+
+    def do(self, name: str, argument: object) -> None:
+        stack = self.stack
+        if name in _PUSHED:
+            stack.append(argument)
+        elif name in _NEW:
+            stack.append(_NEW[name]())
+        elif name in ("BINPUT", "LONG_BINPUT"):
+            self._memo[argument] = stack[-1]
+        elif name in ("BINGET", "LONG_BINGET"):
+            stack.append(self._memo[argument])
+        elif name == "MARK":
+            self._marks.append(len(stack))
+        elif name not in ("PROTO", "FRAME"):
+            self._collect(name)
+
+    def _collect(self, name: str) -> None:
+        """Put what is on the stack into a tuple, a list or a dictionary."""
+        if name in ("TUPLE1", "TUPLE2", "TUPLE3"):
+            self.stack.append(tuple(self._pop(len(self.stack) - int(name[-1]))))
+        elif name == "TUPLE":
+            self.stack.append(tuple(self._pop(self._marks.pop())))
+        elif name in ("APPEND", "APPENDS"):
+            items = self._pop(len(self.stack) - 1 if name == "APPEND" else self._marks.pop())
+            self.stack[-1].extend(items)
+        elif name in ("SETITEM", "SETITEMS"):
+            items = self._pop(len(self.stack) - 2 if name == "SETITEM" else self._marks.pop())
+            self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
+        else:
+            raise BadDump(f"a pickle that holds {name.lower()}")
+
+    def _pop(self, at: int) -> list[Any]:
+        found = self.stack[at:]
+        del self.stack[at:]
+        return found
