@@ -47,9 +47,10 @@ def read_dump(data: bytes, since_ns: int, is_library: Callable[[str], bool]) -> 
 
     Raises BadDump.
     """
-    dump = _load(data)
-    entries = dump.get("entries") if isinstance(dump, dict) else None
-    if not isinstance(entries, list) or not str(dump.get("version", "")).startswith("2."):
+    found = _load(data)
+    dump: dict[str, object] = found if isinstance(found, dict) else {}
+    entries = dump.get("entries")
+    if not isinstance(entries, list) or not _text(dump.get("version")).startswith("2."):
         raise BadDump("no dump of the flight recorder, version 2")
     rows = [one for one in entries if isinstance(one, dict)]
     if not any(isinstance(at_ns := one.get("time_created_ns"), int) and at_ns >= since_ns for one in rows):
