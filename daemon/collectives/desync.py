@@ -6,8 +6,8 @@ which the others wait.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Mapping
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from enum import Enum
 
 import msgspec
@@ -18,7 +18,7 @@ from profd.daemon.collectives.status import DEAD, FAILED, MISSING, RUNNING, Comm
 class Progress(Enum):
     """What two answers show.
 
-    GOES_ON: counts changed. LOST: a process does not answer any more, or is dead. BEHIND: counts stand and differ: some
+    GOES_ON: counts changed. LOST: a process does not answer any more, is dead or failed. BEHIND: counts stand, and some
     ranks have launched less. MISMATCH: some launched another operation than the others. ALIKE: counts stand and are
     equal: the GPU or the network. UNKNOWN: the answers do not say.
     """
@@ -32,19 +32,18 @@ class Progress(Enum):
 
 
 class Behind(msgspec.Struct, frozen=True):
-    """A rank that the others wait for: in ``operation``, of which it launched ``launched`` and they ``expected``.
+    """A rank that the others wait for: in ``operation``, which it launched ``launched`` times, less than they.
 
-    ``rank`` is that of the job where it is known, else that of the communicator.
+    ``rank`` is that of the job where it is known, else that of the communicator. ``instead`` is what it launched in
+    place of the operation, or how it was lost.
     """
 
     rank: int
     host: str
     pid: int
     operation: str
-    launched: int | None
-    expected: int | None
-    own_operation: str = ""
-    """The operation that it launched in its place, where there is one."""
+    launched: int
+    instead: str = ""
 
 
 class Verdict(msgspec.Struct, frozen=True):
@@ -59,7 +58,7 @@ def behind_alone(status: Status) -> dict[tuple[str, int], int]:
     """Return by how many collectives each process is behind all others of its communicators; 0 for all but one."""
     found: dict[tuple[str, int], int] = {}
     for one in status.communicators:
-        totals = sorted((sum(rank.counts.values()), rank.process) for rank in one.ranks if rank.counts)
+        totals = sorted((rank.total, rank.process) for rank in one.ranks if rank.counts)
         for total, process in totals if len(totals) > 1 else ():
             ahead = totals[1][0] - total if process == totals[0][1] else 0
             found[process] = max(found.get(process, 0), ahead)
@@ -70,90 +69,46 @@ def compare(before: Status | None, now: Status | None) -> Verdict:
     """Return what two answers of one job show; UNKNOWN where there are no two."""
     if before is None or now is None:
         return Verdict(Progress.UNKNOWN)
-    if _counts(before) != _counts(now):
+    counts, counts_before = (
+        {(one.key, rank.rank): rank.counts for one in status.communicators for rank in one.ranks}
+        for status in (now, before)
+    )
+    if counts != counts_before:
         return Verdict(Progress.GOES_ON)
-    ranks = now.world_ranks()
-    lost: dict[tuple[str, int], Behind] = {}
-    behind: dict[tuple[str, int], Behind] = {}
-    odd: dict[tuple[str, int], Behind] = {}
-    ahead: set[tuple[str, int]] = set()
+    world, size = now.world_ranks(), max((one.size for one in now.communicators), default=0)
+    found: defaultdict[Progress, dict[tuple[str, int], Behind]] = defaultdict(dict)
     for one in now.communicators:
-        for rank in one.ranks:
-            if rank.state in (DEAD, MISSING, FAILED):
-                operation = max(_most(one).items(), key=lambda item: item[1], default=("", 0))[0]
-                lost[rank.process] = _behind(rank, ranks, operation, None, None)
-        _judge(one, ranks, behind, odd, ahead)
-    waiting = max((one.size for one in now.communicators), default=0)
-    if lost:
-        return Verdict(Progress.LOST, _ordered(lost.values()), waiting - len(lost))
+        for progress, rank, operation, instead in _judge(one):
+            number, launched = world.get(rank.process, rank.rank), rank.counts.get(operation, 0)
+            found[progress][rank.process] = Behind(number, rank.host, rank.pid, operation, launched, instead)
     # Who is behind in one communicator may itself wait in another, for a rank that is behind there.
-    found = {process: one for process, one in behind.items() if process not in ahead} or behind
-    for progress, those in ((Progress.BEHIND, found), (Progress.MISMATCH, odd)):
-        if those:
-            return Verdict(progress, _ordered(those.values()), max(waiting - len(those), 0))
-    return Verdict(Progress.ALIKE if now.has_counts and now.communicators else Progress.UNKNOWN, (), waiting)
+    behind = found[Progress.BEHIND]
+    found[Progress.BEHIND] = {key: one for key, one in behind.items() if key not in found[Progress.GOES_ON]} or behind
+    for progress in (Progress.LOST, Progress.BEHIND, Progress.MISMATCH):
+        if those := sorted(found[progress].values(), key=lambda one: one.rank):
+            return Verdict(progress, tuple(those), max(size - len(those), 0))
+    return Verdict(Progress.ALIKE if now.has_counts and size else Progress.UNKNOWN, (), size)
 
 
-def _counts(status: Status) -> object:
-    return {
-        one.key: (one.usual, sorted((rank.rank, sorted(rank.counts.items())) for rank in one.ranks))
-        for one in status.communicators
-    }
-
-
-def _most(one: Communicator) -> dict[str, int]:
-    """Return how often each operation was launched by the ranks that launched it most."""
-    most = dict(one.usual)
+def _judge(one: Communicator) -> Iterator[tuple[Progress, RankState, str, str]]:
+    """Yield the ranks of a communicator that stands: behind or lost, or ahead (GOES_ON), and in which operation."""
     for rank in one.ranks:
-        for operation, count in rank.counts.items():
-            most[operation] = max(most.get(operation, 0), count)
-    return most
-
-
-def _judge(
-    one: Communicator,
-    ranks: Mapping[tuple[str, int], int],
-    behind: dict[tuple[str, int], Behind],
-    odd: dict[tuple[str, int], Behind],
-    ahead: set[tuple[str, int]],
-) -> None:
-    """Sort the ranks of a communicator into those behind, those with another operation, and those ahead."""
+        if rank.state in (DEAD, MISSING, FAILED):
+            most = max(one.ranks, key=lambda other: other.total).counts
+            yield Progress.LOST, rank, max(most, key=most.__getitem__, default=""), rank.state
     known = [rank for rank in one.ranks if rank.counts and rank.state == RUNNING]
-    totals = [sum(rank.counts.values()) for rank in known]
-    if one.usual:
-        totals.append(sum(one.usual.values()))
-    if not totals:
-        return
-    most, counts = max(totals), _most(one)
+    totals = [rank.total for rank in known] or [0]
     # Ranks with equal counts are of one kind. The most common of those ahead is what is expected.
-    kinds = Counter(_kind(rank.counts) for rank in known if sum(rank.counts.values()) == most)
-    if sum(one.usual.values()) == most and one.usual:
-        kinds[_kind(one.usual)] += one.size - len(one.ranks)
-    (expected, number), *others = kinds.most_common()
-    is_tie = bool(others) and others[0][1] == number
+    kinds = Counter(tuple(sorted(rank.counts.items())) for rank in known if rank.total == max(totals)).most_common()
+    is_tie = len(kinds) > 1 and kinds[0][1] == kinds[1][1]
     for rank in known:
-        is_behind, kind = sum(rank.counts.values()) < most, _kind(rank.counts)
-        if min(totals) < most and not is_behind:
-            ahead.add(rank.process)
-        elif is_behind or kind != expected or is_tie:
-            theirs = dict(others[0][0] if kind == expected else expected)
+        is_behind, expected = rank.total < max(totals), dict(kinds[0][0])
+        if min(totals) < max(totals) and not is_behind:
+            yield Progress.GOES_ON, rank, "", ""
+        elif rank.counts != expected or is_tie:
+            theirs = dict(kinds[1][0]) if rank.counts == expected else expected
             short = {name: count - rank.counts.get(name, 0) for name, count in theirs.items()}
-            operation = max(short, key=lambda name: (short[name], counts[name]))
+            operation = max(short, key=lambda name: (short[name], theirs[name]))
             instead = min(short, key=short.__getitem__)
-            where = behind if is_behind else odd
-            found = _behind(rank, ranks, operation, rank.counts.get(operation, 0), theirs[operation])
-            where[rank.process] = msgspec.structs.replace(found, own_operation=instead if short[instead] < 0 else "")
-
-
-def _kind(counts: Mapping[str, int]) -> tuple[tuple[str, int], ...]:
-    return tuple(sorted(counts.items()))
-
-
-def _behind(
-    rank: RankState, ranks: Mapping[tuple[str, int], int], operation: str, launched: int | None, expected: int | None
-) -> Behind:
-    return Behind(ranks.get(rank.process, rank.rank), rank.host, rank.pid, operation, launched, expected)
-
-
-def _ordered(found: Iterable[Behind]) -> tuple[Behind, ...]:
-    return tuple(sorted(found, key=lambda one: one.rank))
+            progress = Progress.BEHIND if is_behind else Progress.MISMATCH
+            yield progress, rank, operation, instead if short[instead] < 0 else ""

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import re
+import socket
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from enum import Enum
@@ -159,10 +160,6 @@ def _listening(pid: int) -> Iterator[Address]:
 
 def _host(word: str) -> str:
     """Return an address of the kernel's table; that of all interfaces as the loopback."""
-    words = [bytes.fromhex(word[at : at + 8])[::-1] for at in range(0, len(word), 8)]
-    if not any(b"".join(words)):
-        return "127.0.0.1" if len(words) == 1 else "::1"
-    if len(words) == 1:
-        return ".".join(map(str, words[0]))
-    whole = b"".join(words).hex()
-    return ":".join(whole[at : at + 4] for at in range(0, 32, 4))
+    data = b"".join(bytes.fromhex(word[at : at + 8])[::-1] for at in range(0, len(word), 8))
+    family, loopback = (socket.AF_INET, "127.0.0.1") if len(data) == 4 else (socket.AF_INET6, "::1")
+    return socket.inet_ntop(family, data) if any(data) else loopback

@@ -8,8 +8,9 @@ communicator only where they differ, and ranks only where few are alike. Shapes 
 
 from __future__ import annotations
 
+import itertools
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
@@ -40,19 +41,20 @@ class RankState(msgspec.Struct, frozen=True):
 
     @property
     def process(self) -> tuple[str, int]:
-        return self.host, self.pid
+        """What tells its process from others; one of its own where the PID is unknown."""
+        return self.host, self.pid or -1 - self.rank
+
+    @property
+    def total(self) -> int:
+        return sum(self.counts.values())
 
 
 class Communicator(msgspec.Struct, frozen=True):
-    """A communicator of ``size`` ranks; ``key`` tells it from others. ``ranks`` are those that are known.
-
-    ``usual`` are the counts of all ranks that are not in ``ranks``, where only text says them.
-    """
+    """A communicator of ``size`` ranks; ``key`` tells it from others. ``ranks`` are those that are known."""
 
     key: str
     size: int
     ranks: tuple[RankState, ...]
-    usual: Mapping[str, int] = {}
 
 
 class Status(msgspec.Struct, frozen=True):
@@ -167,14 +169,14 @@ _VERSION = re.compile(r"NCCL version (\S{1,40})")
 _GROUP = re.compile(r"^ *(\d{1,6}) +\d+ +\d+ +[\d-]+ +(\d{1,7}) +\d+ +[A-Z]+ +[A-Z,]+ *$")
 _HEADING = re.compile(r"^#(\d{1,6})-(\d{1,9}) \(([0-9a-f]{1,16})\) (MISMATCH|INCOMPLETE|ERROR)")
 _OPERATION = re.compile(r"have different (\w{1,20}) operation counts")
-_ALIKE = re.compile(r"^ +(\d{1,7}) ranks have (?:launched up to operation (\d{1,18})|not launched any|status ([A-Z]+))")
+_SAID = r"(?:launched up to operation (?P<count>\d{1,18})|(?P<none>not launched any)|status (?P<state>[A-Z]+))"
+_ALIKE = re.compile(rf"^ +\d{{1,7}} ranks have {_SAID}")
 _RANK = re.compile(
-    r"^ +Rank (\d{1,7})(?: has (?:launched up to operation (\d{1,18})|not launched any operations|status ([A-Z]+)))?"
-    r" -- (?:GPU .*? managed by process (\d{1,9}) on node (\S{1,64})|\[process)"
+    rf"^ +Rank (?P<rank>\d{{1,7}})(?: has {_SAID}[\w ]*)? -- "
+    r"(?:GPU .*? managed by process (?P<pid>\d{1,9}) on node (?P<host>\S{1,64})|\[process)"
 )
-_ALONE = re.compile(r"^ +Rank \d+ has (launched|not launched|status)")
 _DEAD = re.compile(r"^  Process (\d{1,9}) on node (\S{1,64}) managing GPU")
-_STATES = {"NOCOMM": FINALIZE, "INIT": INIT, "FINALIZE": FINALIZE, "ABORT": ABORT, "RUNNING": RUNNING}
+_STATES = {"NOCOMM": FINALIZE, "INIT": INIT, "FINALIZE": FINALIZE, "ABORT": ABORT}
 
 
 def _parse_text(answer: str) -> Status:
@@ -183,67 +185,61 @@ def _parse_text(answer: str) -> Status:
         raise BadAnswer("neither JSON nor the text of a status")
     lines = answer.splitlines()
     sizes = {int(found[1]): int(found[2]) for found in map(_GROUP.match, lines) if found}
-    dead = {(found[2], int(found[1])) for found in _in_section(lines, "DEAD", _DEAD)}
+    begin = lines.index("DEAD") if "DEAD" in lines else len(lines)
+    rows = itertools.takewhile(bool, lines[begin:])
+    dead = {(found[2], int(found[1])) for found in map(_DEAD.match, rows) if found}
     found: dict[str, _TextCommunicator] = {}
     current: _TextCommunicator | None = None
     for line in lines:
         if heading := _HEADING.match(line):
             key, size = f"{heading[3]} {heading[1]}-{heading[2]}", sizes.get(int(heading[1]), 0)
             current = found.setdefault(key, _TextCommunicator(key, size))
-            current.begin(MISSING if heading[4] == "INCOMPLETE" else "")
+            current.operation, current.said = "", ("", MISSING if heading[4] == "INCOMPLETE" else "")
         elif current is not None and line.startswith("  "):
             current.take(line)
         elif line:  # an empty one parts operations
             current = None
+    if sum(one.size for one in found.values()) > MOST_RANKS:
+        raise BadAnswer("more ranks than there can be")
     return Status(version[1], tuple(_checked(one.communicator(dead)) for one in found.values()), False)
-
-
-def _in_section(lines: Sequence[str], title: str, row: re.Pattern[str]) -> Iterator[re.Match[str]]:
-    """Yield the rows of a section of the text, which ends with an empty line."""
-    at = lines.index(title) + 1 if title in lines else len(lines)
-    for line in lines[at:]:
-        if not line:
-            return
-        if match := row.match(line):
-            yield match
 
 
 class _TextCommunicator:
     """A communicator that is being read from text, line by line."""
 
     def __init__(self, key: str, size: int) -> None:
-        self.key, self.size = key, size
+        self.key, self.size, self.operation = key, size, ""
+        self.said: tuple[int | str, str] = "", ""
+        """The count and the state of the ranks that are listed now; empty where these are not said."""
         self._ranks: dict[int, RankState] = {}
         self._usual: dict[str, int] = {}
-        self._operation = self._state = ""
-        self._count: int | None = None
-
-    def begin(self, state: str) -> None:
-        """Begin a part: of ranks that are missing, or of what differs."""
-        self._operation, self._state, self._count = "", state, None
 
     def take(self, line: str) -> None:
         if operation := _OPERATION.search(line):
-            self._operation, self._state, self._count = operation[1], "", None
+            self.operation, self.said = operation[1], ("", "")
         elif alike := _ALIKE.match(line):
-            self._count = None if alike[3] else int(alike[2] or 0)
-            self._state = _STATES.get(alike[3] or "", "")
-            if self._operation and self._count is not None:  # the most frequent count comes first
-                self._usual.setdefault(self._operation, self._count)
+            self.said = _said(alike)
+            if self.operation and self.said[0] != "":  # the most frequent count comes first
+                self._usual.setdefault(self.operation, int(self.said[0]))
         elif row := _RANK.match(line):
-            count, state = self._count, self._state
-            if alone := _ALONE.match(line):
-                count = None if alone[1] == "status" else int(row[2] or 0)
-                state = _STATES.get(row[3] or "", "")
-            known = self._ranks.get(int(row[1])) or RankState(int(row[1]), row[5] or "", int(row[4] or 0))
-            counts = {**known.counts, **({self._operation: count} if self._operation and count is not None else {})}
-            self._ranks[known.rank] = msgspec.structs.replace(known, state=state or known.state, counts=counts)
+            count, state = self.said if _said(row) == ("", "") else _said(row)
+            number = int(row["rank"])
+            known = self._ranks.get(number) or RankState(number, row["host"] or "", int(row["pid"] or 0))
+            counts = {**known.counts, **({self.operation: int(count)} if self.operation and count != "" else {})}
+            self._ranks[number] = msgspec.structs.replace(known, state=state or known.state, counts=counts)
 
     def communicator(self, dead: set[tuple[str, int]]) -> Communicator:
-        """Return what was read; a rank that is not listed for an operation has that of the most."""
+        """Return what was read; a rank that is not listed for an operation has the count of the most."""
         ranks = []
-        for rank in self._ranks.values():
+        for number in range(self.size) if self._usual else sorted(self._ranks):
+            rank = self._ranks.get(number, RankState(number))
             state = DEAD if rank.process in dead else rank.state
             counts = {} if state in (DEAD, MISSING) else {**self._usual, **rank.counts}
             ranks.append(msgspec.structs.replace(rank, state=state, counts=counts))
-        return Communicator(self.key, self.size, tuple(ranks), self._usual)
+        return Communicator(self.key, self.size, tuple(ranks))
+
+
+def _said(row: re.Match[str]) -> tuple[int | str, str]:
+    """Return the count and the state that a line says, each empty where it does not."""
+    count = int(row["count"]) if row["count"] else 0 if row["none"] else ""
+    return count, _STATES.get(row["state"] or "", "")

@@ -81,11 +81,11 @@ def _of_counts(one: Behind, named: RankBehind, verdict: Verdict) -> str:
     who = f"rank {one.rank}" + (f" (pid {named.pid}{f' on {named.host}' if named.host else ''})" if named.pid else "")
     others = "the others" if verdict.waiting < 2 else f"{verdict.waiting} others"
     if verdict.progress is Progress.LOST:
-        text = f"{who} no longer answers, and {others} wait for it"
-    elif one.own_operation:
-        text = f"{who} launched {one.own_operation} where {others} launched {one.operation} {(one.launched or 0) + 1}"
+        text = f"{who} is {one.instead} for NCCL, and {others} wait for it"
+    elif one.instead:
+        text = f"{who} launched {one.instead} where {others} launched {one.operation} {one.launched + 1}"
     else:
-        text = f"{who} has not come to {one.operation} {(one.launched or 0) + 1}, in which {others} wait"
+        text = f"{who} has not come to {one.operation} {one.launched + 1}, in which {others} wait"
     at = f"; it stands in {named.place}: {named.state}" if named.place else f"; {named.state}" if named.state else ""
     return text + at
 
