@@ -4,8 +4,8 @@
 
 Parts: ``gloo`` (real jobs of 2 to 4 ranks, by their stacks alone, 12 minutes), ``simulated`` (2 to 64 ranks on a clock
 of their own, whose RAS service is the stand-in of ``tests/support/ras.py``, asked by profd's client over TCP),
-``healthy`` (real, 8 minutes), ``client`` (cost, and broken answers). Each writes a section of
-``docs/measurements.md``, and ends with 1 where something was not so.
+``healthy`` (real, 8 minutes), ``client`` (cost, and broken answers), ``servers`` (real), ``stragglers`` (recorded).
+Each writes a section of ``docs/measurements.md``, and ends with 1 where something was not so.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import load
 from measurements import write_section
-from support import jobsim
+from support import jobruns, jobsim
+from support.findingruns import diagnose
 from support.jobsim import JobSim
 from support.ras import OPERATIONS, RasServer, answer_in_json, answer_in_text, job_of
 from support.sessions import begin_session
@@ -40,6 +41,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.collectives.client import Address, NoAnswer, ask
 from profd.daemon.collectives.desync import compare
 from profd.daemon.collectives.status import BadAnswer, parse
+from profd.daemon.findings.ranks import straggler
 from profd.daemon.hangs.waits import Wait
 from profd.daemon.session.session import RunningSession
 from profd.daemon.store.reader import RunReader
@@ -474,6 +476,98 @@ def fuzz_wire(answers: int, seed: int = 2) -> tuple[int, int, float]:
     return taken, refused, longest_s
 
 
+# --- servers --------------------------------------------------------------------------------------------------------
+
+
+def serve(metrics: bool, idle_s: float) -> tuple[list[str], float | None, str]:
+    """Run the server idle, then wedge its engine; return the alarms while idle, and after how long that was told."""
+    process = subprocess.Popen(load.command("serving"), stdout=subprocess.PIPE, text=True, start_new_session=True)
+    try:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        load.wait_ready(process)
+        session = begin_session(process.pid, hang_after_s=30.0, server_metrics=port if metrics else None)
+        get(port, "/generate")
+        time.sleep(idle_s)
+        with RunReader(session.run_file) as reader:
+            alarms = [hang.text for hang in reader.hangs()]
+        wedged_ns = time.time_ns()
+        with suppress(TimeoutError):
+            get(port, "/wedge", within_s=0.5)
+        found = wait_for_hang(session, 75) if metrics else None
+        session.end()
+        session.wait_closed(60)
+    finally:
+        with suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
+    return alarms, (found[0] - wedged_ns) / SECOND_NS if found else None, found[1] if found else ""
+
+
+def get(port: int, path: str, within_s: float = 30.0) -> None:
+    """Ask the server for a page."""
+    with socket.create_connection(("127.0.0.1", port), within_s) as connection:
+        connection.sendall(f"GET {path} HTTP/1.1\r\n\r\n".encode())
+        while connection.recv(4096):
+            pass
+
+
+def part_servers(jobs: int, *, quick: bool) -> tuple[list[str], bool]:
+    """Run a real server idle, with and without its metrics, and wedge it."""
+    idle_s = 45.0 if quick else 150.0
+    with ThreadPoolExecutor(jobs) as pool:
+        found = list(pool.map(lambda metrics: serve(metrics, idle_s), (False, True, True)))
+    alarms = [text for one, _, _ in found for text in one]
+    told = [after_s for _, after_s, _ in found[1:]]
+    print(found, flush=True)
+    lines = [
+        f"An asyncio server with its own engine, idle for {idle_s:g} s: {len(found)} runs, alarms: {len(alarms)}. "
+        f"With one request at which the engine waits for ever, `--server-metrics` given: told after "
+        f"{', '.join('never' if after_s is None else f'{after_s:.0f} s' for after_s in told)}."
+    ]
+    return lines, not alarms and all(after_s is not None and after_s <= 60 for after_s in told)
+
+
+# --- stragglers -----------------------------------------------------------------------------------------------------
+
+
+def part_stragglers(_: int, *, quick: bool) -> tuple[list[str], bool]:
+    """Have ranks of recorded jobs be slow in backward, on GPUs or not, by the readings alone; and none."""
+    chance, named, wrong, blamed = random.Random(4), 0, 0, 0
+    runs = 4 if quick else 20
+    with tempfile.TemporaryDirectory() as folder:
+        for number in range(2 * runs):
+            size, has_gpu, is_healthy = chance.choice((2, 3, 4, 8)), number % 2 == 0, number >= runs
+            slow = None if is_healthy else chance.randrange(size)
+            surplus = chance.uniform(0.15, 0.4)
+            ranks = [straggling(chance, surplus if rank == slow else 0.0, has_gpu=has_gpu) for rank in range(size)]
+            devices = [jobruns.gpu_seen(rank) for rank in range(size)] if has_gpu else []
+            found = diagnose(
+                jobruns.write_job(Path(folder) / f"{number}.profd", *ranks, seconds=60, more=devices), straggler
+            )
+            rank = found.evidence.selection.rank if found else None
+            named += slow is not None and rank == slow
+            wrong += slow is not None and rank is not None and rank != slow
+            blamed += is_healthy and rank is not None
+    lines = [
+        f"Recorded jobs of 2 to 8 ranks (readings made up: CPU time, or the GPUs' multiprocessors at work), one rank "
+        f"slow in backward by 15 to 40 % of a step: named in {named} of {runs}, another in {wrong}. Healthy: {runs}, "
+        f"with a rank named: {blamed}."
+    ]
+    return lines, named == runs and not wrong and not blamed
+
+
+def straggling(chance: random.Random, surplus: float, *, has_gpu: bool) -> jobruns.Rank:
+    """Return a rank that works longer in backward by a share of a step; its readings vary as real ones do."""
+    forward = 100 + chance.randrange(-8, 9)
+    base = 0.42 if has_gpu else 0.35
+    values = [min(max(base + surplus + chance.gauss(0, 0.05), 0.0), 1.0) for _ in range(60)]
+    work = ((jobruns.LOAD, 100), (jobruns.FORWARD, forward))
+    if has_gpu:
+        return jobruns.Rank(*work, cores=1.0, active=values)
+    return jobruns.Rank(*work, cores=statistics.fmean(values))
+
+
 # --- parts ----------------------------------------------------------------------------------------------------------
 
 
@@ -549,7 +643,14 @@ def part_client(_: int, *, quick: bool) -> tuple[list[str], bool]:
     return lines, share <= 0.001
 
 
-PARTS = {"gloo": part_gloo, "healthy": part_healthy, "simulated": part_simulated, "client": part_client}
+PARTS = {
+    "gloo": part_gloo,
+    "healthy": part_healthy,
+    "simulated": part_simulated,
+    "client": part_client,
+    "servers": part_servers,
+    "stragglers": part_stragglers,
+}
 
 
 def main() -> int:

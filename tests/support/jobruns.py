@@ -52,6 +52,11 @@ def identity_of(rank: int) -> Identity:
     return Identity(7000 + rank, 1000)
 
 
+def gpu_seen(number: int) -> records.DeviceSeen:
+    """Return the GPU of a rank."""
+    return records.DeviceSeen(STARTED_NS, f"GPU {number}", number, "NVIDIA H100", f"GPU-{number}")
+
+
 def write_job(
     path: Path,
     *ranks: Rank,

@@ -48,6 +48,7 @@ def begin_session(
     steps: bool = True,
     hang_after_s: float | None = None,
     on_hang: str | None = None,
+    server_metrics: int | None = None,
 ) -> RunningSession:
     """Start recording a process and its children."""
     stat = processes.read_stat(pid)
@@ -67,6 +68,7 @@ def begin_session(
         steps=steps,
         hang_after_s=hang_after_s,
         on_hang=on_hang,
+        server_metrics=server_metrics,
     )
     return start_session(options)
 

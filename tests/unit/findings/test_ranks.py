@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.findingruns import diagnose
-from support.jobruns import FORWARD, LOAD, Rank, identity_of, write_job
+from support.jobruns import FORWARD, LOAD, Rank, gpu_seen, identity_of, write_job
 from support.synthetic import COMMAND, STARTED_NS, recording
 from support.training_stacks import BACKWARD, CONV, DATA_WAIT, TRAIN, WORKER_STEP
 
@@ -19,7 +19,6 @@ from profd.daemon.store import records
 from profd.daemon.store.records import Frame, Identity
 
 USUAL = Rank((LOAD, 100), (FORWARD, 100))
-GPUS = [records.DeviceSeen(STARTED_NS, f"GPU {number}", number, "NVIDIA H100", f"GPU-{number}") for number in range(4)]
 SLOW_DATA = Rank((LOAD, 300), (FORWARD, 100))
 
 
@@ -80,12 +79,16 @@ def test_on_gpus_the_rank_whose_kernels_take_longer_is_named_and_a_slow_clock(
 ) -> None:
     usual = Rank((LOAD, 100), (FORWARD, 100), cores=1.0, active=WAITS)
     slow = Rank((LOAD, 100), (FORWARD, 100), cores=1.0, active=COMPUTES, clock_hz=clock_hz)
-    found = diagnose(write_job(tmp_path / "a.profd", usual, slow, usual, more=GPUS[:3]), straggler)
+    found = diagnose(
+        write_job(tmp_path / "a.profd", usual, slow, usual, more=[gpu_seen(rank) for rank in range(3)]), straggler
+    )
 
     assert found is not None
     assert found.title.startswith("straggler: rank 1 makes the others wait 40 % of the time")
     assert said in found.cause
-    equal = diagnose(write_job(tmp_path / "b.profd", usual, usual, usual, more=GPUS[:3]), straggler)
+    equal = diagnose(
+        write_job(tmp_path / "b.profd", usual, usual, usual, more=[gpu_seen(rank) for rank in range(3)]), straggler
+    )
     assert equal is None
 
 
