@@ -52,8 +52,9 @@ class Stage:
     def __init__(self, page: http.server.HTTPServer) -> None:
         self.page, self.clock = page, StoppedClock()
         self.put: list[Record] = []
-        self.engine, self.cores, self._cpu_s = QUEUE, 0.0, 0.0
-        self.loop = LOOP
+        self.engine: tuple[Frame, ...] = QUEUE
+        self.cores = self._cpu_s = 0.0
+        self.loop: tuple[Frame, ...] = LOOP
         read = partial(read_requests, page.server_port)
         members = lambda: MEMBERS  # noqa: E731
         self.watch = HangWatch(30.0, self.clock, members, self.put.append, look=self._look, requests=read)
