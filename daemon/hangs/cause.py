@@ -108,8 +108,7 @@ def find_cause(look: Look, deaths: Sequence[Death]) -> Cause:
         for death in reversed(deaths):
             is_unexplained = death.signal is None and death.code is None
             if (death.is_odd() and waits_for_one) or (is_unexplained and "queue" in groups):
-                behind = () if death.rank is None else (RankBehind(death.rank, death.pid, "", state=death.in_words()),)
-                return Cause("dead worker", f"{death.in_words()}, and {sentence_of(mains[0])}", behind)
+                return Cause("dead worker", f"{death.in_words()}, and {sentence_of(mains[0])}")
         if "queue" in groups and (stuck := next(filter(is_stuck_worker, look.standing), None)) is not None:
             return Cause(group_of(stuck), f"{sentence_of(mains[groups.index('queue')])}; {sentence_of(stuck)}")
         group = max(groups, key=groups.count, default="unknown")

@@ -93,10 +93,15 @@ def _of_counts(one: Behind, named: RankBehind, verdict: Verdict) -> str:
 def _by_stacks(look: Look, rows: Sequence[Standing], deaths: Sequence[Death]) -> Cause | None:
     waiting = [row for row in rows if group_of(row) == "collective"]
     others = [row for row in rows if group_of(row) != "collective"]
-    if not waiting:
-        return None
-    operation = Counter(map(operation_of, waiting)).most_common(1)[0][0]
     ended = [death for death in deaths if death.rank is not None and not _is_alive(death, rows)]
+    if not waiting:
+        ended = [death for death in ended if death.code != 0]  # a rank that is done is missed in a collective alone
+        if not ended or not rows:
+            return None
+        behind = [RankBehind(one.rank, one.pid, "", state=one.in_words()) for one in ended]
+        text = "; ".join([one.in_words() for one in ended[:3]])
+        return Cause("dead worker", f"{text}, and {_waits(rows[0])}", tuple(behind))
+    operation = Counter(map(operation_of, waiting)).most_common(1)[0][0]
     if ended or others:
         behind = [RankBehind(one.rank, one.pid, operation, state=one.in_words()) for one in ended]
         behind += [_behind(row, operation) for row in others]

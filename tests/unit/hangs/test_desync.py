@@ -140,3 +140,12 @@ def test_by_stacks_a_rank_that_died_and_was_not_started_anew_is_behind() -> None
     died = Death(5, "rank 1 (pid 101)", None, 9, 1, 101)
     assert named(found(waits_in(0, "barrier"), waits_in(2, "barrier"), deaths=(died,))) == [(1, "barrier")]
     assert found(waits_in(0, "barrier"), waits_in(1, "barrier"), deaths=(died,)) is None
+
+
+def test_by_stacks_a_rank_that_died_is_missed_wherever_the_others_wait() -> None:
+    nobody_knows = Death(5, "rank 1 (pid 101)", None, None, 1, 101)
+    cause = found(rank(0, 40, kind="read"), rank(2, 40, kind="read"), deaths=(nobody_knows,))
+    assert cause is not None
+    assert (cause.group, named(cause)) == ("dead worker", [(1, "")])
+    ended_well = Death(5, "rank 1 (pid 101)", 0, None, 1, 101)
+    assert found(rank(0, 40), rank(2, 40), deaths=(ended_well,)) is None
