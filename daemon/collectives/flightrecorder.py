@@ -93,60 +93,49 @@ _NEW: dict[str, Callable[[], object]] = {
     "EMPTY_LIST": list,
     "EMPTY_TUPLE": tuple,
 }
+# What takes so many values from the stack, None: all since the mark.
+_TAKEN = {"TUPLE": None, "APPENDS": None, "SETITEMS": None, "APPEND": 1, "SETITEM": 2} | {
+    f"TUPLE{number}": number for number in (1, 2, 3)
+}
 
 
 def _load(data: bytes) -> object:
     """Return the plain data of a pickle; raises BadDump where it holds anything else."""
-    machine = _Machine()
+    stack: list[Any] = []
+    marks: list[int] = []
+    memo: dict[Any, object] = {}
     try:
         for opcode, argument, _ in pickletools.genops(data):
-            if opcode.name == "STOP":
-                return machine.stack.pop()
-            machine.do(opcode.name, argument)
+            name = opcode.name
+            if name in _PUSHED:
+                stack.append(argument)
+            elif name in _NEW:
+                stack.append(_NEW[name]())
+            elif name == "MARK":
+                marks.append(len(stack))
+            elif name in ("BINPUT", "LONG_BINPUT"):
+                memo[argument] = stack[-1]
+            elif name in ("BINGET", "LONG_BINGET"):
+                stack.append(memo[argument])
+            elif name in _TAKEN:
+                taken = _TAKEN[name]
+                at = marks.pop() if taken is None else len(stack) - taken
+                items = stack[at:]
+                del stack[at:]
+                _put(stack, name, items)
+            elif name == "STOP":
+                return stack.pop()
+            elif name not in ("PROTO", "FRAME"):
+                raise BadDump(f"a pickle that holds {name.lower()}")
     except (ValueError, IndexError, KeyError, TypeError, AttributeError, OverflowError, MemoryError) as error:
         raise BadDump(f"no pickle of plain data ({error or type(error).__name__})") from None
     raise BadDump("a pickle without an end")
 
 
-class _Machine:
-    """The stack of a pickle that is taken apart."""
-
-    def __init__(self) -> None:
-        self.stack: list[Any] = []
-        self._marks: list[int] = []
-        self._memo: dict[Any, object] = {}
-
-    def do(self, name: str, argument: object) -> None:
-        stack = self.stack
-        if name in _PUSHED:
-            stack.append(argument)
-        elif name in _NEW:
-            stack.append(_NEW[name]())
-        elif name in ("BINPUT", "LONG_BINPUT"):
-            self._memo[argument] = stack[-1]
-        elif name in ("BINGET", "LONG_BINGET"):
-            stack.append(self._memo[argument])
-        elif name == "MARK":
-            self._marks.append(len(stack))
-        elif name not in ("PROTO", "FRAME"):
-            self._collect(name)
-
-    def _collect(self, name: str) -> None:
-        """Put what is on the stack into a tuple, a list or a dictionary."""
-        if name in ("TUPLE1", "TUPLE2", "TUPLE3"):
-            self.stack.append(tuple(self._pop(len(self.stack) - int(name[-1]))))
-        elif name == "TUPLE":
-            self.stack.append(tuple(self._pop(self._marks.pop())))
-        elif name in ("APPEND", "APPENDS"):
-            items = self._pop(len(self.stack) - 1 if name == "APPEND" else self._marks.pop())
-            self.stack[-1].extend(items)
-        elif name in ("SETITEM", "SETITEMS"):
-            items = self._pop(len(self.stack) - 2 if name == "SETITEM" else self._marks.pop())
-            self.stack[-1].update(zip(items[::2], items[1::2], strict=True))
-        else:
-            raise BadDump(f"a pickle that holds {name.lower()}")
-
-    def _pop(self, at: int) -> list[Any]:
-        found = self.stack[at:]
-        del self.stack[at:]
-        return found
+def _put(stack: list[Any], name: str, items: list[Any]) -> None:
+    if name.startswith("TUPLE"):
+        stack.append(tuple(items))
+    elif name.startswith("APPEND"):
+        stack[-1].extend(items)
+    else:
+        stack[-1].update(zip(items[::2], items[1::2], strict=True))
