@@ -74,6 +74,7 @@ EVALUATION = "evaluation"
 LOGGING = "logging"
 COMPILE = "compile"
 STARTUP = "startup, import"
+SCHEDULE, PREPARE, SAMPLE, REQUESTS = "schedule", "prepare", "sample", "wait for requests"
 WAITING = "waiting"
 OTHER = "other"
 
@@ -92,15 +93,19 @@ PHASES: tuple[Phase, ...] = (
     Phase(LOGGING, "log", "G", "#999933", "writes logs"),
     Phase(COMPILE, "jit", "J", "#332288", "compiles"),
     Phase(STARTUP, "import", "I", "#BBBBBB", "starts up and imports"),
+    Phase(SCHEDULE, "sched", "Q", "#DDCC77", "chooses the requests of the next batch"),
+    Phase(PREPARE, "prep", "R", "#88CCEE", "prepares a batch of requests"),
+    Phase(SAMPLE, "sample", "M", "#117733", "samples tokens"),
+    Phase(REQUESTS, "idle", "N", "#AAAAAA", "waits for requests"),
     Phase(WAITING, "wait", "W", "#777777", "waits, and nothing tells for what"),
     Phase(OTHER, "other", "·", "#999999", "does what no rule for phases knows"),
 )
-"""Every phase, in the order of a training step, then of what interrupts it."""
+"""Every phase, in the order of a training step, then of what interrupts it, then of a server's."""
 
 STEP = frozenset({FORWARD, LOSS, BACKWARD, OPTIMIZER})  # the phases that a training is for
-WITHOUT_WORK = frozenset({DATA_WAIT, SYNCHRONIZE, COLLECTIVE, WAITING, COPY})
+WITHOUT_WORK = frozenset({DATA_WAIT, SYNCHRONIZE, COLLECTIVE, REQUESTS, WAITING, COPY})
 """Phases in which the main thread itself has nothing to do."""
-WITHOUT_STEP = frozenset({STARTUP, COMPILE, EVALUATION, CHECKPOINT})  # phases in which no step is made
+WITHOUT_STEP = frozenset({STARTUP, COMPILE, EVALUATION, CHECKPOINT, REQUESTS})  # phases in which no step is made
 ONCE_A_STEP = ((BACKWARD,), (FORWARD, LOSS), (DATA_WAIT, DATA_LOAD))
 """Phases that come once a step, each group; the optimizer may come twice, to set gradients to zero first."""
 _BY_NAME = {phase.name: phase for phase in PHASES}

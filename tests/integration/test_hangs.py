@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import signal
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
@@ -97,3 +98,27 @@ def test_run_goes_on_after_a_hang_and_the_users_command_is_run(tmp_path: Path) -
     (group, *_) = hang.report.groups
     assert "reads a pipe" in group.stands[0].wait
     assert said.read_text().split() == ["blocked", "read", str(target.pid)]
+
+
+def test_rank_that_nccl_has_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of it but NCCL itself is real: mapped file, port, PIDs; the ranks have no number in their environment."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        monkeypatch.setenv("NCCL_RAS_ADDR", f"localhost:{free.getsockname()[1]}")
+    program = [sys.executable, str(HANGS / "nccl_ranks.py"), str(tmp_path)]
+    with hanging(program) as target, watched(target.pid) as session:
+        until(lambda: has_steps(session), "steps")
+        give_line(target)
+        (hang,) = until(lambda: told(session), "a hang")
+        with RunReader(session.run_file) as reader:
+            ranks = {row.rank: row.pid for row in reader.processes.values() if row.role == "main"}
+            notes = [event.text for event in reader.events() if event.kind == "note"]
+    (one,) = hang.report.behind
+    assert (one.rank, one.pid, one.operation) == (1, ranks[1], "AllReduce"), (hang.text, notes)
+    assert "has not come to AllReduce 1001, in which the others wait; it stands in " in hang.text
+    assert "(nccl_ranks.py:" in one.place
+
+
+def has_steps(session: RunningSession) -> bool:
+    with RunReader(session.run_file) as reader:
+        return any(one.name == "step_count" and reader.points(one.id, None, None) for one in reader.series.values())
