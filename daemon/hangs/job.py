@@ -22,6 +22,7 @@ from profd.daemon.store.records import (
     PointsTaken,
     Record,
 )
+from profd.daemon.tree import roles
 from profd.daemon.tree.tree import Member
 from profd.daemon.userfiles import Unanswered, files_of
 
@@ -66,7 +67,9 @@ class JobInquiry:
 
     def ask(self, members: Collection[Member]) -> Answer | None:
         """Return what RAS says of these processes; None, with a note of why, where it says nothing. Blocking."""
-        pids = tuple(member.identity.pid for member in members if member.python is not None)
+        # Not workers, which come and go: for each new set of processes a memory map is read.
+        pythons = (member for member in members if member.python is not None and member.role != roles.WORKER)
+        pids = tuple(member.identity.pid for member in pythons)
         try:
             if self._found is None or pids != self._pids:
                 self._found, self._pids = self.find(pids, self.mode), pids
