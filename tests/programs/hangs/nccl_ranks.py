@@ -12,6 +12,8 @@ import os
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from multiprocessing.synchronize import Event
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
@@ -33,7 +35,7 @@ def read_batch() -> bytes:
         return pipe.read()
 
 
-def train(rank: int, pids: list[int], counts: list[int], stops: object) -> None:
+def train(rank: int, pids: list[int], counts: list[int], stops: Event) -> None:
     """Make steps until told to stop."""
     with (FOLDER / "libnccl.so.2.30.7").open("rb") as library:
         mapped = mmap.mmap(library.fileno(), 0, prot=mmap.PROT_READ)
@@ -59,7 +61,7 @@ class Counted(list[FakeCommunicator]):
     def __init__(self, pids: list[int], counts: list[int]) -> None:
         self._pids, self._counts = pids, counts
 
-    def __iter__(self):  # noqa: ANN204
+    def __iter__(self) -> Iterator[FakeCommunicator]:
         ranks = [FakeRank(rank, self._pids[rank]) for rank in range(2)]
         for rank in ranks:
             rank.launch("AllReduce", self._counts[rank.rank])
