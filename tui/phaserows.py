@@ -7,18 +7,18 @@ and read by and by.
 
 from __future__ import annotations
 
-import functools
-from collections import OrderedDict, defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from profd.daemon.analyze.phases import PHASES, PhaseIndex
+from profd.daemon.analyze.profile import Profile, phase_shares
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Grid, minute_times, stack_times
 from profd.daemon.store.rows import ColumnTime, RecordingRow
 from profd.daemon.store.stepfunction import MINUTE_NS
 from profd.tui.bins import Ruler
-from profd.tui.snapshot import PhaseRow, PhaseShare, Verdict
+from profd.tui.snapshot import PhaseRow, PhaseShare
 from profd.tui.view import Range
 
 # So much time of all main threads together is read interval by interval, in about a tenth of a second.
@@ -36,59 +36,16 @@ Column = dict[int, Phases]
 """By thread: the nanoseconds of each phase."""
 
 
-Places = Callable[[int], tuple[str, int]]
-
-
-def places_of(phases: PhaseIndex) -> Places:
-    """Return what finds, once a stack, its phase and the frame's id of the user's line that it owes it to, or 0."""
-
-    @functools.cache
-    def place(stack: int) -> tuple[str, int]:
-        frame = phases.user_line(stack)
-        return phases.of_stack(stack), frame.id if frame else 0
-
-    return place
-
-
-class PhaseTally:
-    """Time by phase, and by the user's line within each phase."""
-
-    def __init__(self, places: Places) -> None:
-        self._places = places
-        self._time_ns: defaultdict[tuple[str, int], float] = defaultdict(float)
-
-    def add(self, stack: int, time_ns: float) -> None:
-        self._time_ns[self._places(stack)] += time_ns
-
-    def update(self, other: PhaseTally, weight: float) -> None:
-        for place, time_ns in other._time_ns.items():
-            self._time_ns[place] += time_ns * weight
-
-    def shares(self) -> tuple[PhaseShare, ...]:
-        of_phases: defaultdict[str, float] = defaultdict(float)
-        for (phase, _), time_ns in self._time_ns.items():
-            of_phases[phase] += time_ns
-        whole_ns = sum(of_phases.values())
-        order = sorted(of_phases, key=lambda phase: -of_phases[phase])
-        return tuple(PhaseShare(phase, of_phases[phase] / whole_ns) for phase in order if of_phases[phase])
-
-    def verdict(self, reader: RunReader, threads: int) -> Verdict | None:
-        """Return the largest phase with the line that most of it was called from; None without samples."""
-        shares = self.shares()
-        if not shares:
-            return None
-        phase = shares[0].phase
-        lines = {frame: time_ns for (name, frame), time_ns in self._time_ns.items() if name == phase and frame}
-        frame = reader.frames[max(lines, key=lambda frame: lines[frame])] if lines else None
-        where, source = (f"{frame.module_path}:{frame.line}", frame.source or "") if frame else ("", "")
-        return Verdict(phase, shares[0].share, where, source, threads)
+def shown_shares(profile: Profile, phases: PhaseIndex) -> tuple[PhaseShare, ...]:
+    """Return the phases of a profile, the largest first."""
+    return tuple(PhaseShare(phase, share) for phase, share in phase_shares(profile, phases).items() if share)
 
 
 class PhaseRows:
     """The phases of the main threads of a run by columns, of the grids that were drawn last."""
 
-    def __init__(self, reader: RunReader, places: Places) -> None:
-        self._reader, self._places = reader, places
+    def __init__(self, reader: RunReader, phases: PhaseIndex) -> None:
+        self._reader, self._phases = reader, phases
         self._known: OrderedDict[Grid, dict[int, Column]] = OrderedDict()
         self._sampled: dict[tuple[int, int], Column] = {}
         """What a part of a column says, by when it begins and ends."""
@@ -152,21 +109,20 @@ class PhaseRows:
             for one in times:
                 self._count(known[min(max(one.column, first), last - 1)], one.thread, one.stack, one.time_ns)
 
-    def rows(self, ruler: Ruler, tallies: Mapping[int, PhaseTally]) -> tuple[PhaseRow, ...]:
-        """Return the rows of the main threads, by rank; ``tallies`` are their phases over all of the view.
+    def rows(self, ruler: Ruler, shares: Mapping[int, tuple[PhaseShare, ...]]) -> tuple[PhaseRow, ...]:
+        """Return the rows of the main threads, by rank; ``shares`` are those of their phases over all of the view.
 
         A row is called by its rank, else by its PID where there are several.
         """
         cells = self.cells(ruler)
-        threads = [row for row in self._reader.main_threads() if row.id in cells or row.id in tallies]
+        threads = [row for row in self._reader.main_threads() if row.id in cells or row.id in shares]
         ranked = [(self._reader.processes[row.process], row.id) for row in threads]
         ranked.sort(key=lambda pair: (pair[0].rank is None, pair[0].rank or 0, pair[1]))
         rows, empty = [], ((),) * ruler.count
         for process, thread in ranked:
             label = "main" if len(ranked) == 1 else str(process.pid)
             label = label if process.rank is None else f"rank {process.rank}"
-            shares = tallies[thread].shares() if thread in tallies else ()
-            rows.append(PhaseRow(label, cells.get(thread, empty), shares))
+            rows.append(PhaseRow(label, cells.get(thread, empty), shares.get(thread, ())))
         return tuple(rows)
 
     def _source(self) -> tuple[Grid, range]:
@@ -232,7 +188,7 @@ class PhaseRows:
 
     def _count(self, column: Column, thread: int, stack: int, time_ns: int) -> None:
         phases = column.setdefault(thread, {})
-        phase = self._places(stack)[0]
+        phase = self._phases.of_stack(stack)
         phases[phase] = phases.get(phase, 0) + time_ns
 
 

@@ -6,12 +6,11 @@ import functools
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 
-from profd.daemon.analyze.phases import own_frame
+from profd.daemon.analyze.phases import PhaseIndex, own_frame
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, ProcessRow
 from profd.tui.pace import Pace
-from profd.tui.phaserows import Places
 from profd.tui.series import GPU_MEMORY_OF_PROCESS, RunSeries
 from profd.tui.snapshot import ProcessState
 from profd.tui.view import Range
@@ -28,8 +27,8 @@ _ROLES = ("launcher", "main", "worker", "helper")
 class ProcessStates:
     """The states of the processes of one run."""
 
-    def __init__(self, reader: RunReader, series: RunSeries, pace: Pace, places: Places) -> None:
-        self._reader, self._series, self._pace, self._places = reader, series, pace, places
+    def __init__(self, reader: RunReader, series: RunSeries, pace: Pace, phases: PhaseIndex) -> None:
+        self._reader, self._series, self._pace, self._phases = reader, series, pace, phases
         self._frame_of = functools.cache(self._shown_frame)
 
     def take(self, about: Range | None) -> tuple[tuple[ProcessState, ...], int]:
@@ -51,7 +50,7 @@ class ProcessStates:
         now_or_then = about or Range(end_ns - _NOW_NS, end_ns)
         for total in self._reader.totals(*now_or_then.open_at(Range.of(self._reader.info)), main_threads):
             frame = self._frame_of(total.stack)
-            times[main_threads[total.thread]][self._places(total.stack)[0], frame] += total.duration_ns
+            times[main_threads[total.thread]][self._phases.of_stack(total.stack), frame] += total.duration_ns
         states = [self._state(row, depth, times[row.id], about) for depth, row in _tree(shown)]
         return tuple(states), len(rows) - len(shown)
 

@@ -6,7 +6,7 @@ Belongs to the feed's thread, as its reader does: it answers a ``View`` with a `
 from __future__ import annotations
 
 import time
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Collection, Mapping, Sequence
 
 from profd.daemon.analyze.calltree import Node, call_tree
@@ -20,6 +20,7 @@ from profd.daemon.analyze.profile import (
     Profile,
     hot_functions,
     process_weights,
+    user_lines,
     utilization_by_stack,
     weighted,
 )
@@ -31,11 +32,11 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import EventRow, StackTotal
 from profd.tui.bins import Ruler
 from profd.tui.pace import Pace
-from profd.tui.phaserows import PhaseRows, PhaseTally, places_of
+from profd.tui.phaserows import PhaseRows, shown_shares
 from profd.tui.processes import ProcessStates
 from profd.tui.scrub import marks_of
 from profd.tui.series import RunSeries, with_slope
-from profd.tui.snapshot import Snapshot, Timeline
+from profd.tui.snapshot import Snapshot, Timeline, Verdict
 from profd.tui.view import Range, View
 
 # Changes say how exact the shares of a range are. They are read interval by interval: of so much of it, evenly spread,
@@ -114,13 +115,12 @@ class RunModel:
     def __init__(self, reader: RunReader) -> None:
         self._reader = reader
         self._phases = phases = PhaseIndex(reader)
-        self._places = places_of(phases)
         self._lives = Lives(reader)
         self._samples = Samples(reader, self._lives)
-        self._phase_rows = PhaseRows(reader, self._places)
+        self._phase_rows = PhaseRows(reader, phases)
         self._series = RunSeries(reader)
         self._pace = Pace(reader, phases)
-        self._processes = ProcessStates(reader, self._series, self._pace, self._places)
+        self._processes = ProcessStates(reader, self._series, self._pace, phases)
         self._events: list[EventRow] = []
         self._last_recording = 0
         # What was recorded up to here is read when it is asked for.
@@ -162,13 +162,13 @@ class RunModel:
         ruler, about = self._shown(view)[0], self._about(view)
         chosen = about if view.chosen else None
         totals = samples.of_scope(view.scope, about)
-        tallies: dict[int, PhaseTally] = {}
-        for total in totals if view.scope.main_threads else samples.totals(about, self._phase_rows.ids()):
-            tallies.setdefault(total.thread, PhaseTally(self._places)).add(total.stack, total.duration_ns)
-        weights, of_all = samples.weights(about), PhaseTally(self._places)
-        for thread, tally in tallies.items():
-            of_all.update(tally, weights[self._reader.threads[thread].process])
-        phase_rows = self._phase_rows.rows(ruler, tallies)
+        of_main = totals if view.scope.main_threads else samples.totals(about, self._phase_rows.ids())
+        weights, of_threads = samples.weights(about), defaultdict[int, list[StackTotal]](list)
+        for total in of_main:
+            of_threads[total.thread].append(total)
+        profiles = {thread: weighted(self._reader, seen, {}, weights) for thread, seen in of_threads.items()}
+        shares = {thread: shown_shares(profile, self._phases) for thread, profile in profiles.items()}
+        phase_rows = self._phase_rows.rows(ruler, shares)
         scope_name = "main threads" if view.scope.main_threads else "all threads"
         for process in (self._reader.processes[id] for id in view.scope.processes or ()):
             scope_name = f"{process_title(process.role, process.ordinal)} · pid {process.pid}"
@@ -185,7 +185,7 @@ class RunModel:
             torn_share=self._lives.recorded.torn_share,
             cost_cores=self._series.newest(COST_SERIES) if is_live else self._series.mean(COST_SERIES, None, run),
             steps=self._pace.steps(of_all=not self._has_more),
-            verdict=of_all.verdict(self._reader, len(phase_rows)),
+            verdict=self._verdict(weighted(self._reader, of_main, {}, weights), len(phase_rows)),
             timeline=Timeline(ruler, run, phase_rows, series, marks),
             functions=samples.hot(view.scope, about, by_line=view.by_line) if view.tab == "hot" else (),
             scope_name=scope_name,
@@ -197,6 +197,16 @@ class RunModel:
             left_out=left_out,
             events=tuple(self._events),
         )
+
+    def _verdict(self, profile: Profile, threads: int) -> Verdict | None:
+        """Return the largest phase with the line that most of it was called from; None without samples."""
+        shares = shown_shares(profile, self._phases)
+        if not shares:
+            return None
+        phase, share = shares[0].phase, shares[0].share
+        line = next((one for one in user_lines(profile, self._phases) if one.phase == phase), None)
+        where, source = (f"{line.module_path}:{line.line}", line.source or "") if line else ("", "")
+        return Verdict(phase, share, where, source, threads)
 
     def _shown(self, view: View) -> tuple[Ruler, Range]:
         info = self._reader.info

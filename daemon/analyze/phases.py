@@ -5,6 +5,7 @@ What a phase looks like on a screen (letter, color) stands here too, so that it 
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -163,6 +164,7 @@ class PhaseIndex:
         self._met_by_stack: dict[int, int] = {0: 0}  # the stack 0 is the parent of the roots
         self._met_by_innermost: dict[int, int] = {0: 0}
         self._rule_of_stack: dict[int, int | None] = {}
+        self.user_line = functools.cache(self._user_line)
 
     def of_stack(self, stack: int) -> str:
         rule = self._rule(stack)
@@ -178,7 +180,7 @@ class PhaseIndex:
             self._bits_of_phase[phase] = sum(1 << number for number in numbers)
         return self._bits_of_phase[phase]
 
-    def user_line(self, stack: int, within: str | None = None) -> FrameRow | None:
+    def _user_line(self, stack: int, within: str | None = None) -> FrameRow | None:
         """Return the line of the user's code that a stack owes its phase to; None where no user code is in it.
 
         That is the innermost line of theirs above or at the frame that decided: ``logits = model(images)`` for a

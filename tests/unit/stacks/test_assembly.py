@@ -12,6 +12,7 @@ from support.traces import MAIN_TID, ZERO_NS, Told, raw_recording, stack
 
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS
 from profd.daemon.stacks.assembly import Span, Threads, apportion, assemble
+from profd.daemon.stacks.pyspy import FailedRead
 from profd.daemon.store.records import Frame, Identity, RecordingTaken, Stack
 
 TARGET = Identity(MAIN_TID, 1000)
@@ -38,6 +39,18 @@ def spans_of(record: RecordingTaken) -> list[tuple[int, int, Stack]]:
         for thread in record.threads
         for interval in thread.intervals
     ]
+
+
+def test_a_failed_read_is_given_to_the_thread_that_it_was_of() -> None:
+    deep, flat = stack(*(f"f{depth}" for depth in range(200))), stack("flat")
+    turns = [(at_us, deep if at_us % 20_000 else flat) for at_us in range(0, 1_000_000, 10_000)]
+    main, other = Told(turns, 1_000_000), Told(turns, 1_000_000, "thread (77): Thread-1", 0x7F11)
+    raw = raw_recording(main, other, samples=200)
+    missed = [FailedRead(ZERO_NS + at_us * MICROSECOND_NS, main.ident) for at_us in range(5_000, 1_000_000, 20_000)]
+    found = assemble(msgspec.structs.replace(raw, failed=tuple(missed)), TARGET, 100, Span()).threads
+    assert len(found[0].intervals) > len(turns)
+    assert [len(thread.intervals) for thread in assemble(raw, TARGET, 100, Span()).threads] == [len(turns)] * 2
+    assert len(found[1].intervals) == len(turns)
 
 
 @given(st.integers(0, 5000), st.lists(st.integers(0, 10**10), max_size=40))

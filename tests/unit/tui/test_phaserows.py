@@ -15,13 +15,14 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.tui import phaserows as phaserows_module
 from profd.tui.bins import Ruler
-from profd.tui.phaserows import PhaseRows, PhaseTally, places_of
+from profd.tui.phaserows import PhaseRows
+from profd.tui.snapshot import PhaseShare
 
 SECONDS = 24
 
 
 def rows_of(reader: RunReader) -> PhaseRows:
-    return PhaseRows(reader, places_of(PhaseIndex(reader)))
+    return PhaseRows(reader, PhaseIndex(reader))
 
 
 @pytest.fixture
@@ -124,7 +125,5 @@ def test_rows_come_by_rank_whichever_was_seen_first(tmp_path: Path, monkeypatch:
             len(rows_of(reader).rows(ruler, {})) == 2
         )  # all is read by now: another refresh would bring the ranks back
         first, second = give_ranks(monkeypatch, reader, 1, 0)
-        tallies = {thread: PhaseTally(places_of(PhaseIndex(reader))) for thread in (first, second)}
-        tallies[second].add(next(iter(reader.stacks)), 1.0)
-        rows = rows_of(reader).rows(ruler, tallies)
+        rows = rows_of(reader).rows(ruler, {first: (), second: (PhaseShare("other", 1.0),)})
         assert [(row.label, bool(row.shares)) for row in rows] == [("rank 0", True), ("rank 1", False)]

@@ -3,14 +3,13 @@ from __future__ import annotations
 from pathlib import Path
 
 from support import synthetic
-from support.synthetic import CONV, DATA_WAIT, DEFORM, LIBRARY, MAIN, PIN_MEMORY, STARTED_NS
+from support.synthetic import DATA_WAIT, DEFORM, LIBRARY, MAIN, PIN_MEMORY, STARTED_NS
 
-from profd.daemon.analyze.phases import PhaseIndex, own_frame
+from profd.daemon.analyze.phases import own_frame
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
 from profd.daemon.store.writer import RunWriter
-from profd.tui.phaserows import PhaseTally, places_of
 
 CHILD = (*DEFORM[:10], Frame("poll", LIBRARY + "torch/utils/data/_utils/worker.py", 1))
 
@@ -23,24 +22,6 @@ def stacks(path: Path, *seen: tuple[Frame, ...]) -> tuple[RunReader, list[int]]:
     writer.close()
     reader = RunReader(path)
     return reader, [interval.stack for interval in reader.intervals()]
-
-
-def test_shares_of_phases_add_up_and_come_largest_first(tmp_path: Path) -> None:
-    reader, (wait, conv) = stacks(tmp_path / "a.profd", DATA_WAIT, CONV)
-    tally = PhaseTally(places_of(PhaseIndex(reader)))
-    tally.add(wait, 1)
-    tally.add(conv, 3)
-
-    assert [(share.phase, share.share) for share in tally.shares()] == [("forward", 0.75), ("data wait", 0.25)]
-    verdict = tally.verdict(reader, 1)
-    assert verdict is not None
-    assert (verdict.where, verdict.source) == ("train.py:61", "logits = model(images)")
-
-
-def test_without_samples_there_is_no_verdict(tmp_path: Path) -> None:
-    reader, _ = stacks(tmp_path / "a.profd", CONV)
-
-    assert PhaseTally(places_of(PhaseIndex(reader))).verdict(reader, 0) is None
 
 
 def test_the_users_line_of_a_forked_child_is_its_own_and_not_its_parents(tmp_path: Path) -> None:
