@@ -1,8 +1,7 @@
-"""Plays a recording of py-spy's for as long as the stand-in samples, in the format that profd asks for.
+"""Plays a trace of py-spy's for as long as the stand-in samples.
 
-A recording is a line of JSON with py-spy's trace and what it said. It is cut to the time that really passed, and begun
-again where that is longer. The process ID and the operating system's ID of the main thread become those of the process
-that the stand-in was asked for.
+The trace is cut to the time that really passed, and begun again where that is longer. The process ID and the operating
+system's ID of the main thread become those of the process that the stand-in was asked for.
 """
 
 from __future__ import annotations
@@ -11,16 +10,10 @@ import json
 import os
 import re
 import time
-import zlib
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
-_TOTALS = re.compile(r"Samples: (\d+) Errors: (\d+)")
 _THREAD = re.compile(r"thread \((\w+)\)(?:: (.*))?", re.DOTALL)
-_LOGGED = re.compile(
-    r"^\[(\d+)-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)\.(\d{9})Z WARN  py_spy\] Failed to get stack trace from \d+: (.*)$",
-    re.MULTILINE,
-)
 _FAILED = "Failed to copy PyThreadState head pointer"
 
 Event = dict[str, Any]
@@ -49,37 +42,19 @@ class Played(NamedTuple):
     errors: int
 
 
-def load(files: list[str], command: str, number: int) -> dict[str, Any]:
-    """Return the recording for the n-th start: the files' recordings follow each other, and then again."""
-    marks = f'"kind": "py-spy {command}"', f'"kind":"py-spy {command}"'
-    lines = [line for path in files for line in _lines(path) if any(mark in line for mark in marks)]
-    if not lines:
-        return {}
-    loaded: dict[str, Any] = json.loads(lines[(number - 1) % len(lines)])
-    return loaded
-
-
-def _lines(path: str) -> list[str]:
-    with open(path, "rb") as file:
-        data = file.read()
-    return (zlib.decompress(data, 31) if path.endswith(".gz") else data).decode().splitlines()
-
-
 class Take:
-    """One recording, as the changes that all threads made at each time."""
+    """A trace, as the changes that all threads made at each time."""
 
-    def __init__(self, recording: dict[str, Any], pid: int) -> None:
-        events: list[Event] = json.loads(recording.get("trace") or "[]")
+    def __init__(self, trace: str, pid: int) -> None:
+        events: list[Event] = json.loads(trace or "[]")
         main = _main_id(events)
         for event in events:
             event["pid"] = pid
             if main and _is_label(event) and event["name"].startswith(f"thread ({main})"):
                 event["name"] = event["name"].replace(main, str(pid), 1)
         self.pid = pid
-        self._said: str = recording.get("said", "")
         self._first_us = events[0]["ts"] if events else 0
         self._length_us = max(events[-1]["ts"] - self._first_us, 1) if events else 1
-        self._failed = _failed_reads(recording, self._first_us)
         # Not what ends with the trace: py-spy ends everything where it ends itself.
         self._events = [event for event in events if event["ts"] < self._first_us + self._length_us]
         self._threads = len({event["tid"] for event in events})
@@ -91,12 +66,8 @@ class Take:
         intervals = min(intervals, span.most) if span.most is not None else intervals
         failed = [k for k in range(1, intervals + 1) if fail_every and k % fail_every == 0]
         failed_us = [span.sampling_us + k * 1_000_000 // span.rate for k in failed]
-        samples, errors = self._totals((intervals - len(failed)) * self._threads, span)
         log = [failed_read(self.pid, span.wall_zero_s + at_us / 1e6) for at_us in failed_us]
-        if self._failed:
-            log += self._recorded_log(span)
-            errors = len(log) - len(failed_us)
-        return Played(_json(events), log, samples, errors + len(failed_us))
+        return Played(_json(events), log, (intervals - len(failed)) * self._threads, len(failed))
 
     def events_until(self, begin_us: int, end_us: int) -> Iterator[Event]:
         """Yield the events by time, the recording again and again, and in the end what closes all that is open."""
@@ -118,24 +89,6 @@ class Take:
                 while frames:
                     yield {**frames.pop(), "ph": "E", "ts": min(at_us, end_us)}
 
-    def _totals(self, samples: int, span: Span) -> tuple[int, int]:
-        """Return samples and errors: as many as were in so much of the recording, where it says how many it had."""
-        found = _TOTALS.search(self._said)
-        if not found:
-            return samples, 0
-        share = (span.end_us - span.sampling_us) / self._length_us
-        return max(round(int(found[1]) * share), 1), round(int(found[2]) * share)
-
-    def _recorded_log(self, span: Span) -> list[str]:
-        """Return the lines for the reads that failed as the recording was taken, again and again as its events."""
-        log = []
-        for begin_us in range(span.sampling_us, span.end_us, self._length_us):
-            for at_us, why in self._failed:
-                now_us = begin_us + at_us
-                if now_us < min(span.end_us, begin_us + self._length_us):
-                    log.append(failed_read(self.pid, span.wall_zero_s + now_us / 1e6, why))
-        return log
-
 
 def _is_label(event: Event) -> bool:
     """Say whether an event is of the frame that py-spy makes up for a thread."""
@@ -151,35 +104,20 @@ def _main_id(events: list[Event]) -> str:
     return main[0] if main and main[0].isdigit() else ""
 
 
-def _failed_reads(recording: dict[str, Any], first_us: int) -> list[tuple[int, str]]:
-    """Return when reads failed, in microseconds from the first event on, and why; nothing where that is not known."""
-    if "spawned_ns" not in recording:
-        return []
-    zero_ns = recording["spawned_ns"] + recording["wall_jump_ns"]
-    found = []
-    for *date, fraction, why in _LOGGED.findall(recording["said"]):
-        year, month, day, hour, minute, second = map(int, date)
-        wall_s = int(time.mktime((year, month, day, hour, minute, second, 0, 0, 0))) - time.timezone
-        at_us = (wall_s * 1_000_000_000 + int(fraction) - zero_ns) // 1000 - first_us
-        found.append((max(at_us, 0), why))
-    return found
-
-
-def failed_read(pid: int, wall_s: float, why: str = _FAILED) -> str:
+def failed_read(pid: int, wall_s: float) -> str:
     """Return the line of the log for a read that failed at this time of the wall clock."""
     whole, part = divmod(round(wall_s * 1e9), 1_000_000_000)
     stamp = f"{time.strftime('%Y-%m-%dT%H:%M:%S', time.gmtime(whole))}.{part:09}Z"
-    return f"[{stamp} WARN  py_spy] Failed to get stack trace from {pid}: {why}\n"
+    return f"[{stamp} WARN  py_spy] Failed to get stack trace from {pid}: {_FAILED}\n"
 
 
 def _json(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode() + b"\n"
 
 
-def dumped(files: list[str], number: int, pid: int) -> bytes:
-    """Return a dump: the recorded one, or the first stacks of the recorded trace."""
-    said = load(files, "dump", number).get("said")
-    threads: list[dict[str, Any]] = json.loads(said) if said else _first_stacks(load(files, "record", number), pid)
+def dumped(dump: str | None, trace: str, pid: int) -> bytes:
+    """Return a dump: this one, or the first stacks of the trace."""
+    threads: list[dict[str, Any]] = json.loads(dump) if dump else _first_stacks(trace, pid)
     for thread in threads:
         is_main = thread["thread_name"] == "MainThread" or thread["os_thread_id"] == thread["pid"]
         thread["pid"] = pid
@@ -187,10 +125,10 @@ def dumped(files: list[str], number: int, pid: int) -> bytes:
     return json.dumps(threads, indent=2).encode() + b"\n"
 
 
-def _first_stacks(recording: dict[str, Any], pid: int) -> list[dict[str, Any]]:
-    """Return what the threads of a recording did first, as a dump shows it."""
+def _first_stacks(trace: str, pid: int) -> list[dict[str, Any]]:
+    """Return what the threads of a trace did first, as a dump shows it."""
     stacks: dict[int, list[Event]] = {}
-    for event in Take(recording, pid).events_until(0, 1):
+    for event in Take(trace, pid).events_until(0, 1):
         stack = stacks.setdefault(event["tid"], [])
         if event["ph"] == "B":
             stack.append(event)

@@ -4,7 +4,7 @@ It follows py-spy 0.4.2 and 0.4.3: the former's source (main.rs, config.rs, samp
 flamegraph.rs, dump.rs, stack_trace.rs), the latter's ``--help`` and what it prints. It knows nothing of how profd reads
 any of that. ``tests/integration/test_pyspy_contract.py`` holds it and the real py-spy to the same assertions.
 
-It reads no stacks: it plays recordings, and it fails where its scenario says so. The scenario is the file
+It reads no stacks: it plays a trace, and it fails where its scenario says so. The scenario is the file
 ``scenario.json`` beside the executable, read anew at each start; ``support.pyspy.standin`` writes it. Each start and
 what becomes of it is a line in ``journal.jsonl`` beside it. A process to be read need not run Python, nor be readable,
 unless the scenario is strict. Where the real py-spy would die of a SIGINT just after its first line, before it has a
@@ -179,7 +179,7 @@ def record(options: dict[str, str], scenario: dict[str, Any], journal: Journal) 
     pid, rate = int(options["pid"]), int(options["rate"])
     limit_s = int(options["duration"]) if "duration" in options else None
     target = Target(pid, scenario["strict"])
-    take = playing.Take(playing.load(scenario["takes"], "record", journal.number), pid)
+    take = playing.Take(scenario["trace"], pid)
     signal.signal(signal.SIGINT, lambda *_: None)  # as py-spy has one, though it never runs here
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     length = f" for {limit_s} seconds" if limit_s is not None else ""
@@ -257,7 +257,7 @@ def dump(options: dict[str, str], scenario: dict[str, Any], journal: Journal) ->
     fault.strike("start")
     pid = int(options["pid"])
     Target(pid, scenario["strict"])
-    data = playing.dumped(scenario["takes"], journal.number, pid)
+    data = playing.dumped(scenario["dump"], scenario["trace"], pid)
     spoiled = playing.spoil(data, fault.trace, fault.size)
     sys.stdout.buffer.write(spoiled or b"")
     sys.stdout.flush()

@@ -76,7 +76,8 @@ class StandIn:
         self._journal = folder / "journal.jsonl"
         self._scenario: dict[str, Any] = {
             "version": "0.4.3",
-            "takes": [],
+            "trace": "",
+            "dump": None,
             "faults": [],
             "strict": False,
             "fail_every": 0,
@@ -87,16 +88,9 @@ class StandIn:
         self._journal.chmod(0o666)
         self.plays(write_trace(Told([(0, stack("train"))], LENGTH_US)))
 
-    def plays(self, *traces: bytes, said: str = "", dump: bytes | None = None) -> None:
-        """Play these traces, one a start, and then again; ``dump`` is what a dump shows.
-
-        ``said`` is what py-spy said as it recorded them. Where it has totals, they are played in proportion.
-        """
-        lines = [{"kind": "py-spy record", "trace": trace.decode(), "said": said} for trace in traces]
-        lines += [{"kind": "py-spy dump", "said": dump.decode()}] if dump else []
-        takes = self.path.with_name(f"takes-{len(list(self.path.parent.iterdir()))}.jsonl")
-        takes.write_text("".join(json.dumps(line) + "\n" for line in lines))
-        self._set(takes=[os.fspath(takes)])
+    def plays(self, trace: bytes = b"", *, dump: bytes | None = None) -> None:
+        """Play this trace; ``dump`` is what a dump shows, its first stacks where there is none."""
+        self._set(trace=trace.decode(), dump=dump and dump.decode())
 
     def fails(self, *faults: Fault) -> None:
         """Fail so from now on, instead of as before; without a fault, not at all."""
