@@ -167,79 +167,61 @@ def _checked(found: Communicator) -> Communicator:
 
 _VERSION = re.compile(r"NCCL version (\S{1,40})")
 _GROUP = re.compile(r"^ *(\d{1,6}) +\d+ +\d+ +[\d-]+ +(\d{1,7}) +\d+ +[A-Z]+ +[A-Z,]+ *$")
-_HEADING = re.compile(r"^#(\d{1,6})-(\d{1,9}) \(([0-9a-f]{1,16})\) (MISMATCH|INCOMPLETE|ERROR)")
+_HEADING = re.compile(r"^#((\d{1,6})-\d{1,9} \([0-9a-f]{1,16}\)) (MISMATCH|INCOMPLETE|ERROR)")
 _OPERATION = re.compile(r"have different (\w{1,20}) operation counts")
-_SAID = r"(?:launched up to operation (?P<count>\d{1,18})|(?P<none>not launched any)|status (?P<state>[A-Z]+))"
-_ALIKE = re.compile(rf"^ +\d{{1,7}} ranks have {_SAID}")
-_RANK = re.compile(
-    rf"^ +Rank (?P<rank>\d{{1,7}})(?: has {_SAID}[\w ]*)? -- "
-    r"(?:GPU .*? managed by process (?P<pid>\d{1,9}) on node (?P<host>\S{1,64})|\[process)"
-)
+_COUNT = re.compile(r" ha(?:ve|s) (?:launched up to operation (\d{1,18})|not launched any operations)")
+_RANK = re.compile(r"^ +Rank (\d{1,7})\b.* -- (?:GPU .* managed by process (\d{1,9}) on node (\S{1,64})|\[process)")
 _DEAD = re.compile(r"^  Process (\d{1,9}) on node (\S{1,64}) managing GPU")
-_STATES = {"NOCOMM": FINALIZE, "INIT": INIT, "FINALIZE": FINALIZE, "ABORT": ABORT}
 
 
 def _parse_text(answer: str) -> Status:
+    """Read text: the ranks that are missing, and counts where they differ: the most for ranks that are not listed."""
     version = _VERSION.search(answer[:400])
     if version is None or "Communicators..." not in answer:
         raise BadAnswer("neither JSON nor the text of a status")
     lines = answer.splitlines()
     sizes = {int(found[1]): int(found[2]) for found in map(_GROUP.match, lines) if found}
     begin = lines.index("DEAD") if "DEAD" in lines else len(lines)
-    rows = itertools.takewhile(bool, lines[begin:])
-    dead = {(found[2], int(found[1])) for found in map(_DEAD.match, rows) if found}
-    found: dict[str, _TextCommunicator] = {}
-    current: _TextCommunicator | None = None
+    dead = {(row[2], int(row[1])) for row in map(_DEAD.match, itertools.takewhile(bool, lines[begin:])) if row}
+    parts: dict[str, _Part] = {}
+    part, is_missing, operation, count = _Part(0), False, "", 0
     for line in lines:
         if heading := _HEADING.match(line):
-            key, size = f"{heading[3]} {heading[1]}-{heading[2]}", sizes.get(int(heading[1]), 0)
-            current = found.setdefault(key, _TextCommunicator(key, size))
-            current.operation, current.said = "", ("", MISSING if heading[4] == "INCOMPLETE" else "")
-        elif current is not None and line.startswith("  "):
-            current.take(line)
-        elif line:  # an empty one parts operations
-            current = None
-    if sum(one.size for one in found.values()) > MOST_RANKS:
+            part = parts.setdefault(heading[1], _Part(sizes.get(int(heading[2]), 0)))
+            is_missing, operation = heading[3] == "INCOMPLETE", ""
+        elif found := _OPERATION.search(line):
+            operation = found[1]
+        elif found := _COUNT.search(line):
+            count = int(found[1] or 0)
+            part.usual.setdefault(operation, count)  # the most frequent count comes first
+        if row := _RANK.match(line):
+            number = int(row[1])
+            part.places[number] = (row[3] or "", int(row[2] or 0))
+            if is_missing:
+                part.missing.add(number)
+            elif operation:
+                part.counts.setdefault(number, {})[operation] = count
+    if sum(part.size for part in parts.values()) > MOST_RANKS:
         raise BadAnswer("more ranks than there can be")
-    return Status(version[1], tuple(_checked(one.communicator(dead)) for one in found.values()), False)
+    found_ones = (_checked(Communicator(key, part.size, part.ranks(dead))) for key, part in parts.items())
+    return Status(version[1], tuple(found_ones), False)
 
 
-class _TextCommunicator:
-    """A communicator that is being read from text, line by line."""
+class _Part:
+    """What text says of a communicator: of some ranks their places and counts, and the counts of the most."""
 
-    def __init__(self, key: str, size: int) -> None:
-        self.key, self.size, self.operation = key, size, ""
-        self.said: tuple[int | str, str] = "", ""
-        """The count and the state of the ranks that are listed now; empty where these are not said."""
-        self._ranks: dict[int, RankState] = {}
-        self._usual: dict[str, int] = {}
+    def __init__(self, size: int) -> None:
+        self.size = size
+        self.places: dict[int, tuple[str, int]] = {}
+        self.counts: dict[int, dict[str, int]] = {}
+        self.usual: dict[str, int] = {}
+        self.missing: set[int] = set()
 
-    def take(self, line: str) -> None:
-        if operation := _OPERATION.search(line):
-            self.operation, self.said = operation[1], ("", "")
-        elif alike := _ALIKE.match(line):
-            self.said = _said(alike)
-            if self.operation and self.said[0] != "":  # the most frequent count comes first
-                self._usual.setdefault(self.operation, int(self.said[0]))
-        elif row := _RANK.match(line):
-            count, state = self.said if _said(row) == ("", "") else _said(row)
-            number = int(row["rank"])
-            known = self._ranks.get(number) or RankState(number, row["host"] or "", int(row["pid"] or 0))
-            counts = {**known.counts, **({self.operation: int(count)} if self.operation and count != "" else {})}
-            self._ranks[number] = msgspec.structs.replace(known, state=state or known.state, counts=counts)
-
-    def communicator(self, dead: set[tuple[str, int]]) -> Communicator:
-        """Return what was read; a rank that is not listed for an operation has the count of the most."""
-        ranks = []
-        for number in range(self.size) if self._usual else sorted(self._ranks):
-            rank = self._ranks.get(number, RankState(number))
-            state = DEAD if rank.process in dead else rank.state
-            counts = {} if state in (DEAD, MISSING) else {**self._usual, **rank.counts}
-            ranks.append(msgspec.structs.replace(rank, state=state, counts=counts))
-        return Communicator(self.key, self.size, tuple(ranks))
-
-
-def _said(row: re.Match[str]) -> tuple[int | str, str]:
-    """Return the count and the state that a line says, each empty where it does not."""
-    count = int(row["count"]) if row["count"] else 0 if row["none"] else ""
-    return count, _STATES.get(row["state"] or "", "")
+    def ranks(self, dead: set[tuple[str, int]]) -> tuple[RankState, ...]:
+        found = []
+        for number in range(self.size) if self.usual else sorted(self.places):
+            place = self.places.get(number, ("", 0))
+            state = DEAD if place in dead else MISSING if number in self.missing else RUNNING
+            counts = {} if state != RUNNING else {**self.usual, **self.counts.get(number, {})}
+            found.append(RankState(number, *place, state, counts))
+        return tuple(found)
