@@ -141,6 +141,8 @@ class Members:
             self.put(self.tree.record_of(member))
             if member.rank is not None:
                 self._say("note", f"pid {member.identity.pid} is rank {member.rank} by NCCL", member)
+                if self.stepping is not None:
+                    self.stepping.begin(member)
 
     def _take_end(self, member: Member, status: int | None) -> None:
         self.python_threads.pop(member.identity, None)

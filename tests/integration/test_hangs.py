@@ -82,8 +82,10 @@ def test_collective_that_one_rank_does_not_join(tmp_path: Path) -> None:
     with hanging(["sh", "-c", f"RANK=0 {rank} & RANK=1 {rank} & wait"]) as target, watched(target.pid) as session:
         (hang,) = until(lambda: told(session), "a hang")
     assert hang.cause == "collective", hang.text
-    assert "1 of 2 processes" in hang.text
-    assert "rank 1 stands in Event.wait (collective.py:" in hang.text
+    (one,) = hang.report.behind
+    assert (one.rank, one.operation) == (1, "all_reduce")
+    assert one.place.startswith("Event.wait (collective.py:")
+    assert "1 of 2 ranks wait for that in all_reduce: rank 0 " in hang.text
 
 
 def test_run_goes_on_after_a_hang_and_the_users_command_is_run(tmp_path: Path) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import mmap
 import multiprocessing
 import os
+import select
 import sys
 import threading
 import time
@@ -45,11 +46,9 @@ def train(rank: int, pids: list[int], counts: list[int], stops: Event) -> None:
         server.communicators = Counted(pids, counts)
         while not all(pids):
             time.sleep(0.01)
-        for _ in range(10**9):
+        while not stops.is_set():
             counts[rank] += 1
             time.sleep(0.02)
-            if stops.is_set():
-                break
         counts[0], counts[1] = 1001, 1000
         wait_for_peer(threading.Lock()) if rank == 0 else read_batch()
         mapped.close()
@@ -82,7 +81,10 @@ if __name__ == "__main__":
     while not all(pids):
         time.sleep(0.01)
     print("ready", flush=True)
-    sys.stdin.readline()
+    for _step in range(10**9):
+        time.sleep(0.02)
+        if select.select([sys.stdin], [], [], 0)[0]:
+            break
     stops.set()
     for one in ranks:
         one.join()
