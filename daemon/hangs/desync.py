@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Hashable, Sequence
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.collectives.desync import Behind, Progress, Verdict
@@ -63,17 +63,20 @@ def _by_counts(look: Look, rows: Sequence[Standing], deaths: Sequence[Death], ve
     for one in verdict.behind:
         pid = ours.get((one.host, one.pid), one.pid if one.pid in died else None)
         row, death = by_pid.get(pid or 0), died.get(pid or 0)
-        own_host = pid is not None
         state = death.in_words() if death else row.wait.text if row else ""
-        host = "" if own_host else one.host
-        place = place_of(row) if row else ""
+        place, host = place_of(row) if row else "", "" if pid is not None else one.host
         behind.append(RankBehind(one.rank, pid or one.pid or None, one.operation, place, state, host))
-        worker = _worker(look, row) if row else ""
-        said.append(_of_counts(one, behind[-1], verdict) + (f"; {worker}" if worker else ""))
-    waiting = next((row for row in rows if row.member.identity.pid not in {one.pid for one in behind}), None)
+        said.append(_of_counts(one, behind[-1], verdict))
+    stood = [row for one in behind if (row := by_pid.get(one.pid or 0))]
+    waiting = [row for row in rows if row not in stood]
     more = [f"and {len(said) - 4} more ranks"] if len(said) > 4 else []
-    text = "; ".join([*said[:4], *more, *([_waits(waiting)] if waiting else [])])
-    return Cause("stopped" if _is_stopped(behind, by_pid) else "collective", text, tuple(behind))
+    workers = filter(None, (_worker(look, row) for row in stood[:3]))
+    return _cause(stood, [*said[:4], *more, *workers, *map(_waits, waiting[:1])], behind)
+
+
+def _cause(stood: Sequence[Standing], said: Sequence[str], behind: Sequence[RankBehind]) -> Cause:
+    is_stopped = any(row.wait.kind == "stopped" for row in stood)
+    return Cause("stopped" if is_stopped else "collective", "; ".join(said), tuple(behind))
 
 
 def _of_counts(one: Behind, named: RankBehind, verdict: Verdict) -> str:
@@ -105,12 +108,10 @@ def _by_stacks(look: Look, rows: Sequence[Standing], deaths: Sequence[Death]) ->
     if ended or others:
         behind = [RankBehind(one.rank, one.pid, operation, state=one.in_words()) for one in ended]
         behind += [_behind(row, operation) for row in others]
-        said = [f"{one.in_words()}" for one in ended] + [_waits(row) for row in others[:3]]
-        said += [worker for row in others[:3] if (worker := _worker(look, row))]
-        whole = len(rows) + len(ended)
-        text = f"{'; '.join(said)}; {len(waiting)} of {whole} ranks wait for that in {operation}: {_waits(waiting[0])}"
-        is_stopped = any(row.wait.kind == "stopped" for row in others)
-        return Cause("stopped" if is_stopped else "collective", text, tuple(behind))
+        said = [*(one.in_words() for one in ended), *map(_waits, others[:3])]
+        said += filter(None, (_worker(look, row) for row in others[:3]))
+        counted = f"{len(waiting)} of {len(rows) + len(ended)} ranks"
+        return _cause(others, [*said, f"{counted} wait for that in {operation}: {_waits(waiting[0])}"], behind)
     odd = _odd(waiting, list(map(operation_of, waiting))) or _odd(waiting, list(map(_line, waiting)))
     return _in_different(waiting, odd) if odd else None
 
@@ -158,19 +159,14 @@ def _is_alive(death: Death, rows: Sequence[Standing]) -> bool:
     return any(row.member.rank == death.rank for row in rows)
 
 
-def _is_stopped(behind: Sequence[RankBehind], by_pid: Mapping[int, Standing]) -> bool:
-    return any(row.wait.kind == "stopped" for one in behind if (row := by_pid.get(one.pid or 0)))
-
-
 def is_at_work(first: Look, second: Look, behind: Sequence[RankBehind]) -> bool:
     """Say whether a rank that the others wait for did something between two looks, and so may come.
 
-    What it uses of a core in a wait for the GPU or another rank is no work: such waits spin.
+    What it uses of a core in a wait for the GPU or another rank is no work: such waits spin. What a rank of another
+    host does is not known here.
     """
-    seconds, ranks = (second.at_ns - first.at_ns) / SECOND_NS, {one.pid: one.rank for one in behind}
-    for row in second.mains():
-        if row.member.identity.pid in ranks and group_of(row) not in ("collective", "gpu"):
-            rank = row.member.rank
-            if second.cpu_s.get(rank, 0.0) - first.cpu_s.get(rank, 0.0) > 0.03 * seconds + 0.03:
-                return True
-    return False
+    seconds, pids = (second.at_ns - first.at_ns) / SECOND_NS, {one.pid for one in behind}
+    rows = (row for row in second.mains() if row.member.identity.pid in pids)
+    ranks = [row.member.rank for row in rows if group_of(row) not in ("collective", "gpu")]
+    used = (second.cpu_s.get(rank, 0.0) - first.cpu_s.get(rank, 0.0) for rank in ranks)
+    return any(one.host for one in behind) or any(cpu_s > 0.03 * seconds + 0.03 for cpu_s in used)

@@ -80,6 +80,18 @@ async def test_a_killed_rank_is_named_by_how_it_ended() -> None:
         assert "SIGKILL" in hang.report.behind[0].state
 
 
+async def test_what_a_rank_of_another_host_does_is_not_known_so_that_takes_longer() -> None:
+    with JobSim(4) as job:
+        del job.ranks[3]  # of another host, where it computes for a while
+        job.world.ranks[3].host = "10.0.0.2"
+        await trained(job)
+        job.world.launch(but=[3])
+        assert await stood(job, 100) is None
+        hang = await stood(job, 60)
+        assert hang is not None
+        assert "rank 3 (pid 1003 on 10.0.0.2) has not come to AllReduce 41" in hang.text
+
+
 def begins(job: JobSim) -> None:
     for rank in job.ranks:
         rank.do(jobsim.INIT)
