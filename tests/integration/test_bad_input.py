@@ -19,8 +19,6 @@ from profd.daemon.errors import ExitCode
 from profd.daemon.rights import Rights
 
 PROFD = str(Path(sys.executable).with_name("profd"))
-# Yama, where there is one, is to stop no test but that of Yama: whoever wants may read this process.
-OPEN = "import ctypes; ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)"
 CLOSED = "import ctypes; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)"  # PR_SET_DUMPABLE
 NEITHER = "pass"
 
@@ -62,13 +60,6 @@ def plain_python(first: str) -> Iterator[int]:
         assert process.stdout.readline() == b"ready\n"
         yield process.pid
         process.kill()
-
-
-@pytest.fixture
-def plain_target() -> Iterator[int]:
-    """Run a Python process of the plain user's that may be read."""
-    with plain_python(OPEN) as pid:
-        yield pid
 
 
 def test_pid_that_does_not_exist() -> None:
@@ -132,26 +123,3 @@ def test_ptrace_scope_forbids(plain_home: Path) -> None:
         code, line = refused("attach", str(pid), before=as_plain_user(), home=plain_home)
     assert code == ExitCode.PTRACE_SCOPE
     assert "kernel.yama.ptrace_scope" in line
-
-
-@pytest.mark.parametrize("place", ["-o", "PROFD_HOME"])
-def test_unwritable_folder(place: str, plain_target: int, plain_home: Path, tmp_path: Path) -> None:
-    locked = tmp_path / "locked"
-    locked.mkdir(mode=0o555)
-    output = ["-o", str(locked / "run.profd")] if place == "-o" else []
-    home = plain_home if place == "-o" else locked
-    code, line = refused("attach", str(plain_target), *output, before=as_plain_user(), home=home)
-    assert code == ExitCode.UNWRITABLE_OUTPUT
-    assert str(locked) in line
-    assert list(locked.iterdir()) == []
-    stat = processes.read_stat(plain_target)
-    assert stat is not None
-    assert stat.state == "S"
-
-
-def test_run_file_that_exists_is_not_overwritten(plain_target: int, plain_home: Path, tmp_path: Path) -> None:
-    treasure = tmp_path / "treasure.profd"
-    treasure.write_text("gold")
-    words = ("attach", str(plain_target), "-o", treasure)
-    assert refused(*words, before=as_plain_user(), home=plain_home)[0] == ExitCode.UNWRITABLE_OUTPUT
-    assert treasure.read_text() == "gold"

@@ -132,23 +132,6 @@ def test_attach_has_metrics_until_it_is_stopped() -> None:
     launches.finish(script)
 
 
-def test_a_server_ends_with_whoever_holds_its_stdin(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "profd.daemon.metrics", str(tmp_path), "0", "--while-stdin"]
-    process = subprocess.Popen(command, stdin=subprocess.PIPE, stderr=subprocess.PIPE)
-    assert process.stderr is not None
-    process.stderr.readline()
-    process.communicate(timeout=DEADLINE_S)
-    assert process.returncode == 0
-
-
-def test_what_cannot_be_is_said_without_a_traceback(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "profd.daemon.metrics", str(tmp_path / "b.profd"), "0"]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=DEADLINE_S)
-
-    assert "is not being recorded" in done.stderr
-    assert (done.returncode, done.stderr.count("\n")) == (72, 1)
-
-
 def test_commands_load_nothing_of_what_serves() -> None:
     program = "import profd.cli.run, profd.cli.attach, sys; print(*sys.modules)"
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)

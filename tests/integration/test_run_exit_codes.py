@@ -25,14 +25,6 @@ def test_exit_code_is_the_scripts(code: str, expected: int) -> None:
     assert launches.run("--", *launches.PYTHON, code).returncode == expected
 
 
-def test_exit_code_is_the_scripts_when_it_was_recorded() -> None:
-    launched = launches.start(*launches.PYTHON, launches.WAITING)
-    launches.read_ready(launched)
-    launches.session_pid(launched.pid)
-    out, _, code = launches.finish(launched)
-    assert (out, code) == (b"done\n", 3)
-
-
 def test_options_of_the_command_are_its_own() -> None:
     done = launches.run(*launches.PYTHON, "import sys; print(sys.argv[1:])", "--name", "x", "--", "-o")
     assert done.stdout == b"['--name', 'x', '--', '-o']\n"
