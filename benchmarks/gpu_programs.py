@@ -1,7 +1,7 @@
 """Trainings with one planted cause each, and without it, for a day with a GPU: ``gpu_session.py`` runs them.
 
-``python gpu_programs.py NAME [--seconds 25] [--steps N] [--gap MS] [--busy MS] [--profile FOLDER]``: trains on the GPU
-where there is one, and ends with a line of JSON: the step times, and of gaps the truth.
+``python gpu_programs.py NAME [--seconds 25] [--steps N] [--gap MS] [--busy MS] [--profile FOLDER] [--log FILE]``:
+trains on the GPU where there is one, and ends with a line of JSON: the step times, and of gaps the truth.
 """
 
 from __future__ import annotations
@@ -218,17 +218,21 @@ def main() -> None:
     parser.add_argument("--gap", type=float, default=100)
     parser.add_argument("--busy", type=float, default=100)
     parser.add_argument("--profile", type=Path)
+    parser.add_argument("--log", type=Path, help="write when each step ended, by the monotonic clock, and its length")
     options = parser.parse_args()
     step = gaps(options.busy, options.gap) if options.name == "gaps" else _program(options.name)
     for _ in range(3):
         step()
     if options.profile:
         profiled(step, options.profile)
+    log = options.log.open("w") if options.log else None
     times, begun = [], time.perf_counter()
     while time.perf_counter() < begun + options.seconds and len(times) < options.steps:
         before = time.perf_counter()
         step()
         times.append(time.perf_counter() - before)
+        if log is not None:
+            print(json.dumps([time.monotonic(), times[-1]]), file=log, flush=True)
     if HAS_CUDA:
         torch.cuda.synchronize()
     took = time.perf_counter() - begun

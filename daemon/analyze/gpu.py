@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import functools
 import math
+import re
 from collections.abc import Callable
 from typing import Any
 
 import msgspec
 
 from profd.daemon.analyze.gputracks import GRAPHICS_ACTIVE, GpuTracks, total_utilization
-from profd.daemon.analyze.idletime import IdleShare, IdleTime
-from profd.daemon.analyze.phases import PhaseIndex, PhasePlace
+from profd.daemon.analyze.idletime import IdleShare, IdleTime, Queue
+from profd.daemon.analyze.phases import DATA_LOAD, DATA_WAIT, LOGGING, SYNCHRONIZE, PhaseIndex, PhasePlace
 from profd.daemon.analyze.selection import Selection, spread
 from profd.daemon.analyze.series import mean_of_series, total_of_series
 from profd.daemon.analyze.uncertainty import LOOKED_AT_NS
@@ -82,7 +83,7 @@ def take_gpu_idle(reader: RunReader, selection: Selection, phases: PhaseIndex) -
         return None
     line_of = functools.cache(lambda stack: (phases.of_stack(stack), phases.user_line(stack)))
     by_phase, by_line = IdleTime[str](), IdleTime[tuple[str, FrameRow | None]]()
-    period_ns = _read(reader, selection, (by_phase, phases.of_stack), (by_line, line_of))
+    period_ns = _read(reader, selection, (by_phase, phases.of_stack), (by_line, line_of), queue_of=_queues(phases))
     lines = [
         IdleLine(phase, *row.place, idle)
         for (phase, row), idle in by_line.shares().items()
@@ -99,7 +100,31 @@ def idle_bounds(reader: RunReader, selection: Selection, phases: PhaseIndex) -> 
     return by_phase.bounds()
 
 
-def _read(reader: RunReader, selection: Selection, *kinds: tuple[IdleTime[Any], Callable[[int], Any]]) -> float:
+# These copy what may be large, and while they do no kernel runs.
+_COPIES = re.compile(r"\.(cpu|numpy|tolist|to)\(")
+_STARTS_NOTHING = frozenset({DATA_WAIT, DATA_LOAD, LOGGING})
+
+
+def _queues(phases: PhaseIndex) -> Callable[[int], Queue | None]:
+    """Return what a stack tells of the GPU's queue."""
+
+    @functools.cache
+    def queue_of(stack: int) -> Queue | None:
+        phase, line = phases.of_stack(stack), phases.user_line(stack)
+        if phase in _STARTS_NOTHING:
+            return Queue.STAYS
+        is_wait = phase == SYNCHRONIZE and line is not None and not _COPIES.search(line.source or ".to(")
+        return Queue.RUNS_DRY if is_wait else None
+
+    return queue_of
+
+
+def _read(
+    reader: RunReader,
+    selection: Selection,
+    *kinds: tuple[IdleTime[Any], Callable[[int], Any]],
+    queue_of: Callable[[int], Queue | None] = lambda stack: None,
+) -> float:
     """Take in the readings of a selection, by the states of each kind; return the nanoseconds between two of them."""
     from_ns, to_ns = selection.bounds(reader.info)
     names = (UTILIZATION, GRAPHICS_ACTIVE)
@@ -111,5 +136,5 @@ def _read(reader: RunReader, selection: Selection, *kinds: tuple[IdleTime[Any], 
         for thread in mains:
             rows, utilization = list(reader.intervals(*part, {thread.id})), tracks.of_process(thread.process)
             for time, state_of in kinds:
-                time.add(utilization, rows, state_of)
+                time.add(utilization, rows, state_of, queue_of)
     return GpuTracks(reader, from_ns, to_ns, name=name).period_ns or 0

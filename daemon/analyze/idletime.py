@@ -1,23 +1,24 @@
-"""In which phases the idle time of GPUs lies: bounds for any program, and an estimate where readings can tell.
+"""In which phases the idle time of GPUs lies: bounds for any program, and an estimate where that is close.
 
 A reading is a mean over a period: it says how long the GPU was idle, not when. With the idle share g, in a period of
 which the thread spent the share p in a phase, the idle time in that phase is between max(0, g + p - 1) and min(g, p).
 Both are summed over the readings. Shares of a phase are sampled, and what chance does to the sums is added; over
 several readings together that is less. Each grouping bounds the truth, so the tightest one counts.
 
-Where phases take different parts of different readings, these tell more: least squares give the part of each phase for
-which the GPU is idle. Errors of shares would draw all parts to one value, so they are taken out of the sums. Blocks of
-readings, drawn again and again, give the interval. As no phase has one constant part, readings in pairs have to agree.
+Gaps shorter than readings leave these bounds wide, and readings of short steps are all alike, so that no statistics
+of them tell more (docs/decisions-measurements.md). What CUDA promises does: a thread that waits for the GPU goes on
+when its queue is empty. So the GPU is idle from there to the first phase that may start something on it. What the
+readings have beyond that time lies in all other phases.
 """
 
 from __future__ import annotations
 
+import enum
 import math
-import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Generic, NamedTuple, TypeVar
+from typing import Generic, TypeVar
 
 import msgspec
 
@@ -33,18 +34,22 @@ _CLOCK_ERROR_NS = 5 * MILLISECOND_NS  # so far the driver's times may be off fro
 _TOGETHER = (1, 2, 4, 8, 16, 32, 64)
 # What chance costs at a corner of the bounds falls with the distance from it, which is only known with the same error.
 _CHANCE = 2.0
-_BLOCKS, _DRAWS = 20, 100
-_FEWEST = 160
-_LEAST_SHARE = 0.02  # phases with less of the time count as one in an estimate
-_WIDEST = 0.02  # estimates whose interval reaches further each way are not told
-_SINGULAR = 1e-6
+_NEARLY_ALL = 0.75
+_WIDEST = 0.03  # estimates that may be further off are not told
+
+
+class Queue(enum.Enum):
+    """What a stack tells of the GPU's queue."""
+
+    RUNS_DRY = "the thread waits until it is empty, and the GPU works until then"
+    STAYS = "the thread starts nothing on the GPU"
 
 
 class IdleShare(msgspec.Struct, frozen=True):
     """The share of the GPUs' idle time that lies in a phase or at a line: between ``low`` and ``high``.
 
-    ``estimate`` is its likeliest value, in ``estimate_low`` to ``estimate_high`` (95 %); None where readings cannot
-    tell.
+    ``estimate`` is its likeliest value, in ``estimate_low`` to ``estimate_high`` (95 %), where nothing else starts work
+    on these GPUs; None where that is not known within three points.
     """
 
     low: float
@@ -64,24 +69,28 @@ class Reading(Generic[State]):
     changes: list[tuple[State, State]] = field(default_factory=list)
 
 
-class _Normal(NamedTuple):
-    """The normal equations of some readings, the shares of each state added up, and the idle shares."""
-
-    square: list[list[float]]
-    product: list[float]
-    spent: list[float]
-    idle: float
-
-
 class IdleTime(Generic[State]):
     """Readings of GPUs beside the states of threads; ``add`` each thread by itself."""
 
     def __init__(self) -> None:
         self._readings: list[Reading[State]] = []
         self._error_ns2 = 0.0
+        # By state, and what the queue tells there: the time, and how often it was entered. With STAYS the GPU idles,
+        # with RUNS_DRY it works, with None nobody knows.
+        self._spent_ns: Counter[tuple[State, Queue | None]] = Counter()
+        self._visits: Counter[tuple[State, Queue | None]] = Counter()
 
-    def add(self, utilization: StepFunction, rows: Sequence[IntervalRow], state_of: Callable[[int], State]) -> None:
-        """Take in intervals of one thread, in order of time, and how busy its GPUs were; ``state_of`` is by stack."""
+    def add(
+        self,
+        utilization: StepFunction,
+        rows: Sequence[IntervalRow],
+        state_of: Callable[[int], State],
+        queue_of: Callable[[int], Queue | None] = lambda stack: None,
+    ) -> None:
+        """Take in intervals of one thread, in order of time, and how busy its GPUs were.
+
+        ``state_of`` and ``queue_of`` are by stack.
+        """
         samples = sum(row.samples for row in rows)
         if not samples:
             return
@@ -105,6 +114,7 @@ class IdleTime(Generic[State]):
                     found[place].changes.append((before, state))
                 place += 1
             before = state
+        self._follow_queue(rows, state_of, queue_of)
         read = (one for one in found.values() if one.length_ns)
         self._readings += (one for one in read if one.spent_ns.total() >= _LEAST_COVERED * one.length_ns)
 
@@ -124,12 +134,61 @@ class IdleTime(Generic[State]):
     def shares(self) -> dict[State, IdleShare]:
         """Return the share of the idle time by state, those that may have most first; nothing where none is known."""
         found = self.bounds()
-        alone, in_pairs = (self._estimates(1), self._estimates(2)) if found else ({}, {})
-        for state, share in found.items():
-            if (one := alone.get(state)) and (other := in_pairs.get(state)):
-                least, most = max(share.low, min(one[1], other[1])), min(share.high, max(one[2], other[2]))
-                if 0 <= most - least <= 2 * _WIDEST:
-                    found[state] = IdleShare(share.low, share.high, min(max(one[0], least), most), least, most)
+        reaches = self._by_queue(found)
+        all_least, all_most = (sum(one[at] for one in reaches.values()) for at in (0, 1))
+        for state, (low, high) in reaches.items():  # all states together have all of it
+            least, most = sorted((max(low, 1 - all_most + high), min(high, 1 - all_least + low)))
+            if most - least <= 2 * _WIDEST:
+                share = found[state]
+                found[state] = IdleShare(share.low, share.high, (least + most) / 2, least, most)
+        return found
+
+    def _follow_queue(
+        self, rows: Sequence[IntervalRow], state_of: Callable[[int], State], queue_of: Callable[[int], Queue | None]
+    ) -> None:
+        """Add up the time in each state, by what the queue tells."""
+        known, before = None, None
+        for row in rows:
+            queue = queue_of(row.stack)
+            known = None if queue is Queue.STAYS and known is None else queue
+            key = state_of(row.stack), known
+            self._spent_ns[key] += row.duration_ns
+            self._visits[key] += key != before
+            before = key
+
+    def _by_queue(self, bounds: Mapping[State, IdleShare]) -> dict[State, tuple[float, float]]:
+        """Return from where to where the idle share of each state reaches by its bounds and by what the queue tells."""
+        whole_ns = sum(one.idle * one.length_ns for one in self._readings)
+        sampled_ns = self._spent_ns.total()
+        if not sampled_ns or not bounds:
+            return {}
+        spent_ns, visits = self._spent_ns.copy(), self._visits.copy()
+        for state in bounds:
+            idle, unknown = (state, Queue.STAYS), (state, None)
+            if spent_ns[idle] >= _NEARLY_ALL * (spent_ns[idle] + spent_ns[unknown]):  # short waits lack a sample
+                spent_ns[idle] += spent_ns.pop(unknown, 0)
+                visits[idle] += visits.pop(unknown, 0)
+        scale = sum(one.length_ns for one in self._readings) / sampled_ns / whole_ns
+
+        def part(*keys: tuple[State, Queue | None]) -> tuple[float, float]:
+            """Return the time of some states as a part of the idle time, and its error."""
+            time_ns = sum(spent_ns[key] for key in keys)
+            # One distance of samples at each begin and end, and no more than that of the samples one by one.
+            samples = time_ns * (1 - time_ns / sampled_ns) / math.sqrt(self._error_ns2)
+            changes = min(2 * sum(visits[key] for key in keys), samples)
+            return time_ns * scale, CONFIDENCE_95 * math.sqrt(changes * self._error_ns2) * scale
+
+        all_idle, around = part(*(key for key in spent_ns if key[1] is Queue.STAYS))
+        all_unknown, _ = part(*(key for key in spent_ns if key[1] is None))
+        rest = 1 - all_idle
+        if rest < -around:  # something else works on these GPUs
+            return {}
+        found = {}
+        for state, share in bounds.items():
+            (idle_part, own), (unknown_part, error) = part((state, Queue.STAYS)), part((state, None))
+            least = idle_part - own + max(rest - around - (all_unknown - unknown_part), 0.0)
+            most = idle_part + own + min(max(rest, 0.0) + around, unknown_part + error)
+            found[state] = max(share.low, min(least, share.high)), min(share.high, max(most, share.low))
         return found
 
     def _grouped(self, together: int) -> list[Reading[State]]:
@@ -164,52 +223,6 @@ class IdleTime(Generic[State]):
         """Return the standard error of the share of a state that begins or ends so often within a reading."""
         return math.sqrt(changes * (self._error_ns2 + _CLOCK_ERROR_NS**2)) / one.length_ns
 
-    def _estimates(self, together: int) -> dict[State, tuple[float, float, float]]:
-        """Return the likeliest idle share of states, and from where to where chance takes it, by groups of readings."""
-        groups = self._grouped(together)
-        if len(groups) < _FEWEST:
-            return {}
-        spent_ns = _together(groups).spent_ns
-        least_ns = _LEAST_SHARE * spent_ns.total()
-        places = {state: at for at, state in enumerate(state for state in spent_ns if spent_ns[state] >= least_ns)}
-        cuts = [len(groups) * at // _BLOCKS for at in range(_BLOCKS + 1)]
-        blocks = [self._normal(groups[cuts[at] : cuts[at + 1]], places) for at in range(_BLOCKS)]
-        generator = random.Random(0)
-        told = _solved(blocks)
-        draws = [_solved(generator.choices(blocks, k=_BLOCKS)) for _ in range(_DRAWS)]
-        if told is None or None in draws:
-            return {}
-        found = {}
-        for state, at in places.items():
-            values = sorted(draw[at] for draw in draws if draw)
-            found[state] = told[at], values[_DRAWS // 40], values[-1 - _DRAWS // 40]
-        return found
-
-    def _normal(self, readings: Iterable[Reading[State]], places: dict[State, int]) -> _Normal:
-        """Return the normal equations, without what errors of shares add; the last unknown is all other states."""
-        rest = len(places)
-        square = [[0.0] * (rest + 1) for _ in range(rest + 1)]
-        product, spent, idle = [0.0] * (rest + 1), [0.0] * (rest + 1), 0.0
-        for one in readings:
-            covered_ns = one.spent_ns.total()
-            shares: defaultdict[int, float] = defaultdict(float)
-            for state, spent_ns in one.spent_ns.items():
-                shares[places.get(state, rest)] += spent_ns / covered_ns
-            for at, share in shares.items():
-                product[at] += share * one.idle
-                spent[at] += share
-                for other, its in shares.items():
-                    square[at][other] += share * its
-            error = self._error_ns2 / one.length_ns**2
-            for left, entered in one.changes:
-                before, after = places.get(left, rest), places.get(entered, rest)
-                square[before][before] -= error
-                square[after][after] -= error
-                square[before][after] += error
-                square[after][before] += error
-            idle += one.idle
-        return _Normal(square, product, spent, idle)
-
 
 def _together(readings: Sequence[Reading[State]]) -> Reading[State]:
     length_ns = sum(one.length_ns for one in readings)
@@ -226,25 +239,3 @@ def _overlap_ns(one: Reading[State], share: float, error: float) -> float:
     density, beyond = math.exp(-(distance**2) / 2) / math.sqrt(2 * math.pi), math.erfc(distance / math.sqrt(2)) / 2
     chance = _CHANCE * error * (density - distance * beyond)
     return (min(one.idle, share) + min(chance, one.idle)) * one.length_ns
-
-
-def _solved(blocks: Sequence[_Normal]) -> list[float] | None:
-    """Return the share of the idle time of each unknown by some blocks of readings; None where they cannot tell."""
-    spent = [sum(values) for values in zip(*(block.spent for block in blocks), strict=True)]
-    size = len(spent) if spent[-1] else len(spent) - 1  # all states may have an unknown of their own
-    square = [[sum(block.square[row][column] for block in blocks) for column in range(size)] for row in range(size)]
-    right = [sum(block.product[row] for block in blocks) for row in range(size)]
-    idle = sum(block.idle for block in blocks)
-    for row in range(size):  # by elimination, without exchanges: the matrix has to be positive definite
-        if square[row][row] <= _SINGULAR * spent[row] or not idle:
-            return None
-        for below in range(row + 1, size):
-            factor = square[below][row] / square[row][row]
-            right[below] -= factor * right[row]
-            for column in range(row, size):
-                square[below][column] -= factor * square[row][column]
-    parts = [0.0] * size
-    for row in reversed(range(size)):
-        known = sum(square[row][column] * parts[column] for column in range(row + 1, size))
-        parts[row] = (right[row] - known) / square[row][row]
-    return [part * time / idle for part, time in zip(parts, spent, strict=False)]

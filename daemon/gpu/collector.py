@@ -104,7 +104,7 @@ class GpuCollector:
     def _look_until(self, due_ns: int) -> None:
         """Wait for the next reading, and look meanwhile at what cannot wait for it."""
         left_ns = due_ns - self.clock.now_ns()
-        while self._gpus is not None and (pause_ns := self._gpus.pause_ns()) is not None and pause_ns < left_ns:
+        while self._gpus is not None and (pause_ns := self._gpus.pause_ns) is not None and pause_ns < left_ns:
             if self._ended.wait(pause_ns / SECOND_NS):
                 return
             self._gpus.look()

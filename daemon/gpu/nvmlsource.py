@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ctypes
 import math
+from collections import deque
 from collections.abc import Iterator, Sequence
 
 from profd.daemon.clock import Clock
 from profd.daemon.gpu.devices import Gpu, GpuNames
 from profd.daemon.gpu.nvml import Answer, Nvml, number_of, text_of
-from profd.daemon.gpu.source import Count, DriverEvent, Memory, NoAnswer, Sample, Why
+from profd.daemon.gpu.source import Activity, Count, DriverEvent, Memory, NoAnswer, Sample, Why
 
 _GPU_UTILIZATION_SAMPLES = 1
 _HERTZ_PER_MHZ = 1e6
@@ -65,6 +66,7 @@ METRICS = {
 }
 """Series → NVML's number of a GPM metric, and what its value is multiplied with."""
 _DOUBLE_BIT_ECC, _XID = 0x2, 0x8
+_MOST_SNAPSHOTS = 12  # more than are taken from one reading to the next
 
 
 class NvmlSource(Nvml):
@@ -185,13 +187,18 @@ class NvmlSource(Nvml):
         kilobytes_per_s = self.call("nvmlDeviceGetPcieThroughput", gpu.handle, _MEASURED[name])
         return float(kilobytes_per_s) * 1000.0
 
-    def activity(self, gpu: Gpu, *names: str) -> dict[str, float]:
-        key = (gpu.name, *names)
-        if key not in self._windows:
+    def snapshot(self, gpu: Gpu, *names: str) -> bool:
+        window = self._windows.get((gpu.name, *names))
+        if window is None:
             if not self.has_activity(gpu):
                 raise NoAnswer(Why.LACKING, "nvmlGpmQueryDeviceSupport: not supported")
-            self._windows[key] = GpmWindow(self, gpu, names)
-        return self._windows[key].read()
+            window = self._windows[(gpu.name, *names)] = GpmWindow(self, gpu, names)
+        window.take(self._clock.now_ns())
+        return True
+
+    def activity(self, gpu: Gpu, *names: str) -> list[Activity]:
+        window = self._windows.get((gpu.name, *names))
+        return [] if window is None else window.read()
 
     def wait_event(self, timeout_ms: int) -> DriverEvent:
         if self._events is None:
@@ -235,53 +242,64 @@ class NvmlSource(Nvml):
 
 
 class GpmWindow:
-    """Two snapshots of one device that it fills in turn, and the means between them."""
+    """Snapshots of one device, and the means between each and the next.
+
+    A snapshot takes a microsecond, and the means some more. So the means are made when they are read, all together.
+    """
 
     def __init__(self, nvml: Nvml, gpu: Gpu, names: Sequence[str]) -> None:
-        self._nvml, self._gpu = nvml, gpu
-        self._snapshots = [nvml.call("nvmlGpmSampleAlloc") for _ in range(2)]
-        # The later snapshot → what asks for the means up to it. Made once, with the addresses of the answers: each way
-        # into a structure of NVML's module is a detour through Python.
-        self._requests = [self._request(names, earlier=1, later=0), self._request(names, earlier=0, later=1)]
-        self._turn = 0
-        self._has_first = False
-
-    def read(self) -> dict[str, float]:
-        """Return the means since the last reading; nothing at the first."""
-        gpu, turn = self._gpu, self._turn
-        had_first, self._has_first = self._has_first, False
-        if gpu.parent is None:
-            self._nvml.call("nvmlGpmSampleGet", gpu.handle, self._snapshots[turn])
-        else:
-            self._nvml.call("nvmlGpmMigSampleGet", gpu.parent.handle, gpu.instance, self._snapshots[turn])
-        self._has_first, self._turn = True, 1 - turn
-        if not had_first:
-            return {}
-        request, answers = self._requests[turn]
-        try:
-            self._nvml.call("nvmlGpmMetricsGet", request)
-        except NoAnswer as error:  # of these two snapshots, which may be too close to each other
-            raise NoAnswer(Why.LOST if error.why is Why.LOST else Why.FAILED, str(error)) from None
-        found = ((name, value.value * factor) for name, factor, failed, value in answers if not failed.value)
-        return {name: value for name, value in found if math.isfinite(value)}
-
-    def close(self) -> None:
-        for snapshot in self._snapshots:
-            self._nvml.ask("nvmlGpmSampleFree", snapshot)
-
-    def _request(self, names: Sequence[str], earlier: int, later: int) -> tuple[Answer, list[Answer]]:
-        request = self._nvml.module.c_nvmlGpmMetricsGet_t()
+        self._nvml = nvml
+        self._snapshots = [nvml.call("nvmlGpmSampleAlloc") for _ in range(_MOST_SNAPSHOTS)]
+        self._free, self._taken = list(self._snapshots), deque[tuple[int, Answer]]()
+        self._take: tuple[Answer, ...] = ("nvmlGpmSampleGet", gpu.handle)
+        if gpu.parent is not None:
+            self._take = "nvmlGpmMigSampleGet", gpu.parent.handle, gpu.instance
+        # The addresses of what is asked and answered: each way into a structure of NVML's module is a detour.
+        self._request = request = nvml.module.c_nvmlGpmMetricsGet_t()
         request.version, request.numMetrics = 1, len(names)
-        request.sample1, request.sample2 = self._snapshots[earlier], self._snapshots[later]
-        answers = []
+        kind, at = type(request), ctypes.addressof(request)
+        self._pair = [ctypes.c_void_p.from_address(at + one.offset) for one in (kind.sample1, kind.sample2)]
+        self._answers = []
         for place, name in enumerate(names):
             number, factor = METRICS[name]
             metric = request.metrics[place]
             metric.metricId = number
             kind, at = type(metric), ctypes.addressof(metric)
             failed = ctypes.c_uint.from_address(at + kind.nvmlReturn.offset)
-            answers.append((name, factor, failed, ctypes.c_double.from_address(at + kind.value.offset)))
-        return request, answers
+            self._answers.append((name, factor, failed, ctypes.c_double.from_address(at + kind.value.offset)))
+
+    def take(self, at_ns: int) -> None:
+        """Take a snapshot; where nobody reads them, the oldest one goes."""
+        snapshot = self._free.pop() if self._free else self._taken.popleft()[1]
+        try:
+            self._nvml.call(*self._take, snapshot)
+        except NoAnswer:  # the next one that there is begins anew
+            self._free += [snapshot, *(one for _, one in self._taken)]
+            self._taken.clear()
+            raise
+        self._taken.append((at_ns, snapshot))
+
+    def read(self) -> list[Activity]:
+        """Return the means between the snapshots since the last reading; nothing of the first one."""
+        found, error = [], None
+        while len(self._taken) > 1:
+            self._free.append(self._taken.popleft()[1])
+            at_ns, later = self._taken[0]
+            self._pair[0].value, self._pair[1].value = map(_address, (self._free[-1], later))
+            try:
+                self._nvml.call("nvmlGpmMetricsGet", self._request)
+            except NoAnswer as one:  # of these two snapshots, which may be too close to each other
+                error = NoAnswer(Why.LOST if one.why is Why.LOST else Why.FAILED, str(one))
+                continue
+            means = {name: value.value * factor for name, factor, failed, value in self._answers if not failed.value}
+            found.append(Activity(at_ns, {name: value for name, value in means.items() if math.isfinite(value)}))
+        if error is not None and not found:
+            raise error
+        return found
+
+    def close(self) -> None:
+        for snapshot in self._snapshots:
+            self._nvml.ask("nvmlGpmSampleFree", snapshot)
 
 
 def _address(pointer: Answer) -> int | None:

@@ -72,46 +72,40 @@ class GpuReader:
         self._told_behind_ns = 0
         self._amiss = ""
 
-    def pause_ns(self) -> int | None:
-        """Return after how long to ``look`` again; None where nothing is to be looked at between two readings."""
-        if self._has_samples and self._samples.polls:
-            return POLL_NS
-        return LOOK_NS if self._looks else None
+    def look(self, now_ns: int) -> int | None:
+        """Take what cannot wait for the next reading.
 
-    def look(self, now_ns: int) -> Iterator[Point]:
-        """Take what cannot wait for the next reading; yields what was read of that."""
-        if self._has_samples and self._samples.polls:
+        Returns after how long to look again; None where nothing is to be looked at between two readings.
+        """
+        polls = self._has_samples and self._samples.polls
+        if polls:
             self._samples.poll()
-        if now_ns - self._looked_ns < LOOK_NS or self.gpu.is_mig_parent:
-            return
-        self._looked_ns = now_ns
-        active = self._questions.ask(self._source.activity, self.gpu, *_OFTEN)
-        for name, value in (active or {}).items():
-            self._active_ns = now_ns
-            yield self._point(name, value)
-            if not self._has_samples:  # but the same quantity
-                yield self._point("gpu_utilization_share", value)
-        self._looks = active is not None or (self.gpu.parent is None and self._traffic.look())
+        if now_ns - self._looked_ns >= LOOK_NS and not self.gpu.is_mig_parent:
+            self._looked_ns = now_ns
+            is_taken = self._questions.ask(self._source.snapshot, self.gpu, *_OFTEN)
+            self._looks = is_taken or (self.gpu.parent is None and self._traffic.look())
+        return POLL_NS if polls else LOOK_NS if self._looks else None
 
-    def read(
-        self, memory: _Memory | None, users: GpuUsers, identities: Mapping[int, Identity]
-    ) -> Iterator[PointsTaken]:
+    def read(self, memory: _Memory | None, users: GpuUsers, identities: Mapping[int, Identity]) -> Iterator[Point]:
         """Yield the new points; ``identities`` are the processes of the run by host PID.
 
         ``memory`` is None where the processes were not asked for this time.
         """
+        for at_ns, means in self._questions.ask(self._source.activity, self.gpu, *_OFTEN) or ():
+            self._active_ns = at_ns
+            for name, value in means.items():
+                yield self._point(name, value, at_ns=at_ns)
+                if not self._has_samples:  # but the same quantity
+                    yield self._point("gpu_utilization_share", value, at_ns=at_ns)
         if self._has_samples:
             for at_ns, share in self._samples.read():
-                yield PointsTaken(at_ns, (self._point("gpu_utilization_share", share),))
-        at_ns = self._clock.now_ns()
-        points = list(self._gauges())
+                yield self._point("gpu_utilization_share", share, at_ns=at_ns)
+        yield from self._gauges()
         if self._readings % _THROUGHPUT_EVERY == 0:
-            points += self._throughput()
+            yield from self._throughput()
         if memory is not None:
-            points += self._processes(memory, users, identities)
+            yield from self._processes(memory, users, identities)
         self._readings += 1
-        if points:
-            yield PointsTaken(at_ns, tuple(points))
 
     def remarks(self) -> Iterator[str]:
         """Yield what a user has to know of the readings of this device: each time something changed."""
@@ -131,7 +125,7 @@ class GpuReader:
         if self.gpu.is_mig_parent:
             return ""
         if self.gpu.parent is not None:
-            error = self._questions.why_not(self._source.activity, self.gpu, *_OFTEN)
+            error = self._questions.why_not(self._source.snapshot, self.gpu, *_OFTEN)
             is_missing = error is not None and self._clock.now_ns() - self._active_ns > 2 * SECOND_NS
             return f"no utilization, instances have that of GPM alone ({error})" if is_missing else ""
         missing, coarse = self._samples.why_missing(), self._samples.why_coarse()
@@ -142,8 +136,8 @@ class GpuReader:
     def _ask_gauge(self, name: str) -> float | None:
         return self._questions.ask(self._source.gauge, self.gpu, name)
 
-    def _point(self, name: str, value: float, identity: Identity | None = None) -> Point:
-        return Point(name, float(value), identity, device=self.gpu.name)
+    def _point(self, name: str, value: float, identity: Identity | None = None, *, at_ns: int | None = None) -> Point:
+        return Point(name, float(value), identity, None, self.gpu.name, at_ns)
 
     def _gauges(self) -> Iterator[Point]:
         memory = self._questions.ask(self._source.memory, self.gpu)
@@ -187,7 +181,9 @@ class GpuReader:
 
     def _throughput(self) -> Iterator[Point]:
         """Yield the means since the last reading, of GPM and of what it lacks."""
-        means = self._questions.ask(self._source.activity, self.gpu, *_SELDOM) or {}
+        self._questions.ask(self._source.snapshot, self.gpu, *_SELDOM)
+        read = self._questions.ask(self._source.activity, self.gpu, *_SELDOM)
+        means = read[-1].means if read else {}
         yield from (self._point(name, value) for name, value in means.items())
         if self.gpu.parent is None and not self._is_integrated():
             yield from self._traffic.read(means.keys())
@@ -225,25 +221,20 @@ class GpuSet:
         self._questions = Questions(source, clock)
         self.lost = self._questions.lost
         self._clock, self._everything = clock, everything
-        self._seen: list[PointsTaken] = []
+        self.pause_ns: int | None = None
+        """After how long to ``look``; None where nothing is to be looked at before the next reading."""
         self._readings = 0
         self._looked_ns = since_ns
         self.read_ns = since_ns
 
-    def pause_ns(self) -> int | None:
-        """Return after how long to ``look``, None where nothing is to be looked at before the next reading."""
-        pauses = [reader.pause_ns() for reader in self._answering()]
-        return min((pause for pause in pauses if pause is not None), default=None)
-
     def look(self) -> None:
-        """Look at what cannot wait, and keep it for the next reading: one record for all devices."""
+        """Look at what cannot wait, and keep it for the next reading."""
         now_ns = self._clock.now_ns()
-        points = tuple(point for reader in self._answering() for point in reader.look(now_ns))
-        if points:
-            self._seen.append(PointsTaken(now_ns, points))
+        pauses = [reader.look(now_ns) for reader in self._answering()]
+        self.pause_ns = min((pause_ns for pause_ns in pauses if pause_ns is not None), default=None)
 
     def read(self, users: GpuUsers) -> Iterator[DeviceSeen | PointsTaken]:
-        """Read once; a ``DeviceSeen`` comes before the first points of a device."""
+        """Read once: what devices begin, then the points of all of them, as one record."""
         memory: dict[Gpu, _Memory | None] = {}
         identities: Mapping[int, Identity] = {}
         if self._readings % _PROCESSES_EVERY == 0:
@@ -255,10 +246,10 @@ class GpuSet:
                     yield from self._begin(gpu)
             self._looked_ns = self._clock.now_ns()
         self.look()
-        yield from self._seen
-        self._seen = []
-        for reader in self._answering():
-            yield from reader.read(memory.get(reader.gpu), users, identities)
+        at_ns, readers = self._clock.now_ns(), self._answering()
+        points = [point for one in readers for point in one.read(memory.get(one.gpu), users, identities)]
+        if points:
+            yield PointsTaken(at_ns, tuple(points))
         self._readings += 1
         self.read_ns = self._clock.now_ns()
 

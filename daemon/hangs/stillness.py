@@ -47,7 +47,8 @@ class Stillness:
                 if before is None or point.value > before[1]:
                     self._steps[point.identity] = (record.at_ns, point.value)
             elif point.name == UTILIZATION and point.device is not None:
-                self._gpus.setdefault(point.device, deque(maxlen=_HISTORY)).append((record.at_ns, point.value))
+                at_ns = record.at_ns if point.at_ns is None else point.at_ns
+                self._gpus.setdefault(point.device, deque(maxlen=_HISTORY)).append((at_ns, point.value))
         if processes:
             self._readings.append((record.at_ns, cores, processes))
 

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from dataclasses import dataclass, field, replace
+from copy import copy
+
+import msgspec
 
 from profd.daemon.store.stepfunction import MINUTE_NS, Step, StepBuilder
 
@@ -20,13 +22,12 @@ FORGOTTEN_NS = 5 * MINUTE_NS
 """After so long a series is taken to have ended; one that goes on begins anew, as a series does that was never read."""
 
 
-@dataclass(slots=True)
-class _Minute:
+class _Minute(msgspec.Struct):
     """A series, and what held of it in the minute that is going on."""
 
     read_ns: int
     minute: int
-    builder: StepBuilder = field(default_factory=StepBuilder)
+    builder: StepBuilder = msgspec.field(default_factory=StepBuilder)
     readings: int = 0
     known_ns: int = 0
     area: float = 0.0
@@ -75,7 +76,8 @@ class PointRollups:
         if series not in self._before:
             known = self._before[series] = self._minutes.get(series)
             if known is not None:
-                self._minutes[series] = replace(known, builder=known.builder.copy())
+                changed = self._minutes[series] = copy(known)
+                changed.builder = known.builder.copy()
 
     def _hold(self, series: int, step: Step) -> None:
         """Count a step in the minutes that it lies in; one that is over is written within the transaction."""

@@ -135,17 +135,21 @@ class RecordingTaken(msgspec.Struct, frozen=True, tag="recording"):
 
 
 class Point(msgspec.Struct, frozen=True):
-    """One value of one series; of the host where process and device are None."""
+    """One value of one series; of the host where process and device are None.
+
+    ``at_ns`` is when it was read, None where that is the time of the record.
+    """
 
     name: str
     value: float
     identity: Identity | None = None
     os_tid: int | None = None
     device: str | None = None
+    at_ns: int | None = None
 
 
 class PointsTaken(msgspec.Struct, frozen=True, tag="points"):
-    """Values of many series at one time."""
+    """Values of many series, at one time unless they have their own; those of one series in order of time."""
 
     at_ns: int
     points: tuple[Point, ...]

@@ -56,8 +56,9 @@ class Tables:
         if not batch:
             return
         with self._transaction():
+            write = self._write  # made anew at each access
             for record in batch:
-                self._write(record)
+                write(record)
             # A recording is written after counters that are younger than its end.
             self.written_ns = max(self.written_ns, *map(time_of, batch))
             set_meta(self._connection, written_ns=self.written_ns)
@@ -156,7 +157,8 @@ class Tables:
     def _(self, record: records.PointsTaken) -> None:
         for identity in {point.identity for point in record.points if point.identity}:
             self._process_id(identity, record.at_ns)
-        rows = [(self._ids.series(point), record.at_ns, point.value) for point in record.points]
+        at_ns, id_of = record.at_ns, self._ids.series
+        rows = [(id_of(point), at_ns if point.at_ns is None else point.at_ns, point.value) for point in record.points]
         self._connection.executemany("INSERT OR IGNORE INTO point (series, at_ns, value) VALUES (?,?,?)", rows)
         for row in rows:
             self._point_sums.add(*row)

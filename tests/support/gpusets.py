@@ -45,7 +45,7 @@ class GpuRoom:
         Returns the points, without their times.
         """
         until_ns = self.clock.at_ns + round(after_s * SECOND_NS)
-        while (pause_ns := self.gpus.pause_ns()) is not None and self.clock.at_ns + pause_ns < until_ns:
+        while (pause_ns := self.gpus.pause_ns) is not None and self.clock.at_ns + pause_ns < until_ns:
             self._go_to(self.clock.at_ns + pause_ns)
             self.gpus.look()
         self._go_to(until_ns)
@@ -78,7 +78,7 @@ class GpuRoom:
     def series(self, name: str) -> list[tuple[float, float]]:
         """Return what was read of a series so far: seconds from the start, value."""
         return [
-            ((record.at_ns - self.start_ns) / 1e9, point.value)
+            (((record.at_ns if point.at_ns is None else point.at_ns) - self.start_ns) / 1e9, point.value)
             for record in self.taken
             for point in record.points
             if point.name == name

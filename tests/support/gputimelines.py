@@ -9,12 +9,15 @@ from collections import defaultdict
 from itertools import pairwise
 from typing import NamedTuple
 
+from profd.daemon.analyze.idletime import Queue
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.store.rows import IntervalRow, PointRow
 from support import gpusim
 
 RATE_HZ = 100
 WAIT, COMPUTE, SYNCHRONIZE, LOG = range(4)
+QUEUES = {WAIT: Queue.STAYS, LOG: Queue.STAYS, SYNCHRONIZE: Queue.RUNS_DRY}
+"""What phases tell of the GPU's queue."""
 PERIODS_MS = (20, 50, 100, 167, 200, 500, 1000)
 _GPM_MS = 100
 

@@ -58,9 +58,9 @@ def test_device_without_metrics_is_asked_for_them_once(driver: SimulatedDriver) 
 
 def test_snapshots_are_given_back(hopper: GpuRoom, driver: SimulatedDriver) -> None:
     hopper.read()
-    driver.calls()
+    taken = sum(call.startswith("nvmlGpmSampleAlloc") for call in driver.calls())
     hopper.source.close()
-    assert driver.calls() == ["nvmlGpmSampleFree"] * 4 + ["nvmlShutdown"]
+    assert driver.calls() == ["nvmlGpmSampleFree"] * taken + ["nvmlShutdown"]
 
 
 UTILIZATION = "gpu_utilization_share"

@@ -1,0 +1,118 @@
+"""Parts B and C of a day with a GPU: windows beside torch's own tables, and findings beside what was planted."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+import gpu_commands as commands
+from gpu_commands import PROFD, PROGRAMS, Assumed, Pace, Values, profiled, program, said
+
+from profd.daemon.windows.reduction import reduce
+
+CLASSIC = Path(__file__).with_name("classic.py")
+SUMMARY_S = 15
+"""For so long at most a summary is made."""
+
+
+def tables(pace: Pace) -> Iterator[Values | Assumed]:
+    """Compare profd's reduction of a trace with torch's own table of the same steps."""
+    for name in pace.each(("gpu-bound", "launch-bound", "planes+", "foreach+", "graph")):
+        with tempfile.TemporaryDirectory() as folder:
+            ran = program(name, "--seconds", "2", "--profile", folder, limit_s=90)
+            trace, table = Path(folder, "trace.json"), Path(folder, "table.json")
+            if not table.exists():
+                yield {"program": name, "failed": ran}
+                continue
+            own: defaultdict[str, float] = defaultdict(float)
+            packed = io.BytesIO(gzip.compress(trace.read_bytes()))
+            reduction = reduce(packed, begins_with_step=False)
+            for row in reduction.operators:
+                own[row.name] += row.self_cuda_ns / 1000
+            torchs: defaultdict[str, float] = defaultdict(float)
+            for line in json.loads(table.read_text()):
+                torchs[line["name"]] += line["self_device_us"]
+            off = {one: [torchs[one], own[one]] for one in torchs if abs(torchs[one] - own[one]) > 1}
+            gpus = [(one.busy_ns, one.idle_ns, one.host_ns) for one in reduction.gpus]
+            yield {"program": name, "rows": len(torchs), "off": off, "gpus": gpus, "bytes": trace.stat().st_size}
+            yield Assumed(f"{name}: CUDA columns are torch's to the microsecond", not off, len(off))
+
+
+def windows(pace: Pace) -> Iterator[Values | Assumed]:
+    """Take windows from outside: what they hold, and how long steps are before, in and after them."""
+    half = Pace(pace.scale, pace.left_s / 2)
+    for name, own in (("gpu-bound", half), ("launch-bound", pace)):
+        with tempfile.TemporaryDirectory() as home:
+            log = Path(home, "steps.jsonl")
+            words = [sys.executable, str(PROGRAMS), name, "--seconds", str(own.seconds(50, 12)), "--log", str(log)]
+            run = subprocess.Popen(
+                [*PROFD, "run", "--headless", "--quiet", "--torch-window", "--", *words],
+                env={**os.environ, "PROFD_HOME": home}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            )  # fmt: skip
+            commands.until_it_steps(log, run, own)
+            time.sleep(own.seconds(6, 2))
+            for asked in own.each((["--steps", "5"], ["--seconds", "0.5"])):
+                begun = time.monotonic()
+                told = said([*PROFD, "window", "latest", *asked, "--limit", "12"], 60, PROFD_HOME=home)
+                yield {"program": name, "words": asked, "took_s": time.monotonic() - begun, "told": told}
+                time.sleep(own.seconds(5, 1))
+            try:
+                output, _ = run.communicate(timeout=max(own.left_s - SUMMARY_S, 1))
+            except subprocess.TimeoutExpired:
+                run.terminate()
+                output, _ = run.communicate()
+            yield {"program": name, "said": commands.last_line(output)}
+            found = commands.summary(home)
+            yield {"program": name, "windows": found.get("last_window"), "steps": found.get("steps")}
+            yield Assumed(f"{name}: a window was taken", bool(found.get("last_window")), found.get("losses"))
+
+
+# The rules by program: profd has to name one of them. A healthy twin has no finding above info.
+PLANTED = {
+    "in-process": ("input-bound-in-process",),
+    "item": ("synchronization", "small-batches"),
+    "unpinned": ("host-to-device-copies", "pcie-bound"),
+    "tiny-batch": ("small-batches",),
+    "fp32": ("precision",),
+    "planes": ("memory-format",),
+    "foreach": ("unfused-optimizer", "small-batches"),
+    "memory": ("gpu-memory-limit",),
+}
+_OF_WINDOWS = ("fp32", "planes")
+
+
+def findings(pace: Pace) -> Iterator[Values | Assumed]:
+    """Train with each planted cause and without it, and say what is found."""
+    names = [f"{name}{twin}" for name in PLANTED for twin in ("", "+") if f"{name}{twin}" != "memory+"]
+    for name in pace.each([*names, "hidden+", "full-power+"]):
+        of_windows = name.rstrip("+") in _OF_WINDOWS
+        options = ("--torch-window=every=8s,steps=3",) if of_windows else ()
+        ran = profiled(name, "--seconds", str(pace.seconds(15, 5)), options=options, limit_s=100)
+        told = [
+            {"rule": one["rule"], "severity": one["severity"], "title": one["title"]}
+            for one in ran.summary.get("findings", ())
+        ]
+        idle = ran.summary.get("gpu_idle") or {}
+        yield {"program": name, "said": ran.said, "findings": told, "idle": idle.get("share"),
+               "failed": ran.summary.get("failed")}  # fmt: skip
+        grave = sorted({one["rule"] for one in told if one["severity"] != "info"})
+        if name.endswith("+"):
+            yield Assumed(f"{name} is healthy", not grave, grave)
+        else:
+            rules = {one["rule"] for one in told}
+            yield Assumed(f"{name} has one of {PLANTED[name]}", bool(rules & {*PLANTED[name]}), sorted(rules))
+
+
+def classic(pace: Pace) -> Iterator[Values | Assumed]:
+    """Name the improvements of ResNet-18 one after the other."""
+    words = [sys.executable, str(CLASSIC), "--gpu", "--dry-run", "--images", str(int(pace.seconds(9600, 640)))]
+    yield {"table": said(words, pace.left_s - 2)}

@@ -1,0 +1,164 @@
+"""What the steps of a day with a GPU are made of: commands whose failure harms nothing, trainings, readings, time."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import json
+import os
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any, NamedTuple, TypeVar
+
+from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.gpu.collector import GpuCollector
+from profd.daemon.store.records import EventHappened, PointsTaken, Record
+from profd.daemon.store.rows import PointRow
+
+PROGRAMS = Path(__file__).with_name("gpu_programs.py")
+PROFD = [sys.executable, "-m", "profd"]
+Values = dict[str, Any]
+T = TypeVar("T")
+
+
+class Assumed(NamedTuple):
+    """Something that the simulator or a document takes for granted, and whether it was so here."""
+
+    what: str
+    holds: bool
+    seen: object
+
+
+class Pace:
+    """How long a step may take, and how much shorter than planned it is to be; the step ends by itself in time."""
+
+    def __init__(self, scale: float, limit_s: float) -> None:
+        """Begin now; ``scale`` is of all lengths of time."""
+        self.scale, self._end_s = scale, time.monotonic() + limit_s
+        self.left_out: list[object] = []
+
+    @property
+    def left_s(self) -> float:
+        """The seconds that are left."""
+        return self._end_s - time.monotonic()
+
+    def seconds(self, planned: float, least: float) -> float:
+        """Return a planned length at this scale."""
+        return max(planned * self.scale, least)
+
+    def each(self, items: Iterable[T]) -> Iterator[T]:
+        """Yield items while there is time for one that takes as long as the longest so far; the rest is left out."""
+        longest_s = 0.0
+        for item in items:
+            if self.left_s < 1.1 * longest_s:
+                self.left_out.append(item)
+                continue
+            begun = time.monotonic()
+            yield item
+            longest_s = max(longest_s, time.monotonic() - begun)
+
+
+def said(words: list[str], limit_s: float, *, user: int | None = None, **environment: str) -> str:
+    """Return what a command says, and how it ended where it failed; no command may take the step down."""
+    try:
+        ended = subprocess.run(
+            words, capture_output=True, text=True, timeout=limit_s, env={**os.environ, **environment}, user=user
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return f"{words[0]}: {error}"
+    return ended.stdout if ended.returncode == 0 else f"{ended.stdout}{ended.stderr}exit {ended.returncode}"
+
+
+def program(*words: str, limit_s: float = 120) -> Values:
+    """Run a training bare, and return what its last line says."""
+    return last_line(said([sys.executable, str(PROGRAMS), *words], limit_s))
+
+
+def last_line(text: str) -> Values:
+    """Return the JSON in the last line of an output, or its end where there is none."""
+    with contextlib.suppress(ValueError, IndexError):
+        found = json.loads(text.splitlines()[-1])
+        return found if isinstance(found, dict) else {"said": found}
+    return {"failed": text[-600:]}
+
+
+class Profiled(NamedTuple):
+    """What a training under profd said, and its summary."""
+
+    said: Values
+    summary: Values
+
+
+def profiled(*words: str, options: tuple[str, ...] = (), limit_s: float = 120) -> Profiled:
+    """Run a training under profd, and return its last line and the summary."""
+    with tempfile.TemporaryDirectory() as home:
+        run = [*PROFD, "run", "--headless", "--quiet", *options, "--", sys.executable, str(PROGRAMS), *words]
+        output = said(run, limit_s, PROFD_HOME=home)
+        return Profiled(last_line(output), summary(home))
+
+
+def summary(home: str) -> Values:
+    """Return the summary of the last run in a folder of runs."""
+    told = said([*PROFD, "summary", "latest", "--json"], 60, PROFD_HOME=home)
+    with contextlib.suppress(ValueError):
+        found: Values = json.loads(told)
+        return found
+    return {"failed": told[-600:]}
+
+
+def until_it_steps(log: Path, loop: subprocess.Popen[Any], pace: Pace) -> None:
+    """Wait until a training has written down a few steps, or has ended."""
+    while pace.left_s > 0 and loop.poll() is None and not (log.exists() and log.read_text().count("\n") > 5):
+        time.sleep(0.2)
+
+
+class Collected:
+    """The real collector in this process, with all that it hands over."""
+
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.clock = Clock()
+        self._collector = GpuCollector(self.clock, self.records.append, everything=True)
+
+    def __enter__(self) -> Collected:
+        self._collector.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._collector.close(5)
+
+    def series(self, name: str) -> dict[str, list[PointRow]]:
+        """Return the readings of a series by device."""
+        found: defaultdict[str, list[PointRow]] = defaultdict(list)
+        for taken in self.records:
+            for point in taken.points if isinstance(taken, PointsTaken) else ():
+                if point.name == name and point.device is not None:
+                    at_ns = taken.at_ns if point.at_ns is None else point.at_ns
+                    found[point.device].append(PointRow(at_ns, point.value))
+        return found
+
+    def summary(self) -> Values:
+        """Return events, and by series how many readings there are, how far apart, and their mean."""
+        names = {point.name for taken in self.records if isinstance(taken, PointsTaken) for point in taken.points}
+        found: Values = {"events": [one.text for one in self.records if isinstance(one, EventHappened)]}
+        for name in sorted(names):
+            for device, points in self.series(name).items():
+                apart = [after.at_ns - before.at_ns for before, after in itertools.pairwise(points)]
+                period_s = statistics.median(apart) / SECOND_NS if apart else None
+                found[f"{name} {device}"] = [len(points), period_s, statistics.fmean(one.value for one in points)]
+        return found
+
+
+def cuda() -> Any:  # noqa: ANN401
+    """Return torch where it has a GPU, else None."""
+    try:
+        import torch
+    except ImportError:
+        return None
+    return torch if torch.cuda.is_available() else None
