@@ -12,6 +12,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import pairwise
 from statistics import median
+from typing import TypeVar
 
 import msgspec
 
@@ -20,10 +21,11 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import points_of
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import STEP_COUNT, HostGap, OperatorTotals, WindowGpu
+from profd.daemon.store.records import STEP_COUNT, HostGap, OperatorTotals, WindowGpu, WindowWait
 from profd.daemon.store.rows import IntervalRow, WindowRow
 from profd.daemon.units import percent, plural
 
+Timed = TypeVar("Timed", HostGap, WindowWait)
 HOST = "cpu"  # the device of operators that run on the host; a kernel has that of its GPU
 BEFORE_NS = SECOND_NS  # what a thread stood in when the window began may have begun that long before
 _PACE_NS = 60 * SECOND_NS
@@ -85,20 +87,25 @@ def python_threads(reader: RunReader, process: int) -> tuple[dict[int, tuple[int
 
 def idle_gpus(reader: RunReader, window: WindowRow) -> tuple[IdleGpu, ...]:
     """Return the GPUs of a window by number; none of a file that is older than their table."""
-    named, main = python_threads(reader, window.process)
-    gaps: defaultdict[tuple[int, ...], list[HostGap]] = defaultdict(list)
-    for gap in reader.host_gaps(window.id):
-        gaps[named.get(gap.os_tid, main)].append(gap)
     seen: defaultdict[int, Counter[tuple[str, str, int, str] | None]] = defaultdict(Counter)
-    for threads, those in gaps.items():
+    for gap, stack in seen_in(reader, window, reader.host_gaps(window.id)):
+        frame = own_frame(reader.frames_of(stack))
+        seen[gap.gpu][(frame.file, frame.module_path, frame.line, frame.function) if frame else None] += 1
+    return tuple(_idle(row, seen[row.gpu]) for row in reader.window_gpus(window.id))
+
+
+def seen_in(reader: RunReader, window: WindowRow, times: Iterable[Timed]) -> Iterator[tuple[Timed, int]]:
+    """Yield the stack of each sample of a thread in some times of it in a window, and the time that it lies in."""
+    named, main = python_threads(reader, window.process)
+    of_threads: defaultdict[tuple[int, ...], list[Timed]] = defaultdict(list)
+    for time in times:
+        of_threads[named.get(time.os_tid, main)].append(time)
+    for threads, those in of_threads.items():
         intervals = reader.intervals(window.start_ns - BEFORE_NS, window.end_ns, threads) if threads else ()
         samples = sorted(_moments(intervals))
-        for gap in those:
-            first, after = (bisect_left(samples, (at_ns, 0)) for at_ns in (gap.start_ns, gap.end_ns))
-            for _, stack in samples[first:after]:
-                frame = own_frame(reader.frames_of(stack))
-                seen[gap.gpu][(frame.file, frame.module_path, frame.line, frame.function) if frame else None] += 1
-    return tuple(_idle(row, seen[row.gpu]) for row in reader.window_gpus(window.id))
+        for time in those:
+            first, after = (bisect_left(samples, (at_ns, 0)) for at_ns in (time.start_ns, time.end_ns))
+            yield from ((time, stack) for _, stack in samples[first:after])
 
 
 def _moments(intervals: Iterable[IntervalRow]) -> Iterator[tuple[int, int]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 
@@ -12,12 +13,14 @@ from profd.daemon.analyze.gpu import idle_bounds
 from profd.daemon.analyze.idletime import IdleShare
 from profd.daemon.analyze.phases import COPY, FORWARD
 from profd.daemon.analyze.torchtraces import selected_windows
-from profd.daemon.analyze.windows import HOST
+from profd.daemon.analyze.windows import HOST, python_threads, seen_in
+from profd.daemon.findings import phases, ranks
 from profd.daemon.findings.bounds import bound
-from profd.daemon.findings.context import WORKED, FindingContext, Share, share_of_series
+from profd.daemon.findings.context import WORKED, FindingContext, Share, line_of, share_of_series
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING, Finding, Measure
 from profd.daemon.findings.phases import of_phase
 from profd.daemon.findings.texts import table
+from profd.daemon.store.records import COLLECTIVE
 from profd.daemon.store.stepfunction import UTILIZATION
 from profd.daemon.units import percent, plural, size
 
@@ -201,6 +204,35 @@ def of_kernels(name: str, context: FindingContext, *, cases: Mapping[str, bool] 
     return context.finding(name, share, gain=lambda: bound(context, share, share.gain, beside_gpu=False), cases=cases)
 
 
+def of_waits(name: str, context: FindingContext) -> Finding | None:
+    """Return the finding ``name`` by its kind of wait in the last window in the time looked at, over its processes."""
+    reader, taken = context.reader, list(selected_windows(context.reader, context.selection))
+    last = [row for row in taken if row.asked_ns == taken[-1].asked_ns]
+    kind, seen, wait_ns = re.compile(table().finding[name].kernels), Counter[int](), 0
+    for row in last:
+        # Threads of Python that help wait without holding anyone up. The main thread waits for those of autograd.
+        named, main = python_threads(reader, row.process)
+        waits = [one for one in reader.window_waits(row.id) if kind.match(one.name)]
+        waits = [one for one in waits if named.get(one.os_tid, main) == main]
+        wait_ns += sum(one.end_ns - one.start_ns for one in waits)
+        for one, stack in seen_in(reader, row, waits):
+            frame = context.phases.user_line(stack) if one.name != COLLECTIVE else None
+            seen.update([frame.id] if frame else [])
+    value = wait_ns / (sum(row.end_ns - row.start_ns for row in last) or 1)
+    share, most = Share(value, value, value), max(seen, key=seen.__getitem__, default=None)
+    gain = partial(bound, context, share, share.gain, beside_gpu=table().finding[name].beside_gpu)
+    return context.finding(name, share, gain=gain, line=lambda: None if most is None else line_of(reader.frames[most]))
+
+
+def synchronization(context: FindingContext) -> Finding | None:
+    return phases.synchronization(context) or of_waits("implicit-synchronization", context)
+
+
+def collectives(context: FindingContext) -> Finding | None:
+    return ranks.collectives(context) or of_waits("exposed-collectives", context)
+
+
+allocations = partial(of_waits, "gpu-allocations")
 memory_format = partial(of_kernels, "memory-format")
 elementwise = partial(of_kernels, "elementwise-kernels")
 

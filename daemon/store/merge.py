@@ -23,7 +23,7 @@ from profd.daemon.store.tables import Tables, time_of
 
 _NODE_BIT = 40  # of the start time of a process: its bits from here up are the number of its node in a joined file
 _AT_ONCE_NS = 60 * SECOND_NS
-Timed = TypeVar("Timed", records.WindowStep, records.HostGap)
+Timed = TypeVar("Timed", records.WindowStep, records.HostGap, records.WindowWait)
 
 
 class JoinedNode(msgspec.Struct, frozen=True):
@@ -207,6 +207,7 @@ class _Replay:
             steps=tuple(map(self._shifted, self._reader.window_steps(row.id))),
             gpus=tuple(self._reader.window_gpus(row.id)),
             gaps=tuple(map(self._shifted, self._reader.host_gaps(row.id))),
+            waits=tuple(map(self._shifted, self._reader.window_waits(row.id))),
             operators=tuple(self._reader.operators(row.id)),
             trace_bytes=row.trace_bytes,
             trace=self._reader.window_trace(row.id),

@@ -256,6 +256,10 @@ class RunReader(RunFile):
         """Return the gaps of GPUs that the host caused in a window, by GPU and time."""
         return self.fetch_from("host_gap", records.HostGap, "window = ? ORDER BY gpu, start_ns", window)
 
+    def window_waits(self, window: int) -> list[records.WindowWait]:
+        """Return the waits of a window in order of time."""
+        return self.fetch_from("window_wait", records.WindowWait, "window = ? ORDER BY start_ns", window)
+
     def window_trace(self, window: int) -> bytes | None:
         """Return the trace of a window, gzipped; None where it was not kept."""
         trace: bytes | None = self.value(bytes | None, "SELECT trace FROM window WHERE id = ?", window)

@@ -194,6 +194,18 @@ class HostGap(msgspec.Struct, frozen=True, order=True):
     os_tid: Count
 
 
+COLLECTIVE = "collective"
+
+
+class WindowWait(msgspec.Struct, frozen=True, order=True):
+    """A call in which a thread waited for GPUs or their memory; or ``COLLECTIVE``: a GPU ran nothing else."""
+
+    name: str
+    start_ns: Time
+    end_ns: Time
+    os_tid: Count
+
+
 class WindowGpu(msgspec.Struct, frozen=True):
     """Time of a GPU in a window, from its first work to its last: busy, idle, and with two things at once.
 
@@ -247,6 +259,7 @@ class WindowTaken(msgspec.Struct, frozen=True, tag="window"):
     operators: tuple[OperatorTotals, ...] = ()
     trace_bytes: int = 0
     trace: bytes | None = None
+    waits: tuple[WindowWait, ...] = ()
 
 
 class Stand(msgspec.Struct, frozen=True):

@@ -237,6 +237,17 @@ CREATE TABLE host_gap (
     PRIMARY KEY (window, gpu, start_ns)
 ) WITHOUT ROWID;
 
+-- A call of CUDA's in which a thread stood that waits for GPUs or asks for their memory; or, without a thread, a time in
+-- which a GPU ran nothing but an exchange with other ranks. The longest are kept.
+CREATE TABLE window_wait (
+    window INTEGER NOT NULL REFERENCES window,
+    name TEXT NOT NULL,               -- of the call; collective
+    start_ns INTEGER NOT NULL,
+    end_ns INTEGER NOT NULL,
+    os_tid INTEGER NOT NULL,          -- of the thread, as far as the trace knows it; 0: none
+    PRIMARY KEY (window, start_ns, os_tid, name)
+) WITHOUT ROWID;
+
 -- All calls of an operator with inputs of one shape, or of a kernel, in a window: sums, as of torch's key_averages().
 CREATE TABLE operator (
     window INTEGER NOT NULL REFERENCES window,

@@ -184,7 +184,7 @@ class Tables:
         for name in ("busy_ns", "idle_ns", "overlap_ns"):
             values[f"device_{name}"] = sum(getattr(gpu, name) for gpu in record.gpus) if record.gpus else None
         window = insert(self._connection, "window", values)
-        tables = {"window_step": record.steps, "operator": record.operators}
+        tables = {"window_step": record.steps, "operator": record.operators, "window_wait": record.waits}
         for table, rows in {**tables, "window_gpu": record.gpus, "host_gap": record.gaps}.items():
             values_of = [(window, *msgspec.structs.astuple(row)) for row in rows]
             if values_of:

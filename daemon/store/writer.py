@@ -278,5 +278,5 @@ def _length_of(record: Record | None) -> int:
     elif isinstance(record, records.OutputWritten):
         held = len(record.data)
     elif isinstance(record, records.WindowTaken):
-        held = len(record.trace or b"") + 300 * len(record.operators) + 100 * len(record.gaps)
+        held = len(record.trace or b"") + 300 * len(record.operators) + 100 * len(record.gaps + record.waits)
     return 1 + held // 16384

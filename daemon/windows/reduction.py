@@ -12,9 +12,10 @@ import gc
 import gzip
 import heapq
 import os
+import re
 import sys
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from operator import attrgetter
 from typing import BinaryIO
 
@@ -22,7 +23,8 @@ import msgspec
 
 from profd.daemon import asuser, processes
 from profd.daemon.errors import ProfdError
-from profd.daemon.store.records import HostGap, OperatorTotals, Time, WindowGpu, WindowStep
+from profd.daemon.store.records import COLLECTIVE, HostGap, OperatorTotals, Time, WindowGpu, WindowStep, WindowWait
+from profd.daemon.store.stepfunction import IntervalSet
 from profd.daemon.windows import trace
 from profd.daemon.windows.operators import sum_up
 from profd.daemon.windows.trace import DeviceSpan, HostSpan, Spans, TraceUnreadable, find_steps, read_spans
@@ -36,6 +38,11 @@ _WITH_STEP = "--begins-with-step"
 KEPT_GAPS = 1 << 16
 """The most gaps that are kept, the longest ones: a window of many steps has millions."""
 _TID = (1 << 32) - 1
+_COLLECTIVE = re.compile("(?i)nccl|rccl")
+_WAITS = re.compile(
+    r"(cuda|hip)((Stream|Device|Event)Synchronize|Malloc|Free|HostAlloc|FreeHost|MallocHost|HostMalloc|HostFree)$"
+    r"|cuMem(Create|Map|Unmap|Release)$"
+)
 
 
 class Reduction(msgspec.Struct, frozen=True):
@@ -46,6 +53,7 @@ class Reduction(msgspec.Struct, frozen=True):
     steps: tuple[WindowStep, ...]
     gpus: tuple[WindowGpu, ...]
     gaps: tuple[HostGap, ...]
+    waits: tuple[WindowWait, ...]
     operators: tuple[OperatorTotals, ...]
     trace_bytes: int
     trace: bytes | None
@@ -64,7 +72,8 @@ def reduce(file: BinaryIO, *, begins_with_step: bool) -> Reduction:
     steps = find_steps(spans, start_ns if begins_with_step else None)
     operators = tuple(OperatorTotals(*values(key), *values(totals)) for key, totals in sum_up(spans).items())
     kept = packed if len(packed) <= KEPT_BYTES else None
-    reduction = Reduction(start_ns, end_ns, steps, gpus, gaps, operators, trace_bytes=len(text), trace=kept)
+    waits = tuple(sorted(heapq.nlargest(KEPT_GAPS, waits_of(spans), key=lambda wait: wait.end_ns - wait.start_ns)))
+    reduction = Reduction(start_ns, end_ns, steps, gpus, gaps, waits, operators, len(text), kept)
     fields = (field for one in (reduction, *reduction.operators, *gpus) for field in msgspec.structs.astuple(one))
     if not all(-_LARGEST <= field <= _LARGEST for field in fields if isinstance(field, int)):
         raise TraceUnreadable("the trace is damaged (its sums are larger than any machine's)")
@@ -112,6 +121,24 @@ def _time_of(gpu: int, work: Iterable[DeviceSpan], launches: Mapping[int, HostSp
         overlap_ns += max(both_ns - max(span.start_ns, two_ns), 0)
         one_ns, two_ns = max(one_ns, span.end_ns), max(two_ns, both_ns)
     return WindowGpu(gpu, one_ns - ordered[0].start_ns - idle_ns, idle_ns, overlap_ns, host_ns)
+
+
+def waits_of(spans: Spans) -> Iterator[WindowWait]:
+    """Yield the calls in which threads wait for GPUs or their memory, and when a GPU does nothing but a collective."""
+    for span in spans.host:
+        if span.category in trace.LINKED_HOST and _WAITS.match(span.name) and span.event is not None:
+            tid = span.event.tid
+            yield WindowWait(span.name, span.start_ns, span.end_ns, abs(tid) & _TID if isinstance(tid, int) else 0)
+    exchanges, others = defaultdict[int, IntervalSet](IntervalSet), defaultdict[int, IntervalSet](IntervalSet)
+    for one in sorted(spans.device, key=attrgetter("start_ns")):
+        if one.category not in trace.ANNOTATIONS and isinstance(one.device[0], int):
+            (exchanges if _COLLECTIVE.match(one.name) else others)[one.device[0]].add(one.start_ns, one.end_ns)
+    for gpu, exchange in exchanges.items():
+        for start_ns, end_ns in exchange.ranges():
+            for from_ns, to_ns in (*others[gpu].ranges_between(start_ns, end_ns), (end_ns, end_ns)):
+                if from_ns > start_ns:
+                    yield WindowWait(COLLECTIVE, start_ns, from_ns, 0)
+                start_ns = to_ns
 
 
 async def reduce_apart(file: int, *, begins_with_step: bool) -> Reduction:

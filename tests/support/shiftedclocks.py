@@ -20,6 +20,7 @@ _COLUMNS = {
     "window": ("asked_ns", "start_ns", "end_ns"),
     "window_step": ("start_ns", "end_ns"),
     "host_gap": ("start_ns", "end_ns"),
+    "window_wait": ("start_ns", "end_ns"),
     "output": ("at_ns",),
 }
 _META = ("started_ns", "written_ns", "analyzed_ns", "analysis_lost_ns", "ended_ns")

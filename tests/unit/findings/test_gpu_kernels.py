@@ -4,14 +4,24 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from support.findingruns import HEALTHY, Series, diagnose, write_case
-from support.synthetic import MAIN, STARTED_NS
+from support.synthetic import MAIN, MAIN_TID, STARTED_NS
 
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
+from profd.daemon.findings.catalog import Rule
 from profd.daemon.findings.finding import CRITICAL, WARNING
-from profd.daemon.findings.gpu import copies, elementwise, memory_format, precision
-from profd.daemon.store.records import DeviceSeen, OperatorTotals, WindowTaken
+from profd.daemon.findings.gpu import (
+    allocations,
+    collectives,
+    copies,
+    elementwise,
+    memory_format,
+    precision,
+    synchronization,
+)  # fmt: skip
+from profd.daemon.store.records import DeviceSeen, OperatorTotals, WindowTaken, WindowWait
 
 GPU = "gpu0"
 FLOAT32 = "ampere_sgemm_128x64_tn"
@@ -149,3 +159,36 @@ def test_copies_from_memory_that_is_not_pinned_are_told(tmp_path: Path) -> None:
     assert found is not None
     assert "take 27 % of the GPU's time" in found.title
     assert diagnose(write(tmp_path / "b.profd", window(copying[1], kernel(TF32, 700))), copies) is None
+
+
+@pytest.mark.parametrize(
+    ("call", "rule", "words"),
+    [
+        (
+            "cudaStreamSynchronize",
+            synchronization,
+            "calls that wait for the GPU take 20 % of the last torch window (train",
+        ),
+        (
+            "cudaMalloc",
+            allocations,
+            "memory of the GPU takes 20 % of the last torch window (train",
+        ),
+        ("collective", collectives, "GPUs do nothing but exchange data 20 % of the last torch window:"),
+    ],
+)
+def test_waits_in_a_window_are_told_with_their_line(tmp_path: Path, call: str, rule: Rule, words: str) -> None:
+    def taken(wait_ms: int, tid: int) -> WindowTaken:
+        one, wait_ns = window(), wait_ms * MILLISECOND_NS
+        begins = (one.start_ns + part * SECOND_NS // 10 for part in range(10))
+        waits = (WindowWait(call, at_ns, at_ns + wait_ns, tid) for at_ns in begins)
+        return msgspec.structs.replace(one, waits=tuple(waits))
+
+    found = diagnose(write(tmp_path / "a.profd", taken(20, MAIN_TID), busy=0.5), rule)
+    assert found is not None
+    assert words in found.title
+    assert diagnose(write(tmp_path / "b.profd", taken(1, MAIN_TID), busy=0.5), rule) is None
+    # A busy GPU is waited for, which costs nothing; what is exchanged on it does.
+    assert (diagnose(write(tmp_path / "c.profd", taken(20, MAIN_TID), busy=1.0), rule) is None) == (
+        call != "collective"
+    )

@@ -278,7 +278,7 @@ def test_what_no_run_file_has_is_refused_before_anything_is_read(script: str, tm
 
 OLDER = """
     DROP TABLE hang; DROP TABLE device; DROP TABLE window; DROP TABLE finding; DROP TABLE placement;
-    DROP TABLE window_gpu; DROP TABLE host_gap; DROP INDEX series_by_name
+    DROP TABLE window_gpu; DROP TABLE host_gap; DROP TABLE window_wait; DROP INDEX series_by_name
 """
 
 
@@ -286,7 +286,7 @@ def test_a_file_that_is_older_may_lack_tables_columns_and_indexes(tmp_path: Path
     with RunReader(spoiled(tmp_path / "old.profd", OLDER)) as reader:
         assert reader.info.state == "ended"
         assert (reader.hangs(), reader.devices(), reader.windows(), reader.placements()) == ([], [], [], {})
-        assert (reader.window_gpus(1), reader.host_gaps(1)) == ([], [])
+        assert (reader.window_gpus(1), reader.host_gaps(1), reader.window_waits(1)) == ([], [], [])
         assert (findings_now(reader), findings_of_whole(reader), rules_found(reader)) == ([], [], [])
     with RunReader(spoiled(tmp_path / "later.profd", "ALTER TABLE placement DROP COLUMN job")) as reader:
         assert reader.placements() == {}

@@ -9,7 +9,7 @@ from support.training_stacks import describe
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import HostGap, OperatorTotals, Record, WindowGpu, WindowStep, WindowTaken
+from profd.daemon.store.records import HostGap, OperatorTotals, Record, WindowGpu, WindowStep, WindowTaken, WindowWait
 from profd.daemon.store.rows import WindowRow
 from profd.daemon.store.writer import RunWriter
 
@@ -25,6 +25,7 @@ TAKEN = WindowTaken(
     steps=(WindowStep(STARTED_NS + 2, STARTED_NS + 4), WindowStep(STARTED_NS + 4, STARTED_NS + 7)),
     gpus=(WindowGpu(0, busy_ns=3, idle_ns=2, overlap_ns=1, host_ns=2), WindowGpu(3, 1, 0, 0, 0)),
     gaps=(HostGap(0, STARTED_NS + 3, STARTED_NS + 5, 4242),),
+    waits=(WindowWait("cudaMalloc", STARTED_NS + 3, STARTED_NS + 4, 4242),),
     operators=(ADD, STEP),
     trace_bytes=1000,
     trace=b"packed",
@@ -46,6 +47,7 @@ def test_window_comes_out_as_it_was_taken(tmp_path: Path) -> None:
         assert reader.operators(1)[1].is_annotation is True
         assert reader.window_gpus(1) == list(TAKEN.gpus)
         assert reader.host_gaps(1) == list(TAKEN.gaps)
+        assert reader.window_waits(1) == list(TAKEN.waits)
         assert reader.window_trace(1) == b"packed"
 
 

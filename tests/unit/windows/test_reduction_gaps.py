@@ -7,9 +7,9 @@ import random
 import pytest
 from support.cudatraces import PID, CudaScript
 
-from profd.daemon.store.records import HostGap, WindowGpu
+from profd.daemon.store.records import COLLECTIVE, HostGap, WindowGpu, WindowWait
 from profd.daemon.windows import reduction
-from profd.daemon.windows.reduction import gpu_times
+from profd.daemon.windows.reduction import gpu_times, waits_of
 
 
 def times(script: CudaScript) -> tuple[list[WindowGpu], list[HostGap]]:
@@ -92,3 +92,24 @@ def test_random_traces_have_the_times_that_a_sweep_of_each_microsecond_finds(see
         )
         kept = [gap for gap in times(script)[1] if gap.gpu == row.gpu]
         assert sum(gap.end_ns - gap.start_ns for gap in kept) == row.host_ns
+
+
+def test_calls_that_wait_and_collectives_beside_no_other_kernel_are_waits() -> None:
+    script = CudaScript()
+    for name, at in (
+        ("cudaStreamSynchronize", 10),
+        ("cudaMalloc", 20),
+        ("cudaMallocAsync", 30),
+        ("cudaEventQuery", 40),
+    ):
+        script.launch("", at, 5, call=name)
+    script.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 100, 2, (110, 40), stream=20)
+    script.launch("gemm", 100, 2, (100, 20), (130, 5))
+    script.launch("ncclDevKernel_AllReduce_Sum_f32_RING_LL", 100, 2, (110, 40), gpu=1)
+    assert sorted(waits_of(script.spans())) == [
+        WindowWait(COLLECTIVE, 110_000, 150_000, 0),  # on the GPU that has nothing else
+        WindowWait(COLLECTIVE, 120_000, 130_000, 0),
+        WindowWait(COLLECTIVE, 135_000, 150_000, 0),
+        WindowWait("cudaMalloc", 20_000, 25_000, PID),
+        WindowWait("cudaStreamSynchronize", 10_000, 15_000, PID),
+    ]
