@@ -147,7 +147,8 @@ class IdleTime(Generic[State]):
         self, rows: Sequence[IntervalRow], state_of: Callable[[int], State], queue_of: Callable[[int], Queue | None]
     ) -> None:
         """Add up the time in each state, by what the queue tells."""
-        known, before = None, None
+        known: Queue | None = None
+        before: tuple[State, Queue | None] | None = None
         for row in rows:
             queue = queue_of(row.stack)
             known = None if queue is Queue.STAYS and known is None else queue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Callable, Iterable
 from importlib import metadata
 from pathlib import Path
@@ -46,9 +47,16 @@ def find(
     phases: PhaseIndex | None = None,
     rules: Iterable[Rule] = RULES,
 ) -> tuple[Finding, ...]:
-    """Return what slows a run in a selection's range of time, over its processes, ranked."""
+    """Return what slows a run in a selection's range of time, over its processes, ranked.
+
+    That GPUs idle is left out where another finding above info shows the cause of half of it.
+    """
     context = FindingContext(reader, selection, phases)
-    return ranked(finding for rule in rules if (finding := context.once(rule)) is not None)
+    found = [finding for rule in rules if (finding := context.once(rule)) is not None]
+    lost = [one.evidence.measures[0].value for one in found if one.gain_bound is not None and one.severity != INFO]
+    idle = (one.evidence.measures[0].value for one in found if one.rule == "gpu-idle")
+    is_explained = max(lost, default=0.0) >= next(idle, math.inf) / 2
+    return ranked(one for one in found if one.rule != "gpu-idle" or not is_explained)
 
 
 def ranked(found: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -109,6 +109,14 @@ def test_gpus_that_idle_are_told_with_the_phase_that_most_of_it_lies_in(case: Ca
     assert case.found(gpu_idle, HEALTHY, series=gpu(0.75)) is None
 
 
+def test_idle_gpus_are_left_out_beside_the_finding_that_explains_them(tmp_path: Path) -> None:
+    for wait_ms, rules in ((200, {"input-bound-in-process"}), (75, {"input-bound-in-process", "gpu-idle"})):
+        path = write_case(tmp_path / f"{wait_ms}.profd", step((LOAD_IN_PROCESS, wait_ms)), series=gpu(0.5))
+        with RunReader(path) as reader:
+            found = {one.rule for one in find(reader) if one.severity != INFO}
+        assert found & {"gpu-idle", "input-bound-in-process"} == rules
+
+
 def test_one_gpu_of_several_that_rests_is_told(case: Case) -> None:
     found = case.told(gpu_unused, HEALTHY, more=[DEVICE], series=[*gpu(0.9), *gpu(0.0, device="gpu1")])
     assert (found.rule, found.severity) == ("gpu-unused", WARNING)
