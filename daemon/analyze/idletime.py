@@ -66,7 +66,7 @@ class Reading(Generic[State]):
     idle: float
     length_ns: int
     spent_ns: Counter[State] = field(default_factory=Counter)
-    changes: list[tuple[State, State]] = field(default_factory=list)
+    changes: Counter[State] = field(default_factory=Counter)
 
 
 class IdleTime(Generic[State]):
@@ -100,6 +100,7 @@ class IdleTime(Generic[State]):
         steps, at = utilization.steps, 0
         found: dict[int, Reading[State]] = {}
         before: State | None = None
+        known: Queue | None = None
         for row in rows:
             state, start_ns, end_ns = state_of(row.stack), row.start_ns - late_ns, row.end_ns - late_ns
             while at < len(steps) and steps[at].end_ns <= start_ns:
@@ -111,10 +112,13 @@ class IdleTime(Generic[State]):
                     found[place] = Reading(1 - step.value, step.end_ns - step.start_ns)
                 found[place].spent_ns[state] += min(end_ns, step.end_ns) - max(start_ns, step.start_ns)
                 if before is not None and before != state and step.start_ns <= start_ns:
-                    found[place].changes.append((before, state))
+                    found[place].changes.update((before, state))
                 place += 1
+            queue, key = queue_of(row.stack), (before, known)
+            known = None if queue is Queue.STAYS and known is None else queue
+            self._spent_ns[state, known] += row.duration_ns
+            self._visits[state, known] += (state, known) != key
             before = state
-        self._follow_queue(rows, state_of, queue_of)
         read = (one for one in found.values() if one.length_ns)
         self._readings += (one for one in read if one.spent_ns.total() >= _LEAST_COVERED * one.length_ns)
 
@@ -142,20 +146,6 @@ class IdleTime(Generic[State]):
                 share = found[state]
                 found[state] = IdleShare(share.low, share.high, (least + most) / 2, least, most)
         return found
-
-    def _follow_queue(
-        self, rows: Sequence[IntervalRow], state_of: Callable[[int], State], queue_of: Callable[[int], Queue | None]
-    ) -> None:
-        """Add up the time in each state, by what the queue tells."""
-        known: Queue | None = None
-        before: tuple[State, Queue | None] | None = None
-        for row in rows:
-            queue = queue_of(row.stack)
-            known = None if queue is Queue.STAYS and known is None else queue
-            key = state_of(row.stack), known
-            self._spent_ns[key] += row.duration_ns
-            self._visits[key] += key != before
-            before = key
 
     def _by_queue(self, bounds: Mapping[State, IdleShare]) -> dict[State, tuple[float, float]]:
         """Return from where to where the idle share of each state reaches by its bounds and by what the queue tells."""
@@ -207,11 +197,10 @@ class IdleTime(Generic[State]):
         most_ns, others_ns = dict.fromkeys(states, sum(absent_ns)), dict.fromkeys(states, sum(only_ns))
         changes: Counter[State] = Counter()
         for one, without_it_ns, with_it_ns in zip(groups, absent_ns, only_ns, strict=True):
-            seen = Counter(state for change in one.changes for state in change)
-            changes.update(seen)
+            changes.update(one.changes)
             covered_ns = one.spent_ns.total()
             for state, spent_ns in one.spent_ns.items():
-                share, error = spent_ns / covered_ns, self._error(one, 1 + seen[state])
+                share, error = spent_ns / covered_ns, self._error(one, 1 + one.changes[state])
                 most_ns[state] += _overlap_ns(one, share, error) - without_it_ns
                 others_ns[state] += _overlap_ns(one, 1 - share, error) - with_it_ns
         found = {}
@@ -230,7 +219,7 @@ def _together(readings: Sequence[Reading[State]]) -> Reading[State]:
     whole: Reading[State] = Reading(sum(one.idle * one.length_ns for one in readings) / length_ns, length_ns)
     for one in readings:
         whole.spent_ns.update(one.spent_ns)
-        whole.changes += one.changes
+        whole.changes.update(one.changes)
     return whole
 
 

@@ -31,11 +31,10 @@ RULES: tuple[Rule, ...] = (
     *(gpu.synchronization, phases.checkpoints, phases.logging_stalls, phases.evaluations, phases.compilation),
     *(phases.hot_function, phases.unfused_optimizer, phases.small_batches, overhead.overhead),
     *(cpu.interpreter_lock, cpu.idle_cores, cpu.oversubscription, cpu.cpu_limit),
-    *(memory.garbage_collection, memory.allocator_churn, memory.memory_growth, memory.memory_limit),
+    *(memory.garbage_collection, gpu.memory_churn, memory.memory_growth, memory.memory_limit),
     *(memory.gpu_memory_limit, memory.swapping, course.slow_start, course.slow_down),
     *(gpu.gpu_error, gpu.gpu_unused, gpu.copies, gpu.pcie_bound, gpu.precision, gpu.memory_format),
-    *(gpu.allocations, gpu.elementwise, gpu.gpu_held_back, gpu.tensor_cores_idle, gpu.underfilled),
-    *(gpu.pcie_link, gpu.gpu_idle),
+    *(gpu.elementwise, gpu.gpu_held_back, gpu.tensor_cores_idle, gpu.underfilled, gpu.pcie_link, gpu.gpu_idle),
 )
 OF_THE_RUN: tuple[Rule, ...] = (memory.memory_growth,)
 """Those that look at all of the run so far, whatever the selection: they take the most time by far."""

@@ -14,7 +14,7 @@ from profd.daemon.analyze.idletime import IdleShare
 from profd.daemon.analyze.phases import COPY, FORWARD
 from profd.daemon.analyze.torchtraces import selected_windows
 from profd.daemon.analyze.windows import HOST, python_threads, seen_in
-from profd.daemon.findings import phases, ranks
+from profd.daemon.findings import memory, phases, ranks
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import WORKED, FindingContext, Share, line_of, share_of_series
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING, Finding, Measure
@@ -110,6 +110,7 @@ def tensor_cores_idle(context: FindingContext) -> Finding | None:
 
 
 _REASONS, _CLOCK = "gpu_throttle_reasons_mask", "gpu_sm_clock_hz"
+_HEAT, _CAPPED = "gpu_heat_slowed_share", "gpu_power_capped_share"
 _POWER_CAP = 0x4
 _HARD_REASONS = 0x8 | 0x20 | 0x40 | 0x80  # hardware slowdown, heat (driver, hardware), power brake
 _HELD_BACK = 0.2
@@ -121,8 +122,10 @@ def gpu_held_back(context: FindingContext) -> Finding | None:
     for device in context.devices:
         masks, clocks = (context.values(name, device=device) for name in (_REASONS, _CLOCK))
         slower = 1 - (context.mean(_CLOCK, device=device) or 0.0) / max(clocks, default=math.inf)
-        for mask, severity in ((_HARD_REASONS, WARNING), (_POWER_CAP, INFO)):
-            share = share_of_series([float(bool(int(value) & mask)) for value in masks])
+        for mask, severity, counted in ((_HARD_REASONS, WARNING, _HEAT), (_POWER_CAP, INFO, _CAPPED)):
+            flags = share_of_series([float(bool(int(value) & mask)) for value in masks])
+            counts = share_of_series(context.values(counted, device=device))
+            share = max(filter(None, (flags, counts)), key=lambda one: one.low, default=None)
             cases = {"capped": mask == _POWER_CAP}
             if share is None or share.low < _HELD_BACK or (cases["capped"] and not _SLOWER <= slower < 1):
                 continue
@@ -218,7 +221,7 @@ def of_waits(name: str, context: FindingContext) -> Finding | None:
         for one, stack in seen_in(reader, row, waits):
             frame = context.phases.user_line(stack) if one.name != COLLECTIVE else None
             seen.update([frame.id] if frame else [])
-    value = wait_ns / (sum(row.end_ns - row.start_ns for row in last) or 1)
+    value = min(wait_ns / (sum(row.end_ns - row.start_ns for row in last) or 1), 1.0)
     share, most = Share(value, value, value), max(seen, key=seen.__getitem__, default=None)
     gain = partial(bound, context, share, share.gain, beside_gpu=table().finding[name].beside_gpu)
     return context.finding(name, share, gain=gain, line=lambda: None if most is None else line_of(reader.frames[most]))
@@ -232,7 +235,10 @@ def collectives(context: FindingContext) -> Finding | None:
     return ranks.collectives(context) or of_waits("exposed-collectives", context)
 
 
-allocations = partial(of_waits, "gpu-allocations")
+def memory_churn(context: FindingContext) -> Finding | None:
+    return memory.allocator_churn(context) or of_waits("gpu-allocations", context)
+
+
 memory_format = partial(of_kernels, "memory-format")
 elementwise = partial(of_kernels, "elementwise-kernels")
 

@@ -31,6 +31,8 @@ _GAUGES: dict[str, tuple[tuple[str, ...], tuple[int, ...], float]] = {
     "gpu_ecc_corrected_count": (("nvmlDeviceGetTotalEccErrors",), (0, 0), 1.0),  # since the driver's start
     "gpu_ecc_uncorrected_count": (("nvmlDeviceGetTotalEccErrors",), (1, 0), 1.0),
     "gpu_throttle_reasons_mask": (_REASONS, (), 1.0),
+    "gpu_power_capped_s": (("nvmlDeviceGetViolationStatus",), (0,), 1e-9),
+    "gpu_heat_slowed_s": (("nvmlDeviceGetViolationStatus",), (1,), 1e-9),
 }
 """Series → NVML's functions, which of their quantities, and what their answer is multiplied with.
 
@@ -150,7 +152,8 @@ class NvmlSource(Nvml):
     def gauge(self, gpu: Gpu, name: str) -> float:
         (function, *older), what, factor = _GAUGES[name]
         try:
-            return float(self.call(function, gpu.handle, *what)) * factor
+            answer = self.call(function, gpu.handle, *what)
+            return float(getattr(answer, "violationTime", answer)) * factor
         except NoAnswer:
             if not older:
                 raise

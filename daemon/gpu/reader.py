@@ -36,6 +36,8 @@ _GAUGES = (
 """Every how many readings, and the series."""
 # An idle link is put into a lower generation, so that the highest reading shows what it can carry.
 _LINK = ("gpu_pcie_generation", "gpu_pcie_lanes", "gpu_pcie_generation_most", "gpu_pcie_lanes_most")
+_HELD_BACK = {"gpu_power_capped_share": "gpu_power_capped_s", "gpu_heat_slowed_share": "gpu_heat_slowed_s"}
+"""Series → the counter of seconds whose growth it is: a flag that is read once a second misses what is shorter."""
 _OFTEN = ("gpu_graphics_active_share",)
 """What GPM is asked for nine times a second: it wants more than 100 ms between two snapshots."""
 _SELDOM = (
@@ -63,7 +65,7 @@ class GpuReader:
         self._samples = UtilizationSamples(questions, gpu, clock, since_ns)
         self._shares = ProcessShares(questions, gpu)
         self._traffic = Traffic(questions, gpu, clock)
-        self._energy: tuple[int, float] | None = None
+        self._counted: dict[str, tuple[int, float]] = {}
         self._looked_ns = 0
         self._looks = True
         self._has_samples = gpu.parent is None and not gpu.is_mig_parent  # MIG has no utilization but that of GPM
@@ -162,6 +164,10 @@ class GpuReader:
             value = self._ask_gauge(name)
             if value is not None:
                 yield self._point(name, value)
+        for name, counter in _HELD_BACK.items() if self._readings % _CALM_EVERY == 0 else ():
+            share = self._growth(counter)
+            if share is not None:
+                yield self._point(name, min(share, 1.0))
         clock = self._samples.driver_clock
         if self._readings % _CLOCK_EVERY == _CALM_EVERY and clock.offset_ns is not None:
             yield self._point("gpu_clock_offset_s", clock.offset_ns / SECOND_NS)
@@ -173,11 +179,17 @@ class GpuReader:
 
         Some devices measure power for a quarter of the time only, and give a mean over a second.
         """
-        joules, now_ns = self._ask_gauge("gpu_energy_joules"), self._clock.now_ns()
-        before, self._energy = self._energy, None if joules is None else (now_ns, joules)
-        if joules is None or before is None or joules < before[1] or now_ns <= before[0]:
-            return self._ask_gauge("gpu_power_watts")
-        return (joules - before[1]) * SECOND_NS / (now_ns - before[0])
+        watts = self._growth("gpu_energy_joules")
+        return self._ask_gauge("gpu_power_watts") if watts is None else watts
+
+    def _growth(self, counter: str) -> float | None:
+        """Return by how much a counter grew a second since it was last read; None where nobody knows."""
+        count, now_ns, before = self._ask_gauge(counter), self._clock.now_ns(), self._counted.pop(counter, None)
+        if count is not None:
+            self._counted[counter] = now_ns, count
+        if count is None or before is None or count < before[1] or now_ns <= before[0]:
+            return None
+        return (count - before[1]) * SECOND_NS / (now_ns - before[0])
 
     def _throughput(self) -> Iterator[Point]:
         """Yield the means since the last reading, of GPM and of what it lacks."""

@@ -180,6 +180,20 @@ int nvmlDeviceGetTotalEnergyConsumption(Device *device, ull *millijoules)
     return leave(SUCCESS);
 }
 
+/* Nanoseconds for which a policy held the clocks down, since the row. */
+int nvmlDeviceGetViolationStatus(Device *device, uint policy, ull *times)
+{
+    ENTER(device);
+    char key[WORD];
+    snprintf(key, sizeof key, "%u", policy);
+    const Track *held = find_track(device->name, "held_share", key, 0);
+    if (!held)
+        return leave(NOT_SUPPORTED);
+    times[0] = microseconds(now_s());
+    times[1] = (ull)(mean_of(held, held->entries[0].at_s, now_s()) * (now_s() - held->entries[0].at_s) * 1e9);
+    return leave(SUCCESS);
+}
+
 int nvmlDeviceGetEnforcedPowerLimit(Device *device, uint *milliwatts)
 {
     ENTER(device);

@@ -25,8 +25,9 @@ from support.training_stacks import BACKWARD, CONV, DATA_WAIT, LIBRARY, SYNCHRON
 from profd.daemon.findings.catalog import RULES, Rule
 from profd.daemon.findings.cpu import idle_cores, interpreter_lock
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
+from profd.daemon.findings.gpu import synchronization
 from profd.daemon.findings.loading import load_in_process
-from profd.daemon.findings.phases import checkpoints, evaluations, hot_function, logging_stalls, synchronization
+from profd.daemon.findings.phases import checkpoints, evaluations, hot_function, logging_stalls
 from profd.daemon.store.records import Frame
 
 ROOT = (Frame("<module>", TRAIN, 96), Frame("main", TRAIN, 90), Frame("train_epoch", TRAIN, 70))

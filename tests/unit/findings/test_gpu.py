@@ -57,6 +57,8 @@ def test_clocks_that_heat_or_hardware_holds_down_are_a_warning(mask: int, case: 
     assert found.severity == WARNING
     assert "clocks of gpu0 down 100 %" in found.title
     assert case.found(gpu_held_back, HEALTHY, series=gpu(0.9, *capped(0, 1.98e9))) is None
+    between_flags = of("gpu_heat_slowed_share", 0.3)
+    assert "down 30 %" in case.told(gpu_held_back, HEALTHY, series=gpu(0.9, *capped(0, 1.98e9), between_flags)).title
 
 
 def test_a_gpu_at_full_power_is_healthy_and_its_loss_of_clock_a_remark(case: Case, tmp_path: Path) -> None:

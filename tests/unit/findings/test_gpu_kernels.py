@@ -13,10 +13,10 @@ from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.findings.catalog import Rule
 from profd.daemon.findings.finding import CRITICAL, WARNING
 from profd.daemon.findings.gpu import (
-    allocations,
     collectives,
     copies,
     elementwise,
+    memory_churn,
     memory_format,
     precision,
     synchronization,
@@ -171,7 +171,7 @@ def test_copies_from_memory_that_is_not_pinned_are_told(tmp_path: Path) -> None:
         ),
         (
             "cudaMalloc",
-            allocations,
+            memory_churn,
             "memory of the GPU takes 20 % of the last torch window (train",
         ),
         ("collective", collectives, "GPUs do nothing but exchange data 20 % of the last torch window:"),

@@ -17,7 +17,7 @@ from profd.daemon.analyze.phases import PHASES
 from profd.daemon.findings import texts
 from profd.daemon.findings.catalog import RULES
 from profd.daemon.findings.context import FindingContext
-from profd.daemon.findings.gpu import of_kernels
+from profd.daemon.findings.gpu import of_kernels, of_waits
 from profd.daemon.findings.phases import of_phase
 from profd.daemon.findings.texts import SAID, Texts, table
 
@@ -26,6 +26,7 @@ FORMS: dict[str, Callable[..., object]] = {
     "finding": FindingContext.finding,
     "of_phase": of_phase,
     "of_kernels": of_kernels,
+    "of_waits": of_waits,
 }
 OF_EACH = {"share", "at", "speeds_up"}
 FINDINGS = table().finding

@@ -95,6 +95,16 @@ def test_throttled_is_what_slows_the_gpu_against_its_will(
     assert (read["gpu_throttle_reasons_mask"], read["gpu_throttled_share"]) == (mask, share)
 
 
+def test_time_with_clocks_held_down_is_what_the_driver_counts_between_flags(
+    room: GpuRoom, driver: SimulatedDriver
+) -> None:
+    driver.add("held_share", 0.25, "gpu0", 1)
+    for _ in range(11):
+        room.read(1)
+    assert room.series("gpu_heat_slowed_share") == [(6, pytest.approx(0.25)), (11, pytest.approx(0.25))]
+    assert room.series("gpu_power_capped_share") == []
+
+
 def test_memory_and_time_of_a_process_are_its_own(room: GpuRoom, driver: SimulatedDriver) -> None:
     driver.add("process_memory_bytes", GIB, "gpu0", 99)
     driver.add("process_sm_share", 0.9, "gpu0", MAIN.pid)
