@@ -153,7 +153,7 @@ class NvmlSource(Nvml):
         (function, *older), what, factor = _GAUGES[name]
         try:
             answer = self.call(function, gpu.handle, *what)
-            return float(getattr(answer, "violationTime", answer)) * factor
+            return float(answer.violationTime if hasattr(answer, "violationTime") else answer) * factor
         except NoAnswer:
             if not older:
                 raise

@@ -101,7 +101,7 @@ def test_time_with_clocks_held_down_is_what_the_driver_counts_between_flags(
     driver.add("held_share", 0.25, "gpu0", 1)
     for _ in range(11):
         room.read(1)
-    assert room.series("gpu_heat_slowed_share") == [(6, pytest.approx(0.25)), (11, pytest.approx(0.25))]
+    assert dict(room.series("gpu_heat_slowed_share")) == pytest.approx({6: 0.25, 11: 0.25})
     assert room.series("gpu_power_capped_share") == []
 
 
