@@ -19,9 +19,8 @@ from typing import NamedTuple
 
 from measurements import write_section
 
-from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.phases import PhaseIndex, training_range
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
-from profd.daemon.analyze.steps import training_range
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import Finding

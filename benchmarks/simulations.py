@@ -48,7 +48,7 @@ def seed_of(chance: random.Random) -> int:
 def is_miscounted(seen: list[Seen], cycles: int) -> bool:
     """Say whether cycles are not counted, or the error of their count larger than was said."""
     counted = count_cycles(seen)
-    return counted is None or abs(counted.count - cycles) > counted.error
+    return counted is None or abs((counted.count or 0) - cycles) > (counted.count_error or 0)
 
 
 def visits_missed(chance: random.Random) -> bool:

@@ -7,11 +7,11 @@ import statistics
 import msgspec
 
 from profd.daemon.analyze.collectives import WaitIndex, exchange
-from profd.daemon.analyze.phases import PhaseIndex, PhasePlace
+from profd.daemon.analyze.phases import PhaseIndex, PhasePlace, training_range
 from profd.daemon.analyze.ranks import OwnWork, StragglerTest, find_late, lateness, take_own_work
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import mean_of_known
-from profd.daemon.analyze.steps import take_steps, training_range
+from profd.daemon.analyze.steps import take_steps
 from profd.daemon.store.merge import hosts_of
 from profd.daemon.store.reader import RunReader
 

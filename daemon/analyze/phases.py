@@ -1,4 +1,4 @@
-"""Phases: what a thread is doing, one word for each stack, by an ordered table of rules.
+"""Phases: what a thread is doing, one word for each stack, by an ordered table of rules; when a run trains.
 
 What a phase looks like on a screen (letter, color) stands here too, so that it looks the same everywhere.
 """
@@ -6,16 +6,18 @@ What a phase looks like on a screen (letter, color) stands here too, so that it 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from profd.daemon.analyze.framepatterns import FramePattern, frame_test, own_table, read_patterns
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import UsageError
 from profd.daemon.store.entities import Entities
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import FrameRow
+from profd.daemon.store.rows import FrameRow, IntervalRow
 
 BUILT_IN = Path(__file__).with_name("phases.toml")
 
@@ -235,3 +237,21 @@ class PhaseIndex:
         if frame.id not in self._met_by_frame:
             self._met_by_frame[frame.id] = sum(1 << number for number, test in enumerate(self._tests) if test(frame))
         return self._met_by_frame[frame.id]
+
+
+def training_range(reader: RunReader, whole: Selection, phases: PhaseIndex) -> tuple[int, int] | None:
+    """Return when the first step in a selection's range of time begins and the last one ends; None without a step."""
+    from_ns, to_ns = whole.bounds(reader.info)
+    threads = frozenset(row.id for row in reader.main_threads() if whole.takes_process(reader.processes[row.process]))
+    starts = range(from_ns, to_ns, 60 * SECOND_NS)
+
+    def steps(start_ns: int) -> Iterator[IntervalRow]:
+        rows = reader.intervals(start_ns, min(start_ns + starts.step, to_ns), threads)
+        return (row for row in rows if phases.of_stack(row.stack) in STEP)
+
+    first = next((row for start_ns in starts for row in steps(start_ns)), None)
+    if first is None:
+        return None
+    # The last part with a step has the last one: this yields at least the part of the first.
+    ends = (max((row.end_ns for row in steps(start_ns)), default=0) for start_ns in reversed(starts))
+    return first.start_ns, min(next(filter(None, ends)), to_ns)

@@ -19,7 +19,7 @@ import msgspec
 
 from profd.daemon.analyze import series
 from profd.daemon.analyze.coverage import COST_SERIES
-from profd.daemon.analyze.phases import COPY, DATA_LOAD, DATA_WAIT, STEP, PhaseIndex
+from profd.daemon.analyze.phases import PhaseIndex, training_range
 from profd.daemon.analyze.profile import selected_totals
 from profd.daemon.analyze.selection import Selection, cut
 from profd.daemon.analyze.steps import take_steps
@@ -31,9 +31,6 @@ BLOCKS = 12
 MOST_BLOCKS = 24
 """More blocks show their own noise better, where each of them still holds a hundred samples or so."""
 _BLOCK_NS = 2 * SECOND_NS
-TRAINING = frozenset({DATA_WAIT, DATA_LOAD, COPY, *STEP})
-_PARTS = 64
-"""The beginning of the training is looked for in the first half of these parts of the run."""
 
 Item = tuple[str, str, str, int]
 """What is compared: its kind, name, module path and line (0 but for lines).
@@ -82,7 +79,7 @@ class Blocks(msgspec.Struct, frozen=True):
 
 def take_blocks(reader: RunReader, selection: Selection) -> Blocks:
     phases = PhaseIndex(reader)
-    from_ns, to_ns = _training_range(reader, selection, phases)
+    from_ns, to_ns = training_range(reader, selection, phases) or selection.bounds(reader.info)
     count = min(max((to_ns - from_ns) // _BLOCK_NS, BLOCKS), MOST_BLOCKS)
     parts = [selection.between(*block) for block in cut(from_ns, to_ns, count)]
     shares: defaultdict[Item, list[float]] = defaultdict(lambda: [0.0] * count)
@@ -134,17 +131,6 @@ def _items(reader: RunReader, stack: int, phases: PhaseIndex) -> Iterator[Item]:
 
 def _line_item(frame: FrameRow) -> Item:
     return "line", frame.source or frame.function, frame.module_path, frame.line
-
-
-def _training_range(reader: RunReader, selection: Selection, phases: PhaseIndex) -> tuple[int, int]:
-    """Return the range of time that is compared: without the start-up, where the program has one that can be seen."""
-    from_ns, to_ns = selection.bounds(reader.info)
-    if selection.from_ns is None:
-        for start_ns, end_ns in cut(from_ns, to_ns, _PARTS)[: _PARTS // 2]:
-            part = selection.between(start_ns, end_ns)
-            if any(phases.of_stack(total.stack) in TRAINING for total in selected_totals(reader, part, phases)):
-                return end_ns, to_ns
-    return from_ns, to_ns
 
 
 # Steps of a loop in Python take 1.4 to 1.7 times as long while the other logical core of a physical one is busy.

@@ -25,10 +25,10 @@ from profd.daemon.analyze.phases import (
     WAITING,
     WITHOUT_WORK,
     PhaseIndex,
+    training_range,
 )
 from profd.daemon.analyze.profile import Profile, take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
-from profd.daemon.analyze.steps import training_range
 from profd.daemon.analyze.uncertainty import ShareVariance, State
 from profd.daemon.findings.finding import Evidence, Finding, Line, Measure
 from profd.daemon.findings.texts import at, speeds_up, table

@@ -15,11 +15,11 @@ import msgspec
 
 from profd.daemon.analyze.coverage import take_lives
 from profd.daemon.analyze.gputracks import GpuTracks
-from profd.daemon.analyze.phases import PhaseIndex, own_frame
+from profd.daemon.analyze.phases import PhaseIndex, own_frame, training_range
 from profd.daemon.analyze.profile import process_weights
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.series import SeriesCourse, take_course
-from profd.daemon.analyze.steps import take_steps, training_range
+from profd.daemon.analyze.steps import take_steps
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.compare.blocks import BLOCKS
 from profd.daemon.exports.tables import Value

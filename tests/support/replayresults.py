@@ -148,7 +148,7 @@ def _errors(reader: RunReader, summary: Summary, diary: Diary) -> Iterator[tuple
     """Yield by topic how far the product is from the program's own words.
 
     ``shares`` is the largest error of a share, ``phases`` the total variation of the phases after startup, ``rate`` the
-    relative error of steps a second, ``count`` by how many the steps of the whole run are wrong.
+    relative error of steps a second, ``count`` by how many the steps that were counted are wrong.
     """
     recordings = reader.recordings()
     from_ns = min(row.start_ns for row in recordings)
@@ -206,9 +206,10 @@ def _step_errors(reader: RunReader, summary: Summary, diary: Diary) -> Iterator[
     true_per_s = made.between(first_ns, last_ns) * SECOND_NS / (last_ns - first_ns)
     assert steps.per_s is not None
     yield "rate", abs(steps.per_s / true_per_s - 1)
-    from_ns, to_ns = reader.info.started_ns, reader.info.end_ns
-    if steps.count is not None and made.within(from_ns, to_ns) == (from_ns, to_ns):
-        yield "count", abs(steps.count - made.between(from_ns, to_ns))
+    whole_ns = reader.info.started_ns, reader.info.end_ns
+    if steps.count is not None and made.within(*whole_ns) == whole_ns:
+        from_ns = whole_ns[0] if reader.info.mode == "launched" else times[0]
+        yield "count", abs(steps.count - made.between(from_ns, times[-1]))
 
 
 class _Made:
