@@ -53,14 +53,11 @@ class Stepping:
 
     def _run(self) -> None:
         due_s: dict[Identity, float] = {}
-        while True:
-            is_closing = self._closing.is_set()
+        while not self._closing.is_set():
             with self._lock:
                 readers, ended, self._ended = dict(self._readers), self._ended, []
-            for reader in [*ended, *readers.values()] if is_closing else ended:
+            for reader in ended:
                 reader.end()
-            if is_closing:
-                return
             due_s = {identity: due_s.get(identity, 0.0) for identity in readers}
             identity = min(due_s, key=due_s.__getitem__, default=None)
             if identity is None or (wait_s := due_s[identity] - time.monotonic()) > 0:
@@ -74,3 +71,5 @@ class Stepping:
                 self._put(EventHappened(self._clock.now_ns(), "error", text, identity))
                 with self._lock:
                     self._readers.pop(identity, None)
+        for reader in (*self._ended, *self._readers.values()):
+            reader.end()

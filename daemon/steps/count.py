@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections import deque
-from collections.abc import Callable
 
 from profd.daemon.clock import SECOND_NS
 
@@ -18,19 +17,19 @@ CLOSE_ROUNDS = 0.5
 # The rate is not known before this many readings.
 _KNOWN = 5
 
-Epoch = Callable[[], int | None]
 Off = tuple[int, int] | None
 
 
 class Count:
     """The rounds of one loop. They begin with the number that the counter itself shows when it is first read.
 
-    A counter that ``is_added`` goes on over epochs, until it is seen to begin anew. One that ``is_late`` stands at the
-    number of rounds after the last of them.
+    Of a loop that another counter has counted so far (``goes_on``) they begin with none. A counter that ``is_added``
+    goes on over epochs, until it is seen to begin anew. One that ``is_late`` stands at the number of rounds after the
+    last of them.
     """
 
-    def __init__(self, *, is_added: bool = False, is_late: bool = False) -> None:
-        self.is_added, self._is_late = is_added, is_late
+    def __init__(self, *, is_added: bool = False, is_late: bool = False, goes_on: bool = False) -> None:
+        self.is_added, self._is_late, self._goes_on = is_added, is_late, goes_on
         self.rounds = 0
         self.error = 0
         """How many more or fewer there may have been since the first reading."""
@@ -54,19 +53,17 @@ class Count:
         self._recent: deque[tuple[int, int]] = deque()
         self._off_ns = 0
 
-    def take(
-        self, at_ns: int, number: int, epoch: Epoch = lambda: None, end: int | None = None, off: Off = None
-    ) -> None:
+    def take(self, at_ns: int, number: int, epoch: int | None = None, end: int | None = None, off: Off = None) -> None:
         """Add a reading: the counter showed the round ``number`` (from 0).
 
-        ``epoch`` reads the counter of the loop outside; ``end`` is the number of rounds, where the loop has it.
+        ``epoch`` is the counter of the loop outside; ``end`` is the number of rounds, where the loop has it.
         ``off`` is from when to when the loop was seen to be left, since the last time.
         """
         if end is not None and end != self.length:
             self._learn(end)
             self._is_length_read = True
         if self.round is None:
-            self.rounds, self.changed_ns, self._epoch = number, at_ns, epoch()
+            self.rounds, self.changed_ns, self._epoch = 0 if self._goes_on else number, at_ns, epoch
         else:
             left_ns, back_ns = off or (at_ns, at_ns)
             self._off_ns += back_ns - left_ns
@@ -109,19 +106,15 @@ class Count:
             return not self._is_length_read and self.round >= self.length - 1
         return self._ended_at is not None and abs(self.round - self._ended_at) <= 2 + 2 * ahead_s * self.per_s()
 
-    def is_short(self, gap_s: float) -> bool:
-        """Say whether the loop may begin anew, and come as far again, within some seconds."""
-        return len(self._recent) < _KNOWN or self.per_s() * gap_s >= (self.length or self._longest) / 2
-
-    def _made(self, last: int, before_ns: int, after_ns: int, number: int, epoch: Epoch) -> int:
+    def _made(self, last: int, before_ns: int, after_ns: int, number: int, now: int | None) -> int:
         """Return the rounds since the last reading: made so long after it, and before this one."""
-        gap_s = (before_ns + after_ns) / SECOND_NS
-        if number >= last and not self.is_short(gap_s):
+        expected = self.per_s() * (before_ns + after_ns) / SECOND_NS
+        # Where the loop is short it may have begun anew, and come as far again.
+        is_short = len(self._recent) < _KNOWN or expected >= (self.length or self._longest) / 2
+        if number >= last and not is_short:
             return number - last
-        now = epoch()
         epochs = None if now is None or self._epoch is None else now - self._epoch
         self._epoch = now
-        expected = self.per_s() * gap_s
         if number >= last and (not epochs or (self.is_added and self._ended_at is None)):
             if epochs is None and self.length and expected > self.length:
                 self.error += round(expected)

@@ -18,6 +18,7 @@ from profd.daemon.stacks.source import SourceTree, block_around, parsed
 from profd.daemon.userfiles import UserFiles
 
 _OPTIMIZER = re.compile(r"(?i)(^|_)(opt|optim|optimi[sz]ers?|scaler|accelerator|engine|model_engine)\d*(_|$)")
+_PATH = re.compile(r"""[^\W\d]\w*(\.\w+|\["[^"]*"\])*""")
 Loops = ast.For | ast.AsyncFor | ast.While
 
 
@@ -59,16 +60,15 @@ class Loop(msgspec.Struct, frozen=True):
 
 
 class Function(msgspec.Struct, frozen=True):
-    """A function, or all of a file: its lines, and its loops, the outer ones first."""
+    """A function, or all of a file: its lines, and its loops of more than one line, the outer ones first."""
 
     first_line: int
     last_line: int
     loops: tuple[Loop, ...] = ()
 
     def around(self, line: int) -> tuple[Loop, ...]:
-        """Return the loops around a line, the outermost first: in their bodies, or at heads of more than one line."""
-        found = (one for one in self.loops if one.first_line <= line <= one.last_line)
-        return tuple(one for one in found if one.first_line < one.body_line)
+        """Return the loops around a line, the outermost first."""
+        return tuple(one for one in self.loops if one.first_line <= line <= one.last_line)
 
 
 class Declared:
@@ -109,7 +109,7 @@ def _parse(lines: Sequence[str], line: int) -> Function:
         for node in ast.walk(loop):
             if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
                 names[path(node)] += 1
-    loops = [_loop(node, before, nodes, stores) for node in stores]
+    loops = [_loop(node, before, nodes, stores) for node in stores if node.lineno < node.body[0].lineno]
     loops.sort(key=lambda loop: (loop.first_line, -loop.last_line))
     return Function(block.first_line, block.first_line + block.text.count("\n"), tuple(loops))
 
@@ -195,14 +195,8 @@ def _addition(statement: ast.stmt) -> tuple[str, int] | None:
 
 def path(node: ast.expr) -> str | None:
     """Return a variable, an attribute or an entry of a dictionary as it stands in the source; None for all else."""
-    match node:
-        case ast.Name(id=name):
-            return name
-        case ast.Attribute(value=value, attr=name) if owner := path(value):
-            return f"{owner}.{name}"
-        case ast.Subscript(value=value, slice=ast.Constant(value=str(key))) if owner := path(value):
-            return f'{owner}["{key}"]'
-    return None
+    text = ast.unparse(node).replace("'", '"') if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) else ""
+    return text if _PATH.fullmatch(text) else None
 
 
 def _given(target: ast.expr, source: ast.expr) -> list[Counter]:

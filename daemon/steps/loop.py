@@ -18,9 +18,11 @@ from profd.daemon.store.records import Frame
 
 _BACKWARD = re.compile(r"/torch/(_tensor|autograd/(__init__|graph))\.py$")
 _OPTIMIZER = re.compile(r"/torch/optim/(?!lr_scheduler|swa_utils)")
-ASIDE = re.compile(r"(^|[._])(eval|evaluate|evaluation|valid|validate|validation|test|predict)", re.IGNORECASE)
 _STEP = re.compile(r"(^|_)(global_)?(steps?|iters?|iteration|batch|batches|idx|it|updates?)(_|\d|$)", re.IGNORECASE)
-_NO_STEP = re.compile(r"size|epoch|layer|group|attempt|retry|retries|max|total|num_(?!iter)", re.IGNORECASE)
+_NO_STEP = re.compile(
+    r"size|epoch|layer|group|attempt|retry|retries|max|total|num_(?!iter)|(^|[._])(eval|valid|test|predict)",
+    re.IGNORECASE,
+)
 # A stack that is read while the program goes on may be of two moments: one alone does not count.
 _LEAST_SIGHTS = 2
 # After this many stacks in the backward pass, and none in the optimizer, the optimizer is never seen.
@@ -41,11 +43,15 @@ class Place(msgspec.Struct, frozen=True):
 
 
 class StepLoop(msgspec.Struct, frozen=True):
-    """The loop of the steps, the loops around it with the outermost first, and that of micro-batches inside it."""
+    """The loop of the steps, the loops around it with the outermost first, and that of micro-batches inside it.
+
+    ``lines`` are those of its function below which the training was seen, and not an evaluation.
+    """
 
     place: Place
     around: tuple[Place, ...] = ()
     micro: Place | None = None
+    lines: frozenset[int] = frozenset()
 
 
 Stack = Sequence[Frame]
@@ -69,7 +75,7 @@ def find_loop(stacks: Sequence[Stack], declared: Declared) -> StepLoop | None:
         chain = tuple(_places(own, declared))
         if updating := _updating(chain):
             optimizer[chain[:updating]] += 1
-        elif own and not any(ASIDE.search(frame.function) for frame in own):
+        elif own and not any(_NO_STEP.search(frame.function) for frame in own):
             others[chain] += 1
     if not backward and not optimizer:
         # A program of torch that is in neither evaluates: its training comes later.
@@ -87,7 +93,11 @@ def find_loop(stacks: Sequence[Stack], declared: Declared) -> StepLoop | None:
     elif [place.key for place in outer] == [place.key for place in inner[: len(outer)]]:
         length = len(outer)
     micro = chain[-1] if length < len(chain) else None
-    return StepLoop(chain[length - 1], chain[: length - 1], micro) if chain else None
+    if not chain:
+        return None
+    place, training = chain[length - 1], (stack for stack in stacks if any(map(trains, stack)))
+    seen = (frame for stack in training for frame in stack if (frame.file, frame.function) == (place.file, place.name))
+    return StepLoop(place, chain[: length - 1], micro, frozenset(frame.line for frame in seen))
 
 
 def trains(frame: Frame) -> bool:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.interpreter.integers import Global, Local, Moved, Variable
 from profd.daemon.interpreter.memory import Unreadable
-from profd.daemon.steps.count import CLOSE_ROUNDS, Count, Epoch
+from profd.daemon.steps.count import CLOSE_ROUNDS, Count
 from profd.daemon.steps.declared import Declared
 from profd.daemon.steps.log import OutputFile, StepLog
 from profd.daemon.steps.loop import Stack, StepLoop, find_loop, trains
@@ -70,7 +70,7 @@ class StepReader:
         self._count = Count()
         self._before = self._error_before = 0
         """The steps of the counts before this one, and how many more or fewer there may have been."""
-        self._goes_on = self._has_paused = False
+        self._has_paused = False
         self._stored: tuple[int, int] | None = None
         self._off: tuple[int, int] | None = None
         """From when to when the program was not seen in the loop; None while it is."""
@@ -116,7 +116,6 @@ class StepReader:
                 if self._tries == 100:
                     self._say("note", f"its steps are not read: {error}")
                 return READ_S if self._tries < 100 else 2.0
-            return 0.0
         self._look(self._program)
         if self._source is None and self._loop is not None:
             self._source = self._bind(self._program, self._loop)
@@ -192,11 +191,11 @@ class StepReader:
         self._counted = loop.place.key, source
         if source.is_added and before and source.variable == before.variable and every == self._every:
             return  # one number of all loops
+        goes_on = key == loop.place.key and self._count.round is not None
         if self._count.round is not None:
-            self._goes_on = key == loop.place.key
-            rest = (0, 0) if self._goes_on else self._count.rest(self._unread_s())
+            rest = (0, 0) if goes_on else self._count.rest(self._unread_s())
             self._before, self._error_before = self._made(*rest)
-        self._every, self._count = every, Count(is_added=source.is_added, is_late=source.is_late)
+        self._every, self._count = every, Count(is_added=source.is_added, is_late=source.is_late, goes_on=goes_on)
         if before is None:  # the script's own number: that of a loop that goes on from a checkpoint begins there
             self._before = source.start // source.stride
 
@@ -204,19 +203,13 @@ class StepReader:
 
     def _read(self, program: Program, source: Source) -> bool:
         """Take a reading; say whether there will be another one of this source."""
-
-        def outside() -> int | None:
-            return program.value(self._outside)
-
-        # Where the loop is short, its round and the number of the loop around have to be of the same moment.
-        is_short = self._count.round is not None and self._count.is_short(READ_S)
-        epoch = number = None
-        for _ in range(5):
-            epoch = outside() if is_short else None
-            number = program.round_of(source)
-            if not is_short or epoch == outside():
+        epoch, number, at_ns = None, None, 0
+        for _ in range(5):  # its round, the number of the loop around and the time have to be of the same moment
+            begun_ns, epoch, number = self.clock.now_ns(), program.value(self._outside), program.round_of(source)
+            at_ns = self.clock.now_ns()
+            if at_ns - begun_ns < FINE_S * SECOND_NS and epoch == program.value(self._outside):
                 break
-        is_variable, at_ns = isinstance(source.variable, Local | Global), self.clock.now_ns()
+        is_variable = isinstance(source.variable, Local | Global)
         if number is None:  # a variable is there again with its function, an iterator is another one then
             if not self._off:
                 self._stacks.clear()
@@ -226,16 +219,12 @@ class StepReader:
         if source.end is not None and self._count.length is None:  # its iterator knows how many rounds are left
             left = program.value(source.end)
             end = number + 1 + left if left is not None and program.round_of(source) == number else None
-        self._take(at_ns, number, (lambda: epoch) if is_short else outside, end)
+        self._count.take(at_ns, number, epoch, end, self._off)
+        if self._stored is None and self._count.error:  # all counts are compared with the first: that one is sure
+            self._count = Count(is_added=source.is_added, is_late=source.is_late)
+            self._count.take(at_ns, number, epoch, end)
+        self._off = None
         return is_variable or not self._pauses(at_ns)
-
-    def _take(self, at_ns: int, number: int, epoch: Epoch = lambda: None, end: int | None = None) -> None:
-        """Count a round; the first one of another variable of the same loop adds nothing to what was counted."""
-        (before, _), is_first = self._made(), self._count.round is None
-        off, self._off = self._off, None
-        self._count.take(at_ns, number, epoch, end, off)
-        if is_first and self._goes_on:
-            self._before += before - self._made()[0]
 
     def _unread_s(self) -> float:
         return (self._off[0] - self._count.at_ns) / SECOND_NS if self._off else READ_S
@@ -267,15 +256,13 @@ class StepReader:
         """Store the count once a second, and at both ends of a pause, so that nobody extrapolates over it."""
         changed_ns, rest = self._count.changed_ns, (0, 0)
         if self._off:  # it went on after the last reading, and another loop may go on since
-            if not self._count.has_moved:
-                return  # nor is it known how fast
+            if self._stored is None or not self._count.has_moved:
+                return  # it is not known how fast
             changed_ns, rest = self._off[0], self._count.rest(self._unread_s())
         steps, error = self._made(*rest)
         if self._off and (len(self._stacks) < _NO_OTHER or self._sees_training):
-            per_s = self._count.per_s()
-            ahead = max(rest[0] - per_s * self._unread_s(), 0)
             since_s = max(now_ns - self._off[0], 0) / SECOND_NS
-            error += 1 + math.ceil(ahead + 1.2 * per_s * since_s)  # it may go faster than it did
+            error += 3 + math.ceil(1.2 * self._count.per_s() * since_s)  # it may go faster than it did
         stored_ns, stored = self._stored or (0, 0)
         has_changed = self._count.has_moved if self._stored is None else steps > stored
         at_ns = changed_ns if has_changed and self._every == 1 else now_ns
@@ -317,7 +304,7 @@ class StepReader:
                 if self._counted_by() != LOG.name:
                     self._begin(self._loop, LOG)
                     self.put(records.EventHappened(at_ns, records.STEP_SOURCE, LOG.name, self.identity))
-                self._take(at_ns, step)
+                self._count.take(at_ns, step)
                 # The last line may be older than it was read.
                 self._count.error = max(self._count.error, self._log.apart)
                 self._store(at_ns)

@@ -7,21 +7,20 @@ the DataLoader's iterator. The loop's frame has the first, as a variable; its it
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 from collections.abc import Iterator
 
 import msgspec
 
+from profd.daemon import processes
 from profd.daemon.interpreter import integers
 from profd.daemon.interpreter.frames import Code, Frame, open_interpreter
 from profd.daemon.interpreter.integers import Attribute, Global, Local, Moved, OfGenerator, Variable, local_of
 from profd.daemon.interpreter.lines import Lines
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.interpreter.objects import Held, Missing, generator_code, held
-from profd.daemon.processes import PROC
 from profd.daemon.steps.declared import Declared, Loop
-from profd.daemon.steps.loop import ASIDE, Place, StepLoop, trains
+from profd.daemon.steps.loop import Place, StepLoop, trains
 from profd.daemon.store import records
 
 _BAR = re.compile(r"(^|\.)tqdm\w*$")
@@ -55,16 +54,16 @@ class Program:
 
     def __init__(self, pid: int, declared: Declared) -> None:
         """Open it; raises Unreadable where it is no Python that can be read."""
-        try:
-            self._folder = os.fsencode((PROC / str(pid) / "cwd").readlink()).decode(errors="replace")
-        except OSError as error:
-            raise Unreadable(f"its folder cannot be read ({error.strerror})") from error
+        self._folder = processes.link(pid, "cwd")
+        if not self._folder:
+            raise Unreadable("its folder cannot be read")
         self._python = open_interpreter(pid)
         self._thread = self._python.main_thread()
         self._reader = integers.IntegerReader(self._python, self._thread)
         self._lines = Lines(self._python)
         self._declared = declared
-        self._own: tuple[tuple[Source, int] | None, int] = None, 0
+        self._own: dict[Variable, int] = {}
+        """What variables of several loops were last, while they were seen to be the right loop's."""
         self.close = self._python.memory.close
 
     def stack(self) -> list[records.Frame]:
@@ -87,19 +86,22 @@ class Program:
         stack = self._python.stack(self._thread)
         frame = _frame_of(stack, loop.place)
         found: list[Source] = []
-        if frame is not None and self._is_in(loop.place.loop, frame):
+        line = self._lines.line_of(frame) if frame is not None else None
+        if frame is not None and line is not None and loop.place.loop.first_line <= line <= loop.place.loop.last_line:
             iterator = self._iterator(frame, loop.place)
             found += self._counters(frame, loop.place, iterator)
             found += self._bars(frame, loop.place)
             found += self._iterated(iterator)
-            found += self._loading(stack[: stack.index(frame)])
+            if line < loop.place.loop.body_line or line in loop.lines:
+                found += self._loading(stack[: stack.index(frame)])
         return [one for one in found if self._shows(one)]
 
     def _shows(self, source: Source) -> bool:
         try:
-            return self.round_of(source) is not None
-        except Moved:
-            return True
+            self._reader.read(source.variable)
+        except Missing as error:
+            return isinstance(error, Moved)
+        return True
 
     def outside_of(self, loop: StepLoop) -> Variable | None:
         """Return the variable that the nearest loop around counts by, one in each round; None where none does."""
@@ -127,28 +129,26 @@ class Program:
     def _of_loop(self, source: Source, value: int, place: Place, code: Code) -> int | None:
         """Return the value of a variable where it is this loop's, and not another one's that uses it, too.
 
-        A value that was seen to be is believed for a while: as long as it stays the same, it is that loop's.
+        In a round it is. At the loop's head it is that of the last round, unless the loop has only just begun.
         """
         for _ in range(6):
-            own, uses = self._own
-            if own == (source, value) and uses < 8:
-                self._own = own, uses + 1
-                return value
             try:
-                is_within = self._is_in(place.loop, Frame(self._reader.frame_of(code.address), code, 0))
+                line = self._lines.line_of(Frame(self._reader.frame_of(code.address), code, 0))
             except Missing:
-                is_within = False
+                break
             again = self.value(source.variable)
-            self._own = ((source, value) if again == value and is_within else None), 0
-            if again is None or again == value:
-                return again if is_within else None
+            if again is None:
+                break
+            if line is not None and again == value:
+                is_at_head = place.loop.first_line <= line < place.loop.body_line
+                is_known = is_at_head and value >= self._own.get(source.variable, value + 1)
+                if not is_known and not place.loop.body_line <= line <= place.loop.last_line:
+                    break
+                self._own[source.variable] = value
+                return value
             value = again
+        self._own.pop(source.variable, None)
         return None
-
-    def _is_in(self, loop: Loop, frame: Frame) -> bool:
-        """Say whether a frame is in a loop; of one that shares its counter, in a round of it."""
-        line = self._lines.line_of(frame)
-        return line is not None and (loop.body_line if loop.shared else loop.first_line) <= line <= loop.last_line
 
     def number_of(self, place: Place, path: str) -> int | None:
         return self.value(self._variable(_frame_of(self._python.stack(self._thread), place), path))
@@ -227,9 +227,7 @@ class Program:
                         yield Source(name, variable, counter.stride, counter.start or 0)
 
     def _loading(self, inside: list[Frame]) -> Iterator[Source]:
-        """Yield the count of the DataLoader that gives the loop its next batch now, unless that is to evaluate with."""
-        if any(ASIDE.search(one.code.name) or ASIDE.search(one.code.file.rpartition("/")[2]) for one in inside):
-            return
+        """Yield the count of the DataLoader that gives the loop its next batch now."""
         for inner in inside:
             variable = local_of(inner, "self") if inner.code.name == "__next__" else None
             if variable is not None and inner.code.file.endswith("torch/utils/data/dataloader.py"):

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
-from functools import partial
 from typing import NamedTuple
 
 import pytest
@@ -20,10 +19,6 @@ class Moment(NamedTuple):
     epoch: int
     round: int | None
     made: int
-
-
-def nothing() -> None:
-    """Tell of no loop around."""
 
 
 def epochs(*lengths: int, step_s: float = 0.05, pause_s: float = 0.0, jitter: float = 0.0) -> Iterator[Moment]:
@@ -64,9 +59,7 @@ class Followed:
                 off = off[0] if off else at_ns, at_ns
                 at_s += 0.1
                 continue
-            shown = now.epoch if knows_epoch else None
-            epoch = partial(int, shown) if shown is not None else nothing
-            self.count.take(round(at_s * SECOND_NS), number, epoch, ends, off)
+            self.count.take(round(at_s * SECOND_NS), number, now.epoch if knows_epoch else None, ends, off)
             off = None
             first = now.made - self.count.rounds if first is None else first
             wrong = abs(self.count.rounds - now.made + first)
@@ -85,7 +78,7 @@ def test_a_counter_that_only_grows_is_the_count_and_a_range_says_how_long_an_epo
     assert (followed.count.error, followed.off) == (0, 0)
     count = Count(is_added=True)
     for tenth in range(40):
-        count.take(tenth * SECOND_NS // 10, 30 * tenth, partial(int, tenth // 2))
+        count.take(tenth * SECOND_NS // 10, 30 * tenth, tenth // 2)
     assert (count.rounds, count.error) == (30 * 39, 0)
 
 

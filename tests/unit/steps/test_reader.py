@@ -148,12 +148,18 @@ def test_where_a_loop_was_left_another_may_go_on_until_stacks_show_none(reading:
     reading.reads(FIRST.variable, [*range(20, 40), *[None] * 40])
     taken = [one for one in reading.records if isinstance(one, PointsTaken)]
     errors = {round(one.at_ns / SECOND_NS - 1000): one.points[1].value for one in taken}
-    assert [errors[second] for second in (1, 3, 5, 7, 9, 10)] == [0, 14, 38, 0, 14, 1]
+    assert [errors[second] for second in (1, 3, 5, 7, 9, 10)] == [0, 16, 40, 0, 16, 1]
 
 
 def test_a_loop_that_is_left_before_its_pace_is_known_has_no_count_yet(reading: Reading) -> None:
     reading.reads(FIRST.variable, [57, None, 62, 63, *[None] * 10])
     assert reading.counts[0] == pytest.approx((0.2, 62))
+
+
+def test_counts_begin_anew_with_an_epoch_that_begins_before_the_first_one_is_stored(reading: Reading) -> None:
+    reading.reads(FIRST.variable, [97, *range(30)])
+    taken = [one for one in reading.records if isinstance(one, PointsTaken)]
+    assert [(one.points[0].value, one.points[1].value) for one in taken] == [(1, 0), (11, 0), (21, 0)]
 
 
 def test_rounds_that_an_epoch_still_has_are_in_doubt_where_there_was_no_time_for_them(reading: Reading) -> None:
