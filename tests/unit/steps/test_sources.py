@@ -209,6 +209,14 @@ train()
             said.append([source.name for source in program.sources_of(loop)])
             running.go_on()
         assert said == [["DataLoader"], [], [], ["DataLoader"]]
+    after = (
+        "\ndef train():\n    for batch in _SingleProcessDataLoaderIter():\n        backward()\n        break\n"
+        "    for batch in _SingleProcessDataLoaderIter():\n        globals()['backward']()\ntrain()\n"
+    )
+    with training(tmp_path, LOADER.rpartition("def train")[0] + after, version) as (running, program, loop):
+        assert [source.name for source in program.sources_of(loop)] == ["DataLoader"]
+        running.go_on()
+        assert program.sources_of(loop) == []
 
 
 @pytest.mark.parametrize("version", VERSIONS)
