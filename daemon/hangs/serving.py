@@ -6,7 +6,9 @@ Only the loopback is asked, only where an option says so, and only for the page 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import http.client
+import math
 import re
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
@@ -67,10 +69,9 @@ def read_requests(port: int) -> Requests:
 
 def _values(text: str) -> Iterator[tuple[str, float]]:
     for name, word in _LINE.findall(text):
-        try:
-            yield name, float(word)
-        except ValueError:
-            continue
+        with contextlib.suppress(ValueError):
+            if math.isfinite(value := float(word)):
+                yield name, value
 
 
 class ServingWatch:

@@ -137,7 +137,9 @@ async def test_metrics_that_answer_no_more_are_a_hang(stage: Stage) -> None:
     assert len(notes) == 1
 
 
-@pytest.mark.parametrize("text", ["", "hello 1", "vllm:num_requests_running x", "\x00\xff"])
+@pytest.mark.parametrize(
+    "text", ["", "hello 1", "vllm:num_requests_running x", "vllm:num_requests_running NaN", "\x00\xff"]
+)
 def test_a_page_without_requests_is_said_in_words(stage: Stage, text: str) -> None:
     stage.page.text = text  # type: ignore[attr-defined]
     with pytest.raises(NoMetrics, match="has no number of requests"):
