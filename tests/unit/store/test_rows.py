@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from support import synthetic
-from support.synthetic import STARTED_NS, main_process, run_started, write_records
+from support.synthetic import COMMAND, MAIN, STARTED_NS, main_process, run_started, write_records
 from support.training_stacks import describe
 
 from profd.daemon.clock import SECOND_NS
@@ -22,14 +22,21 @@ from profd.daemon.store.records import (
     HangFound,
     HangGroup,
     HangReport,
+    HostGap,
     Identity,
+    OperatorTotals,
     Placement,
     Point,
     PointsTaken,
+    ProcessSeen,
+    Record,
     Stand,
+    WindowGpu,
+    WindowStep,
     WindowTaken,
+    WindowWait,
 )
-from profd.daemon.store.rows import DeviceRow
+from profd.daemon.store.rows import DeviceRow, PlacementRow, WindowRow
 from profd.daemon.store.writer import RunWriter
 
 SECOND = DeviceSeen(STARTED_NS + 1, "gpu1", 1, "NVIDIA A100", "GPU-b")
@@ -106,3 +113,76 @@ def test_a_damaged_row_is_said(tmp_path: Path, change: str, read: Callable[[RunR
     connection.close()
     with RunReader(path) as run, pytest.raises(RunUnreadable, match=meant):
         read(run)
+
+
+WORKER = Identity(4300, 1100)
+
+
+def seen(identity: Identity, parent: Identity | None = None, placement: Placement | None = None) -> ProcessSeen:
+    return ProcessSeen(identity, parent, COMMAND, "main", 5, None, "3.11.7", STARTED_NS, placement)
+
+
+def test_the_newest_place_of_each_rank_is_kept(tmp_path: Path) -> None:
+    # An agent that became the rank: its environment was another one before.
+    first, second = Placement(5), Placement(5, 1, 0, 8)
+    found = [seen(MAIN, placement=first), seen(MAIN, placement=second), seen(WORKER, MAIN)]
+    with RunReader(write_records(tmp_path / "a.profd", found)) as reader:
+        (main,) = (row.id for row in reader.processes.values() if row.pid == MAIN.pid)
+        assert reader.placements() == {main: PlacementRow(main, 1, 0, 8)}
+
+
+ADD = OperatorTotals("aten::add", "cpu", False, "[[2, 3], []]", 4, 10, 20, 30, 40, -1, -2, 5, 6, 24)
+STEP = OperatorTotals("ProfilerStep*", "cpu", True, "[]", 1, 1, 2, 0, 0, 0, 0, 0, 0, 0)
+TAKEN = WindowTaken(
+    MAIN,
+    at_ns=STARTED_NS + 9,
+    source="kineto",
+    asked_ns=STARTED_NS + 1,
+    start_ns=STARTED_NS + 2,
+    end_ns=STARTED_NS + 8,
+    steps=(WindowStep(STARTED_NS + 2, STARTED_NS + 4), WindowStep(STARTED_NS + 4, STARTED_NS + 7)),
+    gpus=(WindowGpu(0, busy_ns=3, idle_ns=2, overlap_ns=1, host_ns=2), WindowGpu(3, 1, 0, 0, 0)),
+    gaps=(HostGap(0, STARTED_NS + 3, STARTED_NS + 5, 4242),),
+    waits=(WindowWait("cudaMalloc", STARTED_NS + 3, STARTED_NS + 4, 4242),),
+    operators=(ADD, STEP),
+    trace_bytes=1000,
+    trace=b"packed",
+)
+FAILED = WindowTaken(MAIN, at_ns=STARTED_NS + SECOND_NS, source="kineto", asked_ns=STARTED_NS + 99, error="it ended")
+
+
+def write_windows(path: Path, *records: Record) -> RunReader:
+    return RunReader(write_records(path, [main_process(), *records]))
+
+
+def test_window_comes_out_as_it_was_taken(tmp_path: Path) -> None:
+    with write_windows(tmp_path / "run.profd", TAKEN) as reader:
+        (process,) = reader.processes
+        taken = WindowRow(1, process, "kineto", TAKEN.asked_ns, "", TAKEN.start_ns, TAKEN.end_ns, 4, 2, 1, 1000, 6)
+        assert reader.windows() == [taken]
+        assert reader.window_steps(1) == list(TAKEN.steps)
+        assert reader.operators(1) == list(TAKEN.operators)
+        assert reader.operators(1)[1].is_annotation is True
+        assert reader.window_gpus(1) == list(TAKEN.gpus)
+        assert reader.host_gaps(1) == list(TAKEN.gaps)
+        assert reader.window_waits(1) == list(TAKEN.waits)
+        assert reader.window_trace(1) == b"packed"
+
+
+def test_windows_are_found_by_when_they_were_asked_for_and_one_that_failed_says_why(tmp_path: Path) -> None:
+    with write_windows(tmp_path / "run.profd", TAKEN, FAILED) as reader:
+        assert [window.id for window in reader.windows()] == [1, 2]
+        (window,) = reader.windows(FAILED.asked_ns)
+        assert (window.error, window.kept_bytes, window.device_busy_ns) == ("it ended", None, None)
+        assert (reader.operators(window.id), reader.window_steps(window.id)) == ([], [])
+        assert reader.window_trace(window.id) is None
+
+
+def test_window_of_a_process_not_yet_seen_is_kept(tmp_path: Path) -> None:
+    writer = RunWriter(tmp_path / "run.profd", run_started(), describe)
+    writer.put(TAKEN)
+    writer.put(main_process())
+    writer.close()
+    with RunReader(tmp_path / "run.profd") as reader:
+        (window,) = reader.windows()
+        assert reader.processes[window.process].role == "main"
