@@ -163,19 +163,6 @@ def test_colors_go_by_phase_or_module(report: ReportPage) -> None:
     assert "230,159,0" in by_phase  # data wait, in the user's own line
 
 
-def test_filters_of_process_and_thread_select_as_the_run_file_does(report: ReportPage, reader: RunReader) -> None:
-    worker = next(row for row in reader.processes.values() if row.ordinal == 2)
-    report.page.select_option("#process", label=f"worker 2 · {worker.pid}")
-    selection = Selection(processes=frozenset({worker.id}))
-    assert report.samples == take_profile(reader, selection).total_samples
-    assert shown_shares(report) == function_shares(reader, selection)
-    report.page.select_option("#process", "all")
-    report.page.select_option("#thread", "all")
-    assert report.samples == take_profile(reader, Selection()).total_samples
-    report.page.select_option("#thread", label="Thread-1 (_pin_memory_loop)")
-    assert report.samples == take_profile(reader, Selection(thread="Thread-1 (_pin_memory_loop)")).total_samples
-
-
 def test_phase_of_the_legend_keeps_only_its_samples(report: ReportPage, reader: RunReader) -> None:
     report.page.click("#legend button:has-text('backward')")
     selection = Selection(main_threads=True, phase="backward")
