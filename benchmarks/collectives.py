@@ -221,11 +221,12 @@ async def stop_simulated(kind: str, size: int, seed: int) -> Told:
     chance = random.Random(seed)
     planted, version = chance.randrange(size), "2.29.2" if seed % 3 == 0 else "2.30.7"
     with JobSim(size, steps_known=kind != "debugger" or seed % 2 == 0, version=version) as job:
-        settled_s = 0 if job.steps_known else 600
-        await job.pass_s(30 + settled_s, lambda _: job.train(chance.choice((1, 2, 5))))
+        await job.pass_s(15, lambda _: job.train(chance.choice((1, 2, 5))))
+        if not job.steps_known:
+            await job.settle()
         stopped_ns = job.clock.now_ns()
         stop_now(job, kind, planted, chance)
-        await job.pass_s(90)
+        await job.pass_s(60)
         found = job.hangs()
         if not found:
             return Told(kind, size, None, f"nothing was told: {job.notes()}", "")
@@ -365,9 +366,9 @@ async def go_on_simulated(kind: str, size: int, seed: int) -> tuple[list[str], i
     chance = random.Random(seed)
     with JobSim(size, steps_known=kind not in ("one line, counts go on", "slow start")) as job:
         if kind == "one line, counts go on":  # then RAS may be asked after ten minutes
-            await job.pass_s(600, lambda _: job.train(1))
+            await job.settle()
         elif kind != "slow start":
-            await job.pass_s(30, lambda _: job.train(1))
+            await job.pass_s(15, lambda _: job.train(1))
         each = HEALTHY[kind](job, chance)
         await job.pass_s(chance.randrange(60, 110), each)
         for one in job.world.ranks:
@@ -375,7 +376,7 @@ async def go_on_simulated(kind: str, size: int, seed: int) -> tuple[list[str], i
         most = max((one.counts["AllReduce"] for one in job.world.ranks), default=0)
         for one in job.world.ranks:
             one.counts["AllReduce"] = most
-        await job.pass_s(60, lambda _: job.train(1))
+        await job.pass_s(15, lambda _: job.train(1))
         return [hang.text for hang in job.hangs()], job.server.asked
 
 

@@ -169,6 +169,12 @@ class JobSim:
                     self.watch.take(_recording(rank, begun_ns))
             await self.watch.check()
 
+    async def settle(self) -> None:
+        """Train for so long that RAS may be asked, though no step is seen; what happens meanwhile is left out."""
+        await self.pass_s(1, lambda _: self.train())
+        self.clock.advance(600)
+        await self.pass_s(30, lambda _: self.train())
+
     def hangs(self) -> list[HangFound]:
         """Return the hangs that were reported."""
         return [record for record in self.put if isinstance(record, HangFound)]

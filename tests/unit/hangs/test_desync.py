@@ -52,7 +52,8 @@ async def test_one_that_computes_may_come_and_one_whose_counts_go_on_does_not_ha
         job.ranks[1].do(jobsim.COMPILE[0])
         assert await stood(job, 100) is None
     with JobSim(4, steps_known=False) as job:
-        await trained(job, 620)
+        await job.settle()
+        await trained(job)
         await job.pass_s(200, lambda _: job.world.launch())
         assert job.server.asked > 5
         assert job.hangs() == []
