@@ -68,7 +68,7 @@ _MAKES_GROUP = re.compile(
     r"(^|\.)(init_process_group|new_(sub)?groups?\w*|split_group|_new_process_group_helper|init_device_mesh|initialize_model_parallel)$"
 )
 _DUMPS_EVERY_S, _DUMPS_BEFORE_S = 20, 120
-_SETTLED_S = 600.0
+_SETTLED_S = 600
 """For how long processes are known that surely have all their communicators, where no step was seen."""
 
 
@@ -98,7 +98,7 @@ class HangWatch:
         self._first: Look | None = None
         self._hang: HangFound | None = None
         self._is_spin = False
-        self._dumps_due_ns, self._dumped = 0, set[str]()
+        self._dumps_due_ns, self._dumped, self._silent_until_ns = 0, set[str](), 0
         self._serving = ServingWatch(self.clock, self.requests, self._take_look, self.put) if self.requests else None
         self._task: asyncio.Task[None] | None = None
 
@@ -175,7 +175,9 @@ class HangWatch:
     async def _check_spin(self) -> None:
         """Report a run that uses the CPU and stands: soon where NCCL's counts prove it, else after a long time."""
         patience_s = self.patience_s()
-        if self.ask and (looks := await self._spin.check(patience_s, "counts")) and self._is_proven(*looks):
+        may_answer = self.is_settled() and self.clock.now_ns() >= self._silent_until_ns
+        looks = await self._spin.check(patience_s, "counts") if self.ask and may_answer else None
+        if looks and self._is_proven(*looks):
             self._report(*looks, self._spin.stood_s(), is_spin=True)
         elif self._stillness.step_ns is not None:  # else nobody knows whether it goes on
             looks = await self._spin.check(PATIENCE_IN_SLEEP * patience_s, "long")
@@ -226,7 +228,9 @@ class HangWatch:
         look = await asyncio.to_thread(partial(self.look, members, self.clock.now_ns(), mains_only=mains_only))
         if self.ask is None or not self._may_ask(look):
             return look
-        return msgspec.structs.replace(look, job=await asyncio.to_thread(self.ask, members))
+        answer = await asyncio.to_thread(self.ask, members)
+        self._silent_until_ns = 0 if answer else self.clock.now_ns() + _SETTLED_S * SECOND_NS
+        return msgspec.structs.replace(look, job=answer)
 
     def _may_ask(self, look: Look) -> bool:
         """Say whether all ranks surely have their communicators: RAS has a fault before (NVIDIA/nccl#2346)."""
