@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -65,14 +66,30 @@ class Pace:
 
 
 def said(words: list[str], limit_s: float, *, user: int | None = None, **environment: str) -> str:
-    """Return what a command says, and how it ended where it failed; no command may take the step down."""
+    """Return what a command says, and how it ended where it failed; no command may take the step down.
+
+    What takes too long gets SIGTERM with all that it started: ``profd run`` passes it on.
+    """
+    kept = {**os.environ, **environment}
     try:
-        ended = subprocess.run(
-            words, capture_output=True, text=True, timeout=limit_s, env={**os.environ, **environment}, user=user
+        process = subprocess.Popen(
+            words,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env=kept,
+            user=user,
+            start_new_session=True,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except OSError as error:
         return f"{words[0]}: {error}"
-    return ended.stdout if ended.returncode == 0 else f"{ended.stdout}{ended.stderr}exit {ended.returncode}"
+    try:
+        output, errors = process.communicate(timeout=max(limit_s, 1))
+    except subprocess.TimeoutExpired as error:
+        os.killpg(process.pid, signal.SIGTERM)
+        output, errors = process.communicate()
+        errors += str(error)
+    return output if process.returncode == 0 else f"{output}{errors}exit {process.returncode}"
 
 
 def program(*words: str, limit_s: float = 120) -> Values:

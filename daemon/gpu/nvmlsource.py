@@ -252,8 +252,10 @@ class GpmWindow:
 
     def __init__(self, nvml: Nvml, gpu: Gpu, names: Sequence[str]) -> None:
         self._nvml = nvml
-        self._snapshots = [nvml.call("nvmlGpmSampleAlloc") for _ in range(_MOST_SNAPSHOTS)]
-        self._free, self._taken = list(self._snapshots), deque[tuple[int, Answer]]()
+        # Each with its address. Those that are taken stand behind their times.
+        allocated = (nvml.call("nvmlGpmSampleAlloc") for _ in range(_MOST_SNAPSHOTS))
+        self._snapshots = [(snapshot, _address(snapshot)) for snapshot in allocated]
+        self._free, self._taken = list(self._snapshots), deque[tuple[int, tuple[Answer, int | None]]]()
         self._take: tuple[Answer, ...] = ("nvmlGpmSampleGet", gpu.handle)
         if gpu.parent is not None:
             self._take = "nvmlGpmMigSampleGet", gpu.parent.handle, gpu.instance
@@ -275,7 +277,7 @@ class GpmWindow:
         """Take a snapshot; where nobody reads them, the oldest one goes."""
         snapshot = self._free.pop() if self._free else self._taken.popleft()[1]
         try:
-            self._nvml.call(*self._take, snapshot)
+            self._nvml.call(*self._take, snapshot[0])
         except NoAnswer:  # the next one that there is begins anew
             self._free += [snapshot, *(one for _, one in self._taken)]
             self._taken.clear()
@@ -284,24 +286,25 @@ class GpmWindow:
 
     def read(self) -> list[Activity]:
         """Return the means between the snapshots since the last reading; nothing of the first one."""
-        found, error = [], None
+        found, error, (earlier, later) = [], None, self._pair
         while len(self._taken) > 1:
-            self._free.append(self._taken.popleft()[1])
-            at_ns, later = self._taken[0]
-            self._pair[0].value, self._pair[1].value = map(_address, (self._free[-1], later))
+            _, before = self._taken.popleft()
+            at_ns, after = self._taken[0]
+            self._free.append(before)
+            earlier.value, later.value = before[1], after[1]
             try:
                 self._nvml.call("nvmlGpmMetricsGet", self._request)
             except NoAnswer as one:  # of these two snapshots, which may be too close to each other
                 error = NoAnswer(Why.LOST if one.why is Why.LOST else Why.FAILED, str(one))
                 continue
-            means = {name: value.value * factor for name, factor, failed, value in self._answers if not failed.value}
-            found.append(Activity(at_ns, {name: value for name, value in means.items() if math.isfinite(value)}))
+            means = [(name, value.value * factor) for name, factor, failed, value in self._answers if not failed.value]
+            found.append(Activity(at_ns, [one for one in means if math.isfinite(one[1])]))
         if error is not None and not found:
             raise error
         return found
 
     def close(self) -> None:
-        for snapshot in self._snapshots:
+        for snapshot, _ in self._snapshots:
             self._nvml.ask("nvmlGpmSampleFree", snapshot)
 
 

@@ -95,13 +95,13 @@ class GpuReader:
         """
         for at_ns, means in self._questions.ask(self._source.activity, self.gpu, *_OFTEN) or ():
             self._active_ns = at_ns
-            for name, value in means.items():
-                yield self._point(name, value, at_ns=at_ns)
+            for name, value in means:
+                yield Point(name, value, None, None, self.gpu.name, at_ns)
                 if not self._has_samples:  # but the same quantity
-                    yield self._point("gpu_utilization_share", value, at_ns=at_ns)
+                    yield Point("gpu_utilization_share", value, None, None, self.gpu.name, at_ns)
         if self._has_samples:
             for at_ns, share in self._samples.read():
-                yield self._point("gpu_utilization_share", share, at_ns=at_ns)
+                yield Point("gpu_utilization_share", share, None, None, self.gpu.name, at_ns)
         yield from self._gauges()
         if self._readings % _THROUGHPUT_EVERY == 0:
             yield from self._throughput()
@@ -138,8 +138,8 @@ class GpuReader:
     def _ask_gauge(self, name: str) -> float | None:
         return self._questions.ask(self._source.gauge, self.gpu, name)
 
-    def _point(self, name: str, value: float, identity: Identity | None = None, *, at_ns: int | None = None) -> Point:
-        return Point(name, float(value), identity, None, self.gpu.name, at_ns)
+    def _point(self, name: str, value: float, identity: Identity | None = None) -> Point:
+        return Point(name, float(value), identity, None, self.gpu.name)
 
     def _gauges(self) -> Iterator[Point]:
         memory = self._questions.ask(self._source.memory, self.gpu)
@@ -195,7 +195,7 @@ class GpuReader:
         """Yield the means since the last reading, of GPM and of what it lacks."""
         self._questions.ask(self._source.snapshot, self.gpu, *_SELDOM)
         read = self._questions.ask(self._source.activity, self.gpu, *_SELDOM)
-        means = read[-1].means if read else {}
+        means = dict(read[-1].means) if read else {}
         yield from (self._point(name, value) for name, value in means.items())
         if self.gpu.parent is None and not self._is_integrated():
             yield from self._traffic.read(means.keys())

@@ -62,7 +62,7 @@ class Activity(NamedTuple):
     """Means of some series between the snapshot at ``at_ns`` and the one before it."""
 
     at_ns: int
-    means: dict[str, float]
+    means: list[tuple[str, float]]
 
 
 class Call(NamedTuple):

@@ -87,12 +87,15 @@ class PointRollups:
             if minute != known.minute:
                 self._write([series])
                 known = self._minutes[series] = _Minute(known.read_ns, minute, known.builder)
-            end_ns = min(step.end_ns, self._started_ns + (minute + 1) * MINUTE_NS)
-            held_ns = max(end_ns - start_ns, 0)
+            # Not min and max: done for each reading of a run.
+            end_ns, value = self._started_ns + (minute + 1) * MINUTE_NS, step.value
+            end_ns = step.end_ns if step.end_ns < end_ns else end_ns
+            held_ns = end_ns - start_ns if end_ns > start_ns else 0
             known.readings += 1
             known.known_ns += held_ns
-            known.area += step.value * held_ns
-            known.least, known.most = min(known.least, step.value), max(known.most, step.value)
+            known.area += value * held_ns
+            known.least = value if value < known.least else known.least
+            known.most = value if value > known.most else known.most
             known.last_ns = start_ns + held_ns
             if end_ns >= step.end_ns:
                 return
