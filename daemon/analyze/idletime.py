@@ -31,7 +31,7 @@ State = TypeVar("State", bound=Hashable)
 
 _LEAST_COVERED = 0.9  # a reading of which less was sampled says nothing of what ran in it
 _CLOCK_ERROR_NS = 5 * MILLISECOND_NS  # so far the driver's times may be off from those of samples
-_TOGETHER = (1, 2, 4, 8, 16, 32, 64)
+_DOUBLED = (2,) * 6  # readings one by one, then of each two groups one, up to 64 readings together, then all
 # What chance costs at a corner of the bounds falls with the distance from it, which is only known with the same error.
 _CHANCE = 2.0
 _NEARLY_ALL = 0.75
@@ -129,8 +129,11 @@ class IdleTime(Generic[State]):
             return {}
         states = {state for one in self._readings for state in one.spent_ns}
         bounds: defaultdict[State, tuple[float, float]] = defaultdict(lambda: (0.0, 1.0))
-        for together in (*_TOGETHER, len(self._readings)):
-            for state, (low, high) in self._bounds(self._grouped(together), states, whole_ns).items():
+        groups: Sequence[Reading[State]] = self._readings
+        for size in (1, *_DOUBLED, len(groups)):
+            if size > 1:
+                groups = [_together(groups[at : at + size]) for at in range(0, len(groups), size)]
+            for state, (low, high) in self._bounds(groups, states, whole_ns).items():
                 bounds[state] = max(bounds[state][0], min(low, 1.0)), min(bounds[state][1], max(high, 0.0))
         found = {state: IdleShare(low, high) for state, (low, high) in bounds.items()}
         return dict(sorted(found.items(), key=lambda each: (-each[1].high - each[1].low, str(each[0]))))
@@ -182,11 +185,6 @@ class IdleTime(Generic[State]):
             found[state] = max(share.low, min(least, share.high)), min(share.high, max(most, share.low))
         return found
 
-    def _grouped(self, together: int) -> list[Reading[State]]:
-        if together == 1:
-            return self._readings
-        return [_together(self._readings[at : at + together]) for at in range(0, len(self._readings), together)]
-
     def _bounds(
         self, groups: Sequence[Reading[State]], states: Iterable[State], whole_ns: float
     ) -> dict[State, tuple[float, float]]:
@@ -226,6 +224,8 @@ def _together(readings: Sequence[Reading[State]]) -> Reading[State]:
 def _overlap_ns(one: Reading[State], share: float, error: float) -> float:
     """Return how much of a reading is at most idle and in a state, whose share of it has a standard error."""
     distance = abs(share - one.idle) / error
+    if distance > 8:  # chance adds less than 1e-15 of the error there
+        return min(one.idle, share) * one.length_ns
     density, beyond = math.exp(-(distance**2) / 2) / math.sqrt(2 * math.pi), math.erfc(distance / math.sqrt(2)) / 2
     chance = _CHANCE * error * (density - distance * beyond)
     return (min(one.idle, share) + min(chance, one.idle)) * one.length_ns
