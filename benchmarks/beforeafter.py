@@ -39,7 +39,7 @@ METHOD = (
     "children, interpreter and imports included. Ratio of this checkout to the other, with its 95 % interval, beside "
     "the ratio of this checkout to itself. Bytes are those of the files that are written. A session's own CPU: three "
     "sessions at once attach to one torch loop for {seconds:g} s; of each the CPU time of its threads, without py-spy, "
-    "from the tenth second on."
+    "from the tenth second on. The recorded training is one of `tests/recordings`."
 )
 WRITE = "benchmarks/longrun.py"
 SNIPPETS = {
@@ -76,7 +76,15 @@ asyncio.run(look())
 """,
 }
 """Parts that no command runs alone, as programs: their argument is a run file."""
+REPLAY = """
+import sys
+from pathlib import Path
+sys.path.insert(0, sys.argv[1])
+from support.recordings import replay
+replay("training", Path(sys.argv[2]))
+"""
 TARGET = "the run file"
+REPLAYED = "a recorded training, from py-spy's bytes to its run file"
 SESSION = "a session's own CPU"
 SESSION_FILE = "the run file of a session"
 STARTED_S = 10.0
@@ -98,14 +106,15 @@ class Checkout:
 
     def take(self, part: str, minutes: float, ranks: int) -> float:
         """Run a part, and return the seconds of CPU that it took."""
-        run, report = self._folder / "run.profd", self._folder / "report.html"
+        run, replayed, report = (self._folder / name for name in ("run.profd", "replayed.profd", "report.html"))
         words: Mapping[str, list[str]] = {
+            REPLAYED: ["-c", REPLAY, str(self._root / "tests"), str(replayed)],
             TARGET: [str(self._root / WRITE), "--hours", str(minutes / 60), "--ranks", str(ranks), "-o", str(run)],
             "summary": ["-m", "profd", "summary", str(run)],
             "report": ["-m", "profd", "report", str(run), "-o", str(report)],
             **{name: ["-c", snippet, str(run)] for name, snippet in SNIPPETS.items()},
         }
-        written = {TARGET: run, "report": report}.get(part)
+        written = {TARGET: run, REPLAYED: replayed, "report": report}.get(part)
         if written is not None:
             written.unlink(missing_ok=True)
         with subprocess.Popen(
@@ -176,7 +185,7 @@ def main() -> None:
         for number in range(options.pairs):
             checkouts = [this, again, other]
             order = checkouts if number % 2 else checkouts[::-1]
-            for part in (SESSION, TARGET, "summary", "report", *SNIPPETS):
+            for part in (SESSION, REPLAYED, TARGET, "summary", "report", *SNIPPETS):
                 if part == SESSION:
                     took = sessions(order, options.seconds)
                 else:
