@@ -44,11 +44,11 @@ class Timeline:
         self.end_ns = int(seconds * SECOND_NS)
         self._kind, self._chance = kind, chance
         self._at_ns = 0
-        self._phases: list[tuple[int, int]] = []
+        self.phases: list[tuple[int, int]] = []
         self._busy: list[tuple[int, int]] = []
         while self._at_ns < self.end_ns:
             self._step()
-        self._phases.append((self._at_ns, LOG))
+        self.phases.append((self._at_ns, LOG))
         self.gpu = gpusim.Timeline((start_ns / SECOND_NS, end_ns / SECOND_NS) for start_ns, end_ns in self._busy)
 
     def idle(self, from_ns: float, to_ns: float) -> float:
@@ -58,17 +58,17 @@ class Timeline:
 
     def idle_by_phase(self) -> dict[int, float]:
         found: defaultdict[int, float] = defaultdict(float)
-        for (start_ns, phase), (end_ns, _) in pairwise(self._phases):
+        for (start_ns, phase), (end_ns, _) in pairwise(self.phases):
             found[phase] += self.idle(min(start_ns, self.end_ns), min(end_ns, self.end_ns))
         return found
 
     def samples(self) -> list[IntervalRow]:
         """Return the intervals of a thread whose stacks are its phases, sampled at Poisson moments."""
-        starts = [start_ns for start_ns, _ in self._phases]
+        starts = [start_ns for start_ns, _ in self.phases]
         seen: list[tuple[int, int]] = []
         at_ns = self._chance.expovariate(RATE_HZ) * SECOND_NS
         while at_ns < self.end_ns:
-            seen.append((int(at_ns), self._phases[bisect_right(starts, at_ns) - 1][1]))
+            seen.append((int(at_ns), self.phases[bisect_right(starts, at_ns) - 1][1]))
             at_ns += self._chance.expovariate(RATE_HZ) * SECOND_NS
         return [IntervalRow(at, after - at, 1, phase, 1) for (at, phase), (after, _) in pairwise(seen)]
 
@@ -114,7 +114,7 @@ class Timeline:
         return int(mean_ms * self._chance.lognormvariate(0, self._kind.jitter) * MILLISECOND_NS)
 
     def _stay(self, phase: int, mean_ms: float) -> None:
-        self._phases.append((self._at_ns, phase))
+        self.phases.append((self._at_ns, phase))
         self._at_ns += self._length_ns(mean_ms)
 
     def _start(self, mean_ms: float) -> None:
@@ -125,7 +125,7 @@ class Timeline:
     def _synchronize(self) -> None:
         free_ns = self._busy[-1][1]
         if free_ns > self._at_ns:
-            self._phases.append((self._at_ns, SYNCHRONIZE))
+            self.phases.append((self._at_ns, SYNCHRONIZE))
             self._at_ns = free_ns
 
 
