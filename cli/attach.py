@@ -9,30 +9,36 @@ from functools import partial
 import click
 
 from profd.cli.console import StopSignals, say
+from profd.cli.ls import attachable_table
 from profd.cli.options import RecordingOptions, headless_option, recording_options, run_argument
 from profd.cli.runs import attached
 from profd.daemon import paths
-from profd.daemon.errors import SessionFailed
+from profd.daemon.errors import SessionFailed, UsageError
 from profd.daemon.launch.terminal import is_interactive
 from profd.daemon.metrics.exporter import open_exporter
 from profd.daemon.session.session import end_session, start_session
 from profd.daemon.store.reader import RunReader
+from profd.daemon.tree.attachable import find_attachable
 
 _CLOSING_S = 30.0
 
 
 @click.command()
-@click.argument("pid", type=click.IntRange(min=1), metavar="PID")
+@click.argument("pid", type=click.IntRange(min=1), required=False, metavar="[PID]")
 @recording_options
 @headless_option
-def command(pid: int, recording: RecordingOptions, headless: bool) -> None:
+def command(pid: int | None, recording: RecordingOptions, headless: bool) -> None:
     """Profile the running process PID and its children, those that come later included.
 
-    Opens the dashboard on a terminal. Nothing is put into the process, and it runs on whatever becomes of profd.
+    Without PID it lists the processes that it can attach to, and asks for one. Opens the dashboard on a terminal.
+    Nothing is put into the process, and it runs on whatever becomes of profd.
     """
+    pid = pid or asked_for()
+    has_dashboard = is_interactive() and not headless
+    if not has_dashboard:  # on a busy machine the rest takes seconds
+        say(f"looking at pid {pid}")
     options = attached(pid, recording)
     exporter = open_exporter(recording.metrics_address, recording.otlp_endpoint, partial(click.echo, err=True))
-    has_dashboard = is_interactive() and not headless
     # From before the start on: a session that came up after a Ctrl-C would be left recording.
     with StopSignals() as signals:
         session = start_session(options)
@@ -69,6 +75,18 @@ def command(pid: int, recording: RecordingOptions, headless: bool) -> None:
         if not closed or reader.info.why_ended == "failed":
             what = f"the recording of {options.run_id} was cut off"
             raise SessionFailed(what, f"what came before it is kept: profd summary {run_file}")
+
+
+def asked_for() -> int:
+    """Return the process that the user chooses of a list; raises UsageError where there is none, or nobody to ask."""
+    found = find_attachable()
+    if not found:
+        raise UsageError("no Python process of yours is running", "launch one with `profd run -- CMD`")
+    click.echo(attachable_table(found, {}), err=True)
+    if not is_interactive():
+        raise UsageError("which process is to be profiled", "name its PID: profd attach PID")
+    pids = click.Choice([str(one.pid) for one in found])
+    return int(click.prompt("PID", type=pids, default=str(found[0].pid), show_choices=False, err=True))
 
 
 @click.command()

@@ -271,5 +271,6 @@ def check_torch_of(pid: int) -> Answer:
 
 
 def check_process(pid: int, system: System) -> Answer:
+    place = system.place(pid).words()
     check_attachable(pid, system)
-    return PASSED, f"can be attached to: profd attach {pid}"
+    return PASSED, f"can be attached to: profd attach {pid}" + (f" (it runs in {place})" if place else "")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 
@@ -53,18 +54,22 @@ def command(as_json: bool) -> None:
     if listing.runs:
         heads = ("run", "state", "started", "length", "samples", "command")
         runs = titled("Runs", aligned(heads, map(_run_cells, listing.runs), right=("length", "samples")))
-    processes = "No Python process of yours is running."
-    if listing.processes:
-        recorded = {run.pid: run.run for run in listing.runs if run.state == "live"}
-        rows = []
-        for one in listing.processes:
-            uses, as_run = "torch" if one.uses_torch else "", recorded.get(one.pid, "")
-            words = short_command(one.command)
-            rows.append((str(one.pid), one.python or "?", uses, duration(one.age_s), as_run, words))
-        heads = ("pid", "python", "uses", "age", "recorded as", "command")
-        table = aligned(heads, rows, right=("pid", "age"))
-        processes = titled("Processes that can be attached to: profd attach PID", table)
-    click.echo(f"{runs}\n\n{processes}")
+    recorded = {run.pid: run.run for run in listing.runs if run.state == "live" and run.pid is not None}
+    click.echo(f"{runs}\n\n{attachable_table(listing.processes, recorded)}")
+
+
+def attachable_table(found: Sequence[Attachable], recorded: Mapping[int, str]) -> str:
+    """Return the table of processes that can be attached to; ``recorded`` has the run of each that has one."""
+    if not found:
+        return "No Python process of yours is running."
+    rows = []
+    for one in found:
+        uses, as_run = "torch" if one.uses_torch else "", recorded.get(one.pid, "")
+        words = f"notebook {one.notebook}" if one.notebook else short_command(one.command)
+        rows.append((str(one.pid), one.python or "?", uses, duration(one.age_s), as_run, words))
+    heads = ("pid", "python", "uses", "age", "recorded as", "command")
+    table = aligned(heads, rows, right=("pid", "age"))
+    return titled("Processes that can be attached to: profd attach PID", table)
 
 
 def list_run(path: Path) -> ListedRun:

@@ -242,9 +242,12 @@ def rss_bytes(pid: int) -> int | None:
     return int(sizes[1]) * _PAGE_BYTES if len(sizes) > 1 else None
 
 
-def environment(pid: int, allowed: frozenset[str]) -> dict[str, str]:
-    """Return the variables in ``allowed`` that the process was started with; no other one leaves this function."""
-    words = (read(f"{PROC}/{pid}/environ") or b"").split(b"\0")
+def environment(pid: int | str, allowed: frozenset[str]) -> dict[str, str]:
+    """Return the variables in ``allowed`` that the process was started with; no other one leaves this function.
+
+    ``pid`` is a number, ``self``, or the folder of a process.
+    """
+    words = (read(f"{PROC / str(pid)}/environ") or b"").split(b"\0")
     pairs = (word.decode(errors="replace").partition("=") for word in words)
     return {name: value for name, _, value in pairs if name in allowed}
 

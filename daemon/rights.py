@@ -17,12 +17,12 @@ from pathlib import Path
 import msgspec
 
 from profd.daemon import processes
+from profd.daemon.containers import Place, place_of
 
 _SYS_PTRACE = 19
 _PID_LIMIT = 2**22  # the kernel's own; os.kill would take a larger one for a negative number, or refuse it
 _YAMA = Path("/proc/sys/kernel/yama/ptrace_scope")
-_CONTAINER_MARKS = (Path("/.dockerenv"), Path("/run/.containerenv"))
-_CONTAINER_GROUP = re.compile(r"/(docker|kubepods|lxc|containerd|libpod)\b")
+_SELINUX = Path("/sys/fs/selinux/enforce")
 _READ_LENGTH = 8
 _SET_NO_NEW_PRIVILEGES = 38
 _VERSION_3 = 0x20080522
@@ -87,15 +87,30 @@ class Rights:
         except OSError:
             return 0
 
+    def place(self, pid: int | str = "self") -> Place:
+        """Return where a process runs, profd itself if none is named."""
+        return place_of(pid, self._proc)
+
     def in_container(self) -> bool:
-        """Say whether this process runs in a container, as far as one can tell from inside."""
-        if any(mark.exists() for mark in _CONTAINER_MARKS) or "KUBERNETES_SERVICE_HOST" in os.environ:
-            return True
+        """Say whether profd runs in a container, as far as one can tell from inside."""
+        return bool(self.place().runtime)
+
+    def is_filtered(self, pid: int) -> bool:
+        """Say whether a seccomp filter keeps profd from reading: the kernel opens the memory, and forbids the call."""
+        if not re.search(r"(?m)^Seccomp:\s*2$", (self._proc / "self" / "status").read_text()):
+            return False
         try:
-            groups = (self._proc / "self" / "cgroup").read_text(errors="replace")
+            os.close(os.open(self._proc / str(pid) / "mem", os.O_RDONLY | os.O_CLOEXEC))
         except OSError:
             return False
-        return bool(_CONTAINER_GROUP.search(groups))
+        return True
+
+    def security_module(self) -> str:
+        """Return the security module that confines profd: ``SELinux``, ``AppArmor``, empty where neither does."""
+        if processes.read_number(str(_SELINUX)) == 1:
+            return "SELinux"
+        label = processes.read(f"{self._proc}/self/attr/current") or b""
+        return "AppArmor" if label.rstrip(b"\n\0").endswith(b"(enforce)") else ""
 
     def descendants(self, pid: int) -> Iterator[int]:
         """Yield the PIDs of a process's living descendants, the nearest first, without profd's own processes."""

@@ -25,6 +25,10 @@ class Unreadable(Exception):
     """The memory of a process is not as expected. The text says why."""
 
 
+class FreeThreaded(Unreadable):
+    """The process runs a free-threaded Python, whose structures are others."""
+
+
 class Memory:
     """The memory of one process. It ends with the process, or when that becomes another program."""
 

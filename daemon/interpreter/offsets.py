@@ -16,7 +16,7 @@ import struct
 import msgspec
 from msgspec.structs import replace
 
-from profd.daemon.interpreter.memory import Memory, Unreadable
+from profd.daemon.interpreter.memory import FreeThreaded, Memory, Unreadable
 
 
 class Offsets(msgspec.Struct, frozen=True):
@@ -179,7 +179,7 @@ def offsets_of(memory: Memory, runtime: int, version: tuple[int, int]) -> Offset
         raise Unreadable("its runtime does not begin as that of CPython does")
     said = dict(zip(names, struct.unpack(f"<{len(names)}Q", data[8:]), strict=True))
     if said["free_threaded"]:
-        raise Unreadable("it is a free-threaded Python, whose structures are others")
+        raise FreeThreaded("it is a free-threaded Python, whose structures are others")
     if (said["version"] >> 24, said["version"] >> 16 & 0xFF) != version:
         raise Unreadable("its runtime says another version than its file")
     if said["ob_type"] != TYPE or any(said[name] != getattr(known, ours) for name, ours in _OF_OBJECTS.items()):

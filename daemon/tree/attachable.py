@@ -10,12 +10,16 @@ import errno
 import itertools
 import os
 import re
+import shutil
 from pathlib import Path
 
 import msgspec
 
 from profd.daemon import errors, processes
+from profd.daemon.containers import Place
 from profd.daemon.errors import ProfdError
+from profd.daemon.interpreter.frames import open_interpreter
+from profd.daemon.interpreter.memory import FreeThreaded, Unreadable
 from profd.daemon.rights import Credentials, Rights
 from profd.daemon.secrets import mask_command
 from profd.daemon.stacks.dump import DumpFailed, take_dump
@@ -23,6 +27,9 @@ from profd.daemon.stacks.dump import DumpFailed, take_dump
 TORCH_LIBRARY = "/libtorch"
 """Stands in the maps of a process that has PyTorch loaded."""
 PYTHON_VERSIONS = "CPython 3.8 to 3.15"
+FREE_THREADED_READERS = "austin reads 3.13t and 3.14t"
+# jupyter_server services/sessions/sessionmanager.py, get_kernel_env: the notebook's path, also in JupyterLab.
+_NOTEBOOK = "JPY_SESSION_NAME"
 _SEE_LS = "`profd ls` lists the processes that you can attach to"
 _AS_ROOT = 'run it as root: sudo "$(command -v profd)" attach {pid}'
 _OTHER_PYTHON = re.compile(r"(pypy|graalpy)[\d.]*$", re.IGNORECASE)
@@ -33,13 +40,17 @@ _UNSUPPORTED = re.compile(
 
 
 class Attachable(msgspec.Struct, frozen=True):
-    """A Python process of this user; ``uses_torch`` where it has PyTorch loaded. Secrets in ``command`` are masked."""
+    """A Python process of this user; ``uses_torch`` where it has PyTorch loaded. Secrets in ``command`` are masked.
+
+    ``notebook`` is the path of the notebook that a kernel runs for, empty where it is none's.
+    """
 
     pid: int
     python: str
     uses_torch: bool
     age_s: float
     command: tuple[str, ...]
+    notebook: str = ""
 
 
 def find_attachable() -> list[Attachable]:
@@ -52,7 +63,8 @@ def find_attachable() -> list[Attachable]:
         version, stat, words = processes.python_version(pid), processes.read_stat(pid), processes.command_line(pid)
         if version is not None and stat is not None and stat.is_running and not is_profd(words):
             has_torch = TORCH_LIBRARY in processes.maps(pid)
-            found[pid] = Attachable(pid, version, has_torch, stat.age_s, mask_command(words))
+            notebook = processes.environment(pid, frozenset({_NOTEBOOK})).get(_NOTEBOOK, "")
+            found[pid] = Attachable(pid, version, has_torch, stat.age_s, mask_command(words), notebook)
     worth = [process for process in found.values() if not _is_covered(process, found)]
     return sorted(worth, key=lambda process: (not process.uses_torch, process.age_s))
 
@@ -68,11 +80,23 @@ def _is_covered(process: Attachable, found: dict[int, Attachable]) -> bool:
     """Say whether the parent of a process is shown in its place: attaching to that shows it as well."""
     stat = processes.read_stat(process.pid)
     parent = found.get(stat.ppid) if stat else None
-    return parent is not None and (parent.uses_torch or not process.uses_torch)
+    return parent is not None and not process.notebook and (parent.uses_torch or not process.uses_torch)
 
 
 class System(Rights):
     """The running kernel and the installed py-spy."""
+
+    def has_slurm(self) -> bool:
+        return shutil.which("srun") is not None
+
+    def is_free_threaded(self, pid: int) -> bool:
+        try:
+            open_interpreter(pid).memory.close()
+        except FreeThreaded:
+            return True
+        except Unreadable:
+            pass
+        return False
 
     def dump_failure(self, pid: int) -> str:
         try:
@@ -93,8 +117,11 @@ def check_attachable(pid: int, system: System | None = None) -> None:
     if found is None:
         if system.is_hidden(pid):
             what = f"pid {pid} belongs to another user, and /proc hides it from you"
-            raise errors.OtherUsersProcess(what, _AS_ROOT.format(pid=pid))
-        raise errors.NoSuchProcess(f"there is no process {pid}", _SEE_LS)
+            raise errors.OtherUsersProcess(what, _as_root(pid, system))
+        remedy = _SEE_LS
+        if system.has_slurm():
+            remedy += f"; in a job of Slurm: srun --jobid=JOB --overlap --pty profd attach {pid}"
+        raise errors.NoSuchProcess(f"there is no process {pid}", remedy)
     if found.tgid != pid:
         what = f"{pid} is no process but a thread of pid {found.tgid}"
         raise errors.NoSuchProcess(what, f"attach to its process: profd attach {found.tgid}")
@@ -132,7 +159,13 @@ def _check_owner(pid: int, found: Credentials, system: System) -> None:
         what = f"pid {pid} ({found.name}) is yours, but runs with the rights of user {others[0]} (setuid)"
     else:
         what = f"pid {pid} ({found.name}) belongs to user {found.uids[0]}, and you are user {system.uid}"
-    raise errors.OtherUsersProcess(what, _AS_ROOT.format(pid=pid))
+    raise errors.OtherUsersProcess(what, _as_root(pid, system))
+
+
+def _as_root(pid: int, system: System) -> str:
+    """Return the command that attaches as root: few containers have a sudo, and their host can give the right."""
+    command = system.place().command(pid)
+    return f"run it as root, on the host: {command}" if command else _AS_ROOT.format(pid=pid)
 
 
 def _problem(pid: int, system: System) -> ProfdError | None:
@@ -147,6 +180,10 @@ def _problem(pid: int, system: System) -> ProfdError | None:
     said = system.dump_failure(pid)
     if re.search("permission denied|operation not permitted", said, re.IGNORECASE):
         return _refusal(pid, errno.EACCES, system)
+    if said and system.is_free_threaded(pid):
+        what = f"pid {pid} runs a free-threaded Python, which py-spy cannot read"
+        remedy = f"run the script with the build that has the GIL; {FREE_THREADED_READERS}"
+        return errors.UnsupportedPython(what, remedy)
     named = _UNSUPPORTED.search(said)
     if not named:
         return None
@@ -161,21 +198,43 @@ def _refusal(pid: int, number: int, system: System) -> ProfdError:
     """Return the error that explains why the memory of our own process, or of any to root, is closed to us."""
     if number == errno.ESRCH:
         return errors.NoSuchProcess(f"pid {pid} ended while it was looked at", _SEE_LS)
-    scope, in_container = system.ptrace_scope(), system.in_container()
+    scope, place = system.ptrace_scope(), system.place()
+    command = place.command(pid)
     if scope >= 3 or (scope >= 1 and not system.may_read_all()):
-        where = " on the host" if in_container else ""
+        where = " on the host" if place.runtime else ""
         launch = ", or launch the script with `profd run`" if scope == 1 else ""
-        remedy = f"sudo sysctl kernel.yama.ptrace_scope=0{where}{launch}, or {_AS_ROOT.format(pid=pid)}"
+        first = f"on the host: {command} (it gives the right to this command alone), or " if command else ""
+        remedy = f"{first}sudo sysctl kernel.yama.ptrace_scope=0{where}{launch}"
+        if not command:
+            remedy += f", or {_AS_ROOT.format(pid=pid)}"
         if scope >= 3:
             remedy = f"at 3 it stays until a reboot{where}: set it to 0 in /etc/sysctl.d, and reboot"
         what = f"pid {pid} cannot be read, because kernel.yama.ptrace_scope is {scope} on this machine"
         return errors.PtraceScopeForbids(what, remedy)
-    what = f"the kernel closes pid {pid} even to its own user (it has more rights than you, or is marked undumpable)"
-    remedy = _AS_ROOT.format(pid=pid)
+    return errors.MissingCapability(*_withheld(pid, system, place))
+
+
+def _withheld(pid: int, system: System, place: Place) -> tuple[str, str]:
+    """Return what withholds the right to read a process that is not another user's, and the remedy."""
+    run = f"{place.runtime if place.runtime in ('docker', 'podman') else 'docker'} run"
+    on_host = f"start the container with `{run} %s`, or run profd on the host"
+    if system.is_filtered(pid):
+        what = f"a seccomp filter forbids profd the calls that read pid {pid} (process_vm_readv, ptrace)"
+        remedy = "run profd outside of what set the filter; a unit of systemd allows them by SystemCallFilter=@debug"
+        return what, on_host % "--security-opt seccomp=unconfined" if place.runtime else remedy
     if system.may_read_all():
-        what = f"a security module (SELinux, AppArmor, seccomp) keeps pid {pid} from being read"
-        remedy = "allow ptrace for profd in its policy, or run profd where the process runs"
-    elif in_container:
+        module = system.security_module()
+        what = f"{module or 'a security module (SELinux, AppArmor)'} keeps profd from reading pid {pid}"
+        if place.runtime:
+            option = "label=disable" if module == "SELinux" else "apparmor=unconfined"
+            return what, on_host % f"--security-opt {option}"
+        remedies = {"SELinux": "sudo setsebool deny_ptrace off", "AppArmor": "sudo aa-complain PROFILE, that of profd"}
+        return what, remedies.get(module, "allow ptrace for profd in its policy")
+    if place.runtime:
         what = f"this container may not read pid {pid}: it lacks the capability SYS_PTRACE"
-        remedy = "start it with `docker run --cap-add SYS_PTRACE`, or run profd on the host"
-    return errors.MissingCapability(what, remedy)
+        command = place.command(pid)
+        first = f"on the host: {command} (it gives the right to this command alone), or " if command else ""
+        return what, first + on_host % "--cap-add=SYS_PTRACE"
+    what = f"the kernel closes pid {pid} even to its own user (it has more rights than you, or is marked undumpable)"
+    step = system.place(pid).step_command(pid)
+    return what, (f"{step}, or " if step else "") + _AS_ROOT.format(pid=pid)

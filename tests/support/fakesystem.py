@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from profd.daemon.containers import Place
 from profd.daemon.rights import Credentials
 from profd.daemon.tree.attachable import System
 
 ADA, BOB, ROOT = 1000, 1001, 0
+NOWHERE = Place()
 
 
 @dataclass
@@ -23,6 +25,8 @@ class FakeProcess:
     children: list[int] = field(default_factory=list)
     denied: int = 0
     py_spy_says: str = ""
+    place: Place = NOWHERE
+    free_threaded: bool = False
 
 
 @dataclass
@@ -33,8 +37,11 @@ class FakeSystem(System):
     uid: int = ADA
     capable: bool = False
     scope: int = 0
-    container: bool = False
+    here: Place = NOWHERE
     hidden: bool = False
+    filtered: bool = False
+    module: str = ""
+    slurm: bool = False
 
     def credentials(self, pid: int) -> Credentials | None:
         process = self.processes.get(pid)
@@ -51,8 +58,17 @@ class FakeSystem(System):
     def ptrace_scope(self) -> int:
         return self.scope
 
-    def in_container(self) -> bool:
-        return self.container
+    def place(self, pid: int | str = "self") -> Place:
+        return self.here if isinstance(pid, str) else self.processes[pid].place
+
+    def is_filtered(self, pid: int) -> bool:
+        return self.filtered
+
+    def security_module(self) -> str:
+        return self.module
+
+    def has_slurm(self) -> bool:
+        return self.slurm
 
     def descendants(self, pid: int) -> Iterator[int]:
         for child in self.processes[pid].children:
@@ -67,6 +83,9 @@ class FakeSystem(System):
 
     def read_memory(self, pid: int) -> int:
         return self.processes[pid].denied
+
+    def is_free_threaded(self, pid: int) -> bool:
+        return self.processes[pid].free_threaded
 
     def dump_failure(self, pid: int) -> str:
         return self.processes[pid].py_spy_says

@@ -89,16 +89,28 @@ def test_ptrace_scope_is_read_and_is_0_without_yama(tmp_path: Path) -> None:
     assert Rights(yama=tmp_path / "scope").ptrace_scope() == 1
 
 
-@pytest.mark.parametrize(
-    ("group", "container"),
-    [("0::/user.slice/session.scope", False), ("0::/docker/0123abcd", True), ("4:cpu:/kubepods/pod1/x", True)],
-)
-def test_container_is_known_by_its_control_group(
-    tmp_path: Path, group: str, container: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("profd.daemon.rights._CONTAINER_MARKS", (tmp_path / "nothing",))
-    monkeypatch.delenv("KUBERNETES_SERVICE_HOST", raising=False)
-    assert Rights(proc=proc_with(tmp_path, cgroup=group)).in_container() is container
+def test_a_filter_is_one_of_seccomp_that_forbids_what_the_kernel_would_allow(tmp_path: Path) -> None:
+    status = "Name:\tpython\nSeccomp:\t{}\nSeccomp_filters:\t1\n"
+    rights = Rights(proc=proc_with(tmp_path, status=status.format(2)))
+    (tmp_path / "7").mkdir()
+    assert not rights.is_filtered(7)  # closed by the kernel itself
+    (tmp_path / "7" / "mem").touch()
+    assert rights.is_filtered(7)
+    (tmp_path / "self" / "status").write_text(status.format(0))
+    assert not rights.is_filtered(7)
+
+
+def test_a_security_module_is_one_that_enforces(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profd.daemon.rights._SELINUX", tmp_path / "enforce")
+    rights = Rights(proc=tmp_path)
+    assert rights.security_module() == ""
+    (tmp_path / "self" / "attr").mkdir(parents=True)
+    (tmp_path / "self" / "attr" / "current").write_bytes(b"docker-default (enforce)\n")
+    assert rights.security_module() == "AppArmor"
+    (tmp_path / "self" / "attr" / "current").write_bytes(b"unconfined\n")
+    assert rights.security_module() == ""
+    (tmp_path / "enforce").write_text("1")
+    assert rights.security_module() == "SELinux"
 
 
 WITHOUT = [sys.executable, "-m", "profd.daemon.rights"]

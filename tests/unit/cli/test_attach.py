@@ -9,6 +9,7 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from click.testing import CliRunner
 from support.fakesession import FakeRecording
 from support.synthetic import RUN_ID, write_run
 
@@ -16,6 +17,7 @@ from profd.cli import attach
 from profd.cli.main import run_command_line
 from profd.daemon import processes
 from profd.daemon.errors import ExitCode
+from profd.daemon.tree.attachable import Attachable
 from profd.tui.dialogs import Leaving
 
 PID = str(os.getpid())
@@ -136,3 +138,36 @@ def test_a_process_that_is_no_session_is_left_alone(runs: Path, capsys: pytest.C
     said = capsys.readouterr().err
     assert said.count("\n") == 1
     assert f"process {os.getpid()} is no session of profd's" in said
+
+
+TRAININGS = [
+    Attachable(pid=4242, python="3.11", uses_torch=True, age_s=61.0, command=("python", "train.py")),
+    Attachable(pid=os.getpid(), python="3.12", uses_torch=False, age_s=5.0, command=(), notebook="/home/me/tune.ipynb"),
+]
+
+
+def test_without_a_pid_it_lists_what_can_be_attached_to_and_asks(
+    recording: FakeRecording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(attach, "find_attachable", lambda: TRAININGS)
+    monkeypatch.setattr(attach, "is_interactive", lambda: True)
+    asked = CliRunner().invoke(attach.command, ["--headless"], input=f"77\n{PID}\n", standalone_mode=False)
+    assert "4242" in asked.stderr
+    assert "notebook /home/me/tune.ipynb" in asked.stderr
+    assert "'77' is not one of" in asked.stderr
+    assert recording.options is not None
+    assert recording.options.pid == os.getpid()
+
+
+def test_without_a_pid_and_a_terminal_it_lists_and_refuses(
+    recording: FakeRecording, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+) -> None:
+    monkeypatch.setattr(attach, "find_attachable", lambda: TRAININGS)
+    assert run_command_line(["attach"]) == ExitCode.USAGE
+    told = capsys.readouterr().err
+    assert "train.py" in told
+    assert "name its PID: profd attach PID" in told
+    monkeypatch.setattr(attach, "find_attachable", list)
+    assert run_command_line(["attach"]) == ExitCode.USAGE
+    assert "profd run -- CMD" in capsys.readouterr().err
+    assert recording.options is None

@@ -12,6 +12,7 @@ import pytest
 from support.fakesystem import ADA, BOB, ROOT, FakeProcess, FakeSystem
 
 from profd.daemon import processes
+from profd.daemon.containers import Place
 from profd.daemon.errors import (
     MissingCapability,
     NoSuchProcess,
@@ -25,6 +26,7 @@ from profd.daemon.errors import (
 from profd.daemon.secrets import CUT, WORD_CHARACTERS
 from profd.daemon.tree.attachable import check_attachable, find_attachable
 
+CHILD = "print('ready', flush=True); input()"
 PARENT = """
 import subprocess, sys
 child = subprocess.Popen([sys.executable, "-c", "print('ready', flush=True); input()"])
@@ -55,6 +57,15 @@ def test_process_is_found_with_its_secrets_masked_and_covers_its_child(family: s
     assert found.python == f"{sys.version_info.major}.{sys.version_info.minor}"
     assert 0 <= found.age_s < 60
     assert child_of(family.pid) not in [process.pid for process in find_attachable()]
+
+
+def test_a_kernel_is_offered_by_its_notebook_and_beside_what_started_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JPY_SESSION_NAME", "/home/me/tune.ipynb")
+    with subprocess.Popen([sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as kernel:
+        assert kernel.stdout is not None
+        assert kernel.stdout.readline() == b"ready\n"
+        (found,) = [process for process in find_attachable() if process.pid == kernel.pid]
+    assert found.notebook == "/home/me/tune.ipynb"
 
 
 def test_a_command_as_long_as_the_kernel_takes_is_offered_cut() -> None:
@@ -97,7 +108,7 @@ def failure(system: FakeSystem) -> ProfdError:
     return raised.value
 
 
-def of_one(process: FakeProcess, **facts: int) -> FakeSystem:
+def of_one(process: FakeProcess, **facts: object) -> FakeSystem:
     return FakeSystem({PID: process}, **facts)  # type: ignore[arg-type]
 
 
@@ -127,6 +138,8 @@ def test_what_py_spy_can_read_is_attachable(system: FakeSystem) -> None:
     check_attachable(PID, system)
 
 
+PODMAN, POD = Place("podman", "946995504dac"), Place("containerd", "", "trainer-0", "ml", "main")
+HERE = {"uids": (ROOT, ROOT, ROOT), "denied": errno.EPERM}
 FORBIDDEN: dict[str, tuple[FakeSystem, type[ProfdError], str]] = {
     "no process": (FakeSystem({}), NoSuchProcess, str(PID)),
     "a thread": (of_one(python(tgid=4000)), NoSuchProcess, "profd attach 4000"),
@@ -148,11 +161,20 @@ FORBIDDEN: dict[str, tuple[FakeSystem, type[ProfdError], str]] = {
         UnsupportedPython,
         "",
     ),
+    "a free-threaded Python": (
+        of_one(python(python="3.13", py_spy_says="Failed to find a python interpreter", free_threaded=True)),
+        UnsupportedPython,
+        "the build that has the GIL",
+    ),
     "a launcher of a Python that ptrace_scope forbids": (
-        FakeSystem({PID: bash(children=[2]), 2: python(denied=errno.EPERM)}, scope=1), PtraceScopeForbids, ""
+        FakeSystem({PID: bash(children=[2]), 2: python(denied=errno.EPERM)}, scope=1),
+        PtraceScopeForbids,
+        "",
     ),
     "ptrace_scope 3, with the capability": (
-        of_one(python(denied=errno.EPERM), scope=3, uid=ROOT, capable=True), PtraceScopeForbids, ""
+        of_one(python(denied=errno.EPERM), scope=3, uid=ROOT, capable=True),
+        PtraceScopeForbids,
+        "",
     ),
     "ptrace_scope, for py-spy alone": (
         of_one(python(py_spy_says="Permission Denied: Try running again with elevated permissions"), scope=1),
@@ -160,20 +182,68 @@ FORBIDDEN: dict[str, tuple[FakeSystem, type[ProfdError], str]] = {
         "",
     ),
     "a container without the capability": (
-        of_one(python(uids=(ROOT, ROOT, ROOT), denied=errno.EPERM), uid=ROOT, container=True),
+        of_one(python(uids=(ROOT, ROOT, ROOT), denied=errno.EPERM), uid=ROOT, here=Place("lxc")),
         MissingCapability,
-        "--cap-add SYS_PTRACE",
+        "--cap-add=SYS_PTRACE",
+    ),
+    "a container of podman": (
+        of_one(python(**HERE), uid=ROOT, here=PODMAN),
+        MissingCapability,
+        f"on the host: podman exec --privileged --user 0 -it 946995504dac profd attach {PID}",
+    ),
+    "a pod": (of_one(python(**HERE), uid=ROOT, here=POD), MissingCapability, "kubectl debug -it -n ml pod/trainer-0"),
+    "another user of a container": (of_one(python(), uid=BOB, here=PODMAN), OtherUsersProcess, "podman exec --priv"),
+    "ptrace_scope in a container": (
+        of_one(python(**HERE), uid=ROOT, scope=1, here=PODMAN),
+        PtraceScopeForbids,
+        "podman",
+    ),
+    "a filter of seccomp": (
+        of_one(python(**HERE), uid=ROOT, filtered=True),
+        MissingCapability,
+        "SystemCallFilter=@debug",
+    ),
+    "a filter of seccomp in a container": (
+        of_one(python(**HERE), uid=ROOT, filtered=True, here=PODMAN),
+        MissingCapability,
+        "podman run --security-opt seccomp=unconfined",
+    ),
+    "SELinux": (
+        of_one(python(**HERE), uid=ROOT, capable=True, module="SELinux"),
+        MissingCapability,
+        "setsebool deny_ptrace off",
+    ),
+    "AppArmor in a container": (
+        of_one(python(**HERE), uid=ROOT, capable=True, module="AppArmor", here=PODMAN),
+        MissingCapability,
+        "--security-opt apparmor=unconfined",
+    ),
+    "one closed to its own user in a job": (
+        of_one(python(denied=errno.EACCES, place=Place(job="42"))),
+        MissingCapability,
+        "srun --jobid=42 --overlap --pty",
+    ),
+    "no process, where there is Slurm": (
+        FakeSystem({}, slurm=True),
+        NoSuchProcess,
+        f"--overlap --pty profd attach {PID}",
     ),
     "another user in a container": (
-        of_one(python(uids=(BOB, BOB, BOB), denied=errno.EPERM), uid=ROOT, container=True), MissingCapability, ""
+        of_one(python(uids=(BOB, BOB, BOB), denied=errno.EPERM), uid=ROOT, here=Place("lxc")),
+        MissingCapability,
+        "",
     ),
     "one closed to its own user": (
-        of_one(python(executable=None, python=None, denied=errno.EACCES)), MissingCapability, "undumpable"
+        of_one(python(executable=None, python=None, denied=errno.EACCES)),
+        MissingCapability,
+        "undumpable",
     ),
     "a security module, with the capability": (
-        of_one(python(denied=errno.EPERM), uid=ROOT, capable=True), MissingCapability, "security module"
+        of_one(python(denied=errno.EPERM), uid=ROOT, capable=True),
+        MissingCapability,
+        "security module",
     ),
-}  # fmt: skip
+}
 
 
 @pytest.mark.parametrize(("system", "kind", "words"), FORBIDDEN.values(), ids=FORBIDDEN)
