@@ -13,6 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 PACKAGES = ("transformers", "accelerate", "lightning", "torchmetrics", "tensorboard", "timm")
+LAUNCHERS = ("accelerate", "lightning", "ipython", "ipykernel", "jupyter-client", "ray[train]", "setproctitle", "uv")
+BUILT_HERE = ("setuptools", "wheel", "ninja", "deepspeed")
+"""What builds itself with the torch that is there."""
 
 
 class Environment(NamedTuple):
@@ -32,16 +35,20 @@ class Environment(NamedTuple):
         return subprocess.run(words, check=True, capture_output=True, text=True).stdout.removesuffix(", ")
 
 
-def make_environment(cache: Path) -> Environment:
+def make_environment(
+    cache: Path, name: str = "frameworks", packages: tuple[str, ...] = PACKAGES, built: tuple[str, ...] = ()
+) -> Environment:
     """Return the environment in ``cache``, made and filled where it is not there yet; pip takes half a minute."""
-    made = Environment(cache / f"frameworks-{sys.version_info.major}.{sys.version_info.minor}")
+    made = Environment(cache / f"{name}-{sys.version_info.major}.{sys.version_info.minor}")
     stamp = made.folder / "packages"
-    if not stamp.exists() or stamp.read_text() != " ".join(PACKAGES):
-        print(f"installing {', '.join(PACKAGES)} into {made.folder}", file=sys.stderr, flush=True)
+    if not stamp.exists() or stamp.read_text() != " ".join(packages + built):
+        print(f"installing {', '.join(packages + built)} into {made.folder}", file=sys.stderr, flush=True)
         venv.create(made.folder, with_pip=True, clear=True)
         inner = sysconfig.get_path("purelib", vars={"base": str(made.folder)})
         Path(inner, "outer.pth").write_text(sysconfig.get_path("purelib") + "\n")
-        words = [made.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", *PACKAGES]
-        subprocess.run(words, check=True)
-        stamp.write_text(" ".join(PACKAGES))
+        words = [made.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        subprocess.run([*words, *packages], check=True)
+        if built:
+            subprocess.run([*words, "--no-build-isolation", *built], check=True)
+        stamp.write_text(" ".join(packages + built))
     return made

@@ -16,13 +16,13 @@ _TITLE = "# Measurements\n\nEach section is written by the benchmark that it nam
 def write_section(title: str, method: str, lines: list[str]) -> None:
     """Replace the section of this title, or add it; ``method`` is one paragraph, ``lines`` are Markdown."""
     text = FILE.read_text() if FILE.exists() else _TITLE
-    body = "\n".join([f"## {title}", "", method, "", *lines, "", f"_{_circumstances()}_", ""])
+    body = "\n".join([f"## {title}", "", method, "", *lines, "", f"_{circumstances()}_", ""])
     pattern = re.compile(rf"^## {re.escape(title)}\n.*?(?=^## |\Z)", re.DOTALL | re.MULTILINE)
     replaced, count = pattern.subn(lambda _: body + "\n", text)
     FILE.write_text(replaced.rstrip() + "\n" if count else f"{text.rstrip()}\n\n{body}")
 
 
-def _circumstances() -> str:
+def circumstances() -> str:
     """Return what the numbers depend on: machine, versions, day."""
     cpus = re.findall(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
     names = ("profd", "py-spy", "torch", "textual")

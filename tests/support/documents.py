@@ -14,7 +14,7 @@ from profd.cli.main import COMMANDS, load_command
 from support.folders import DOCS, ROOT
 
 PAGES = (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
-WRITTEN_BY_PROGRAMS = ("measurements.md", "mutants.md")
+WRITTEN_BY_PROGRAMS = ("measurements.md", "mutants.md", "environments.md")
 
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 _INDENTED = re.compile(r"(?<=\n\n)    \S.*")
