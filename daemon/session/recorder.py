@@ -37,6 +37,7 @@ from profd.daemon.session.sampling import Members, Sampling
 from profd.daemon.session.session import Ready, SessionOptions
 from profd.daemon.session.stepping import Stepping
 from profd.daemon.session.windowing import Windowing
+from profd.daemon.stacks.cells import Cells
 from profd.daemon.stacks.pyspy import find_py_spy
 from profd.daemon.stacks.source import SourceTree
 from profd.daemon.store import records
@@ -91,7 +92,9 @@ class Recorder:
         run_file = self._live_file.path
         socket_path = paths.runtime_folder() / f"{options.run_id}.sock"
         started = run_started(options, socket_path, clock.now_ns())
-        sources = SourceTree(files_of(options.pid), script_folder(options.command, started.cwd))
+        files = files_of(options.pid)
+        own = script_folder(options.command, started.cwd)
+        sources = SourceTree(files, own, Cells(files, options.pid))
         describe = described(sources.describe, with_source=options.source)
         self._writer = RunWriter(run_file, started, describe, self._live_file.most_bytes)
         self._readings = Readings(clock, self._governor, self._put_watched)

@@ -20,6 +20,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from profd.daemon.stacks.cells import Cells
 from profd.daemon.store.records import Frame, FrameDescription, Stack
 from profd.daemon.userfiles import Unanswered, UserFiles
 
@@ -27,8 +28,8 @@ from profd.daemon.userfiles import Unanswered, UserFiles
 class SourceTree:
     """The source files that a target sees, our own without ``files``; ``own`` is the folder of its script."""
 
-    def __init__(self, files: UserFiles | None = None, own: Path | None = None) -> None:
-        self._files = files or UserFiles()
+    def __init__(self, files: UserFiles | None = None, own: Path | None = None, cells: Cells | None = None) -> None:
+        self._files, self._cells = files or UserFiles(), cells
         self._own = f"{own}/" if own else ""
         # Whole files are large and asked for a few of their lines: few are held, the lines that were asked for long.
         self._bytes = functools.lru_cache(4)(self._read)
@@ -37,6 +38,11 @@ class SourceTree:
 
     def describe(self, frame: Frame) -> FrameDescription:
         """Return what is kept of a frame beside its identity."""
+        cell = self._cells.cell(frame.file) if self._cells else None
+        if cell is not None:
+            lines = cell.text.splitlines()
+            line = lines[frame.line - 1].strip()[:200] if 0 < frame.line <= len(lines) else None
+            return FrameDescription(f"cell {cell.number}", False, line)
         of_library = is_library(frame.file.removeprefix(self._own))
         return FrameDescription(self.module_path(frame.file), of_library, self.line(frame.file, frame.line))
 

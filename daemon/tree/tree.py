@@ -11,6 +11,7 @@ import msgspec
 
 from profd.daemon import processes
 from profd.daemon.clock import Clock
+from profd.daemon.interpreter.variables import variables_now
 from profd.daemon.rights import Rights
 from profd.daemon.secrets import mask_command
 from profd.daemon.stacks.dump import DumpedFrame, DumpedThread, DumpFailed, take_dump
@@ -19,6 +20,7 @@ from profd.daemon.tree import exitstatus, roles
 from profd.daemon.tree.attachable import check_attachable
 from profd.daemon.tree.roles import VARIABLES, placement_of
 
+MOST_LOOKS = 40  # one a recording: some three minutes
 FULL_SCAN_EVERY = 8
 
 
@@ -34,6 +36,8 @@ class Member(msgspec.Struct):
     python: str | None
     image: int
     placement: Placement | None = None
+    looks: int = 0
+    """How often it was looked at for a rank that it has set itself."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -73,8 +77,10 @@ class ProcessTree:
         return changes
 
     def take_stacks(self, identity: Identity, stacks: Sequence[Sequence[Frame]]) -> Member | None:
-        """Learn a member's role from its stacks; returns the member where that changed it."""
+        """Learn a member's role by its stacks, and a rank that it has set itself; returns the member if it changed."""
         member = self.members.get(identity)
+        if member is not None and member.role == roles.MAIN:
+            return member if self._learn_place(member) else None
         if member is None or member.role != roles.HELPER or not roles.is_worker(stacks):
             return None
         siblings = [other.ordinal for other in self.members.values() if other.parent == member.parent]
@@ -99,9 +105,21 @@ class ProcessTree:
                 changed.append(above)
         return changed
 
+    def _learn_place(self, member: Member) -> bool:
+        """Look whether a process without a place in a job has given itself one; Ray Train sets RANK like that."""
+        if member.placement is not None or member.looks >= MOST_LOOKS or member.python is None:
+            return False
+        member.looks += 1
+        stat = processes.read_stat(member.identity.pid)
+        if stat is None or stat.start_ticks != member.identity.start_ticks:
+            return False
+        member.placement = placement_of(variables_now(member.identity.pid, VARIABLES))
+        member.rank = member.placement.rank if member.placement else None
+        return member.placement is not None
+
     def record_of(self, member: Member) -> ProcessSeen:
         fields = msgspec.structs.asdict(member)
-        del fields["image"]
+        del fields["image"], fields["looks"]
         return ProcessSeen(**fields, at_ns=self.clock.now_ns())
 
     def _look_at(self, member: Member) -> Iterator[Change]:

@@ -50,6 +50,8 @@ READING = (
 MAY_FIND_FAULTS = ("profd doctor", "profd doctor PID")
 """They end with 1 where something does not work on this machine."""
 ELSEWHERE: Mapping[str, str] = {
+    "profd attach": "unit/cli/test_attach.py::test_without_a_pid_it_lists_what_can_be_attached_to_and_asks",
+    "profd attach --headless": "unit/cli/test_attach.py::test_without_a_pid_and_a_terminal_it_lists_and_refuses",
     "profd attach PID": "integration/test_attach_terminal.py::test_attach_shows_hot_functions_and_follows_changes",
     "profd attach PID --headless": "integration/test_attach.py::test_signal_ends_the_recording_and_not_the_target",
     "profd attach PID --metrics 9400": "integration/test_metrics_run.py::test_attach_has_metrics_until_it_is_stopped",

@@ -39,6 +39,10 @@ def obey(lines):
         elif order == "thread":
             import threading
             threading.Thread(target=lambda: (obey([argument]), threading.Event().wait())).start()
+        elif order == "set":
+            name, _, value = argument.partition("=")
+            os.environ[name] = value
+            say("set")
         elif order == "exec":
             os.execv("/bin/sh", ["sh", "-c", "echo done; read x"])
         elif order == "exit":
@@ -270,6 +274,17 @@ def test_rank_is_that_of_the_environment_and_goes_down_to_children(fifo: str) ->
         assert [member.placement for member in members] == [Placement(3, 1), None]
     finally:
         ranked.end()
+
+
+def test_a_rank_that_a_process_sets_itself_is_learned_with_a_recording(root: Obedient) -> None:
+    tree = watch(root.identity)
+    (started,) = tree.poll()
+    assert tree.take_stacks(root.identity, [DEFORM]) is None
+    root.tell("set RANK=3")
+    assert root.hear() == "set"
+    assert tree.take_stacks(root.identity, [DEFORM]) is started.member
+    assert (started.member.rank, tree.record_of(started.member).placement) == (3, Placement(3))
+    assert tree.take_stacks(root.identity, [DEFORM]) is None
 
 
 def test_stacks_make_workers_of_helpers_numbered_among_their_siblings(root: Obedient, fifo: str) -> None:
