@@ -78,10 +78,9 @@ class Place(msgspec.Struct, frozen=True):
             return (
                 f"kubectl debug -it {of}pod/{self.pod} {target}--profile=sysadmin --image={IMAGE} -- profd attach {pid}"
             )
-        if self.runtime in ("docker", "podman"):
+        if self.runtime in ("docker", "podman") and self.container:
             # The command alone gets the rights, and the container runs on: docker-container-exec(1), podman-exec(1).
-            name = self.container[:12] or "CONTAINER"
-            return f"{self.runtime} exec --privileged --user 0 -it {name} profd attach {pid}"
+            return f"{self.runtime} exec --privileged --user 0 -it {self.container[:12]} profd attach {pid}"
         return ""
 
     def step_command(self, pid: int) -> str:

@@ -82,6 +82,7 @@ COMMANDS = {
         "-- profd attach 12",
     ),
     "LXC": (Place("LXC", "trainer"), ""),
+    "docker, which one unknown": (Place("docker"), ""),
 }
 
 
