@@ -26,7 +26,7 @@ from profd.daemon.errors import MissingTool
 EXECUTABLE_VARIABLE = "PROFD_PY_SPY"
 """Names another py-spy than the one installed beside profd."""
 
-KNOWN_VERSIONS = ((0, 4, 1), (0, 5))
+KNOWN_VERSIONS = ((0, 4, 3), (0, 5))
 """From this py-spy on, and before that one, what it writes is known to be understood."""
 LOG_FAILURES = {"RUST_LOG": "py_spy=warn"}
 """What has py-spy write a line with the time for each read that fails."""

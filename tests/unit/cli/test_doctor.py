@@ -66,8 +66,8 @@ def test_missing_py_spy_fails_with_its_own_code(monkeypatch: pytest.MonkeyPatch)
 @pytest.mark.parametrize(
     ("said", "verdict"),
     [
-        *((f"py-spy {version}", Verdict.PASSED) for version in ("0.4.1", "0.4.99")),
-        *((f"py-spy {version}", Verdict.NOTE) for version in ("0.3.14", "0.4.0", "0.5.0", "1.0.0")),
+        *((f"py-spy {version}", Verdict.PASSED) for version in ("0.4.3", "0.4.99")),
+        *((f"py-spy {version}", Verdict.NOTE) for version in ("0.3.14", "0.4.2", "0.5.0", "1.0.0")),
         ("", Verdict.NOTE),
     ],
 )
@@ -80,7 +80,7 @@ def test_a_py_spy_that_is_not_known_is_worth_a_note(
     monkeypatch.setenv("PROFD_PY_SPY", str(py_spy))
     check = checked("", doctor.check_py_spy)
     assert check.verdict is verdict
-    assert verdict is Verdict.PASSED or "from 0.4.1 on, before 0.5" in check.remedy
+    assert verdict is Verdict.PASSED or "from 0.4.3 on, before 0.5" in check.remedy
 
 
 def test_the_py_spy_that_is_installed_is_the_one_that_is_known() -> None:
