@@ -13,7 +13,17 @@ from pathlib import Path
 from typing import NamedTuple
 
 PACKAGES = ("transformers", "accelerate", "lightning", "torchmetrics", "tensorboard", "timm")
-LAUNCHERS = ("accelerate", "lightning", "ipython", "ipykernel", "jupyter-client", "ray[train]", "setproctitle", "uv")
+LAUNCHERS = (
+    "accelerate",
+    "lightning",
+    "ipython",
+    "ipykernel",
+    "jupyter-client",
+    "ray[train]",
+    "setproctitle",
+    "uv",
+    "pipx",
+)
 BUILT_HERE = ("setuptools", "wheel", "ninja", "deepspeed")
 """What builds itself with the torch that is there."""
 

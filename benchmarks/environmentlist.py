@@ -114,6 +114,22 @@ def of_uv(scratch: Scratch, folder: Path) -> Sequence[str]:
     return (uv, "run", "--no-project", "--python", str(folder / "venv"), PROGRAM)
 
 
+def installed(by: str) -> Attach:
+    """Return the first command of a profd that ``uv tool`` or pipx installs from its wheel, into an empty folder."""
+
+    def first(scratch: Scratch, started: Started) -> Sequence[str]:
+        folder = scratch.folder / f"by-{by}"
+        shutil.rmtree(folder, ignore_errors=True)
+        names = ("UV_TOOL_DIR", "UV_TOOL_BIN_DIR") if by == "uv" else ("PIPX_HOME", "PIPX_BIN_DIR")
+        given = {name: str(folder / name) for name in names}
+        program = Path(scratch.tools().python).with_name(by)
+        words = [program, *(["tool"] if by == "uv" else []), "install", scratch.wheel()]
+        subprocess.run(words, check=True, capture_output=True, text=True, env={**os.environ, **given})
+        return (str(folder / names[1] / "profd"), "attach", str(started.pid))
+
+    return first
+
+
 def container(name: str, *options: str) -> Words:
     def command(scratch: Scratch, folder: Path) -> Sequence[str]:
         return scratch.container(name, "-v", f"/host{folder}:/out", *options)
@@ -192,6 +208,8 @@ ENVIRONMENTS = [
     Environment("a zipapp", archive),
     Environment("a .pyc without its source", compiled),
     Environment("uv run, in an environment of uv's", of_uv),
+    Environment("profd by uv tool install", pyenv("3.12"), installed("uv")),
+    Environment("profd by pipx install", pyenv("3.12"), installed("pipx")),
     Environment("a Jupyter kernel", tool(str(HOSTS / "notebook.py"), str(KNOWN)), attach(own=True)),
     Environment("IPython", tool("-m", "IPython", "--no-banner", "--", PROGRAM)),
     Environment(

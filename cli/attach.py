@@ -7,8 +7,9 @@ import select
 from functools import partial
 
 import click
+from click.shell_completion import CompletionItem
 
-from profd.cli.console import StopSignals, say
+from profd.cli.console import StopSignals, say, short_command
 from profd.cli.ls import attachable_table
 from profd.cli.options import RecordingOptions, headless_option, recording_options, run_argument
 from profd.cli.runs import attached
@@ -23,8 +24,13 @@ from profd.daemon.tree.attachable import find_attachable
 _CLOSING_S = 30.0
 
 
+def _complete(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    found = ((str(one.pid), short_command(one.command)) for one in find_attachable())
+    return [CompletionItem(pid, help=words) for pid, words in found if pid.startswith(begun)]
+
+
 @click.command()
-@click.argument("pid", type=click.IntRange(min=1), required=False, metavar="[PID]")
+@click.argument("pid", type=click.IntRange(min=1), required=False, metavar="[PID]", shell_complete=_complete)
 @recording_options
 @headless_option
 def command(pid: int | None, recording: RecordingOptions, headless: bool) -> None:

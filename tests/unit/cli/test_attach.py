@@ -9,12 +9,13 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from click.shell_completion import BashComplete
 from click.testing import CliRunner
 from support.fakesession import FakeRecording
 from support.synthetic import RUN_ID, write_run
 
 from profd.cli import attach
-from profd.cli.main import run_command_line
+from profd.cli.main import profd, run_command_line
 from profd.daemon import processes
 from profd.daemon.errors import ExitCode
 from profd.daemon.tree.attachable import Attachable
@@ -157,6 +158,15 @@ def test_without_a_pid_it_lists_what_can_be_attached_to_and_asks(
     assert "'77' is not one of" in asked.stderr
     assert recording.options is not None
     assert recording.options.pid == os.getpid()
+
+
+def test_a_shell_completes_pids(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attach, "find_attachable", lambda: TRAININGS)
+    completion = BashComplete(profd, {}, "profd", "_PROFD_COMPLETE")
+    assert [item.value for item in completion.get_completions([], "att")] == ["attach"]
+    assert [(item.value, item.help) for item in completion.get_completions(["attach"], "42")] == [
+        ("4242", "python train.py")
+    ]
 
 
 def test_without_a_pid_and_a_terminal_it_lists_and_refuses(
