@@ -41,7 +41,7 @@ def _variables(memory: Memory, pid: int, allowed: frozenset[str]) -> dict[str, s
     address = next((found["environ"] for start in places if (found := exported(memory, start, ("environ",)))), None)
     if address is None:
         return {}
-    found, table = {}, memory.word(address)
+    table, values = memory.word(address), dict[str, str]()
     for at in range(_MOST_VARIABLES):
         pointer = memory.word(table + 8 * at)
         if not pointer:
@@ -49,5 +49,5 @@ def _variables(memory: Memory, pid: int, allowed: frozenset[str]) -> dict[str, s
         data = memory.read(pointer, min(_LENGTH, _PAGE - pointer % _PAGE))
         name, _, value = data.split(b"\0")[0].decode(errors="replace").partition("=")
         if name in allowed:
-            found[name] = value
-    return found
+            values[name] = value
+    return values
