@@ -88,6 +88,7 @@ trust: .venv/dev-installed ## kill and stop profd, let each of its writes fail, 
 	$(BIN)/python benchmarks/survival.py
 	$(BIN)/python benchmarks/faults.py
 	$(BIN)/python benchmarks/hangs.py
+	$(BIN)/python benchmarks/collectives.py
 	$(BIN)/python benchmarks/windows.py
 	$(BIN)/python benchmarks/traces.py
 	$(BIN)/python benchmarks/fuzz.py

@@ -105,6 +105,15 @@ async def test_ras_is_not_asked_where_an_answer_may_harm_or_is_not_needed(each: 
         assert (job.server.asked, job.hangs()) == (0, [])
 
 
+async def test_where_ras_gives_no_answer_the_processes_are_not_looked_at_again_and_again() -> None:
+    with JobSim(4) as job:
+        job.server.answer = lambda: b"nothing"
+        await trained(job)
+        await job.pass_s(110)
+        assert job.server.asked == 2  # and where it stands for long
+        assert any("NCCL's counts are not known: NCCL's RAS" in note for note in job.notes())
+
+
 # --- by the stacks alone --------------------------------------------------------------------------------------------
 
 
