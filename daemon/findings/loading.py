@@ -6,6 +6,7 @@ import math
 
 from profd.daemon.analyze.phases import COPY, DATA_LOAD, DATA_WAIT
 from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.series import mean_of_known
 from profd.daemon.findings.bounds import bound, ceiling, usable_cores
 from profd.daemon.findings.context import SATURATED, FindingContext, Loaders, Share
 from profd.daemon.findings.finding import INFO, Finding
@@ -49,6 +50,7 @@ def _is_by_loader(context: FindingContext, function: str = "") -> bool:
 
 _NO_CORES = 1.1
 _MOSTLY_WAITING = 0.25
+_MANY = 256
 
 
 def saturated_workers(context: FindingContext) -> Finding | None:
@@ -59,8 +61,9 @@ def saturated_workers(context: FindingContext) -> Finding | None:
     limit, count = ceiling(context), loaders.at_once
     has_cores = limit is None or limit >= _NO_CORES
     is_waiting = loaders.cores is not None and loaders.cores < _MOSTLY_WAITING * loaders.busy.value
-    # As many as make batches as fast as steps are that do not wait for them.
-    needed = max(math.ceil(count * loaders.busy.value / (1 - min(share.value, 0.99))), count + 1)
+    # As many as make batches as fast as steps are that do not wait for them, where they find room.
+    needed = math.ceil(count * loaders.busy.value / (1 - min(share.value, 0.99)))
+    needed = max(min(needed, _most_workers(context, math.inf if is_waiting else usable_cores(context))), count + 1)
     return context.finding(
         "input-bound-saturated",
         share,
@@ -75,6 +78,15 @@ def saturated_workers(context: FindingContext) -> Finding | None:
         needed=needed,
         cores=loaders.cores or 0.0,
     )
+
+
+def _most_workers(context: FindingContext, cores: float | None) -> int:
+    """Return how many workers find a core beside the main thread, and memory, as far as both are known."""
+    used, total = context.mean("host_memory_used_bytes"), context.mean("host_memory_total_bytes")
+    each, limits = mean_of_known(context.worker_means("rss_bytes")), [_MANY, (cores or math.inf) - 1]
+    if used is not None and total is not None and each:
+        limits.append(context.workers_at_once + (total - used) / each)
+    return int(min(limits))
 
 
 _RESTARTED = 3
