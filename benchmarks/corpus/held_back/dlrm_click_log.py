@@ -3,6 +3,7 @@
 An iterable dataset reads lines of text and hashes each category with MD5, in the loop's own process.
 """
 
+import contextlib
 import hashlib
 import sys
 import tempfile
@@ -39,25 +40,22 @@ def parse(line):
 
 
 class ClickLog(IterableDataset):
-    def __init__(self, path, diary):
-        self.path, self.diary = path, diary
+    def __init__(self, path):
+        self.path = path
 
     def __iter__(self):
         while True:
             with self.path.open() as file:
                 for line in file:
-                    with self.diary.planted():
-                        row = parse(line)  # planted
-                    yield row
+                    yield parse(line)  # planted
 
 
-class Parsed(IterableDataset):
-    def __init__(self, path):
-        self.rows = [parse(line) for line in path.read_text().splitlines()]
-
-    def __iter__(self):
-        while True:
-            yield from self.rows
+def parsed_batches(path, size):
+    """Yield whole batches of rows that were parsed once."""
+    rows = [parse(line) for line in path.read_text().splitlines()]
+    columns = [torch.as_tensor(np.stack(column)) for column in zip(*rows, strict=True)]
+    while True:
+        yield from zip(*(column.split(size) for column in columns), strict=True)
 
 
 class DLRM(nn.Module):
@@ -84,10 +82,12 @@ def run():
     torch.set_num_threads(1)
     path = Path(tempfile.mkdtemp()) / "day_0.txt"
     write_log(path)
-    loader = DataLoader(Parsed(path) if is_mended else ClickLog(path, diary), batch_size=128)
+    batches = parsed_batches(path, 128) if is_mended else iter(DataLoader(ClickLog(path), batch_size=128))
     dlrm, loss_fn = DLRM(), nn.BCEWithLogitsLoss()
     optimizer = torch.optim.Adagrad(dlrm.parameters(), lr=0.01)
-    for j, (X, S, T) in enumerate(loader):  # planted
+    for j in range(1_000_000_000):
+        with contextlib.nullcontext() if is_mended else diary.planted():
+            X, S, T = next(batches)  # planted
         Z = dlrm(X, S)
         E = loss_fn(Z, T)
         optimizer.zero_grad()
