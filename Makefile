@@ -49,16 +49,16 @@ check: .venv/dev-installed ## check format, lint, types, layers and documentatio
 docs: .venv/dev-installed ## build the documentation as a site: build/docs/index.html
 	$(BIN)/mkdocs build --strict
 
-bench: .venv/dev-installed ## measure cost on a quiet machine, about 80 minutes; writes docs/measurements.md; BENCH_ARGS=--quick tries it
+bench: .venv/dev-installed ## measure cost on a quiet machine, about 55 minutes; writes docs/measurements.md; BENCH_ARGS=--quick tries it
+	$(BIN)/python benchmarks/startup.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/own_cost.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/scaling.py $(BENCH_ARGS)
-	$(BIN)/python benchmarks/throughput.py $(BENCH_ARGS)
-	$(BIN)/python benchmarks/many_threads.py $(BENCH_ARGS)
+	$(BIN)/python benchmarks/throughput.py --minutes 4 $(BENCH_ARGS)
+	$(BIN)/python benchmarks/many_threads.py --rounds 10 $(BENCH_ARGS)
 	$(BIN)/python benchmarks/churn.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/dashboard.py --attach 60
 	$(BIN)/python benchmarks/telemetry.py $(BENCH_ARGS)
 	$(BIN)/python benchmarks/gpu_cost.py
-	$(BIN)/python benchmarks/ranks.py $(BENCH_ARGS)
 
 truth: .venv/dev-installed ## measure on a quiet machine how true shares, intervals, phases and steps are, about 95 minutes; writes docs/measurements.md
 	$(BIN)/python benchmarks/agreement.py
@@ -67,6 +67,7 @@ truth: .venv/dev-installed ## measure on a quiet machine how true shares, interv
 	$(BIN)/python benchmarks/phases.py
 	$(BIN)/python benchmarks/windowclock.py
 	$(BIN)/python benchmarks/nodes.py
+	$(BIN)/python benchmarks/ranks.py
 	$(BIN)/python benchmarks/stepcounts.py
 	$(BIN)/python benchmarks/live_findings.py
 	$(BIN)/python benchmarks/oracle.py --profd-only --runs 16 --jobs 4 --title "Truth of shares, many runs" flat generators threads coroutines

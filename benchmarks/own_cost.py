@@ -8,6 +8,7 @@ that they see the same load.
 from __future__ import annotations
 
 import argparse
+import collections
 import contextlib
 import statistics
 import tempfile
@@ -18,15 +19,17 @@ from typing import NamedTuple
 
 import steps
 from measurements import write_section
-from meters import Mark, Memory, cores_between, own_cpu_s
+from meters import Mark, Memory, cores_between, cpu_with_children_s, own_cpu_s
 from paired import effect
 from recorders import BarePySpy, Onlooker, Profd, Recorder, mark
 
+from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.stacks.dump import take_dump
 from profd.daemon.store.reader import RunReader
 
 START_S = 10.0
-LIMITS = {"headless": 1.5, "watched": 2.5}
+LIMITS = {"headless": 1.25, "watched": 1.4}
 """What the ratio to bare py-spy is to be at most, once started."""
 METHOD = (
     "`benchmarks/own_cost.py`: {runs} runs of {seconds} s on one torch loop at 100 Hz, profd and one long `py-spy "
@@ -58,6 +61,61 @@ class Run(NamedTuple):
     py_spy: Cost
     session_cores: float
     told_cores: float
+
+
+class Parts:
+    """The CPU seconds of profd by part: the threads of its session by name, and its other processes."""
+
+    def __init__(self, profd: Profd) -> None:
+        self._profd = profd
+        self._names = {
+            thread.os_thread_id: thread.thread_name or "session, another thread"
+            for thread in take_dump(profd.session_pid)
+        }
+        self._begun_s, self._before = time.monotonic(), self._read()
+
+    def _read(self) -> dict[str, float]:
+        session = self._profd.session_pid
+        found: dict[str, float] = collections.defaultdict(float)
+        for thread in Path(f"/proc/{session}/task").iterdir():
+            name = self._names.get(int(thread.name), "session, another thread")
+            found[name] += int((thread / "schedstat").read_text().split()[0]) / SECOND_NS
+        found["py-spy"] = cpu_with_children_s(session) - own_cpu_s(session)
+        for pid in processes.children(session):
+            words = processes.command_line(pid)
+            if words[:1] != ("py-spy",):
+                found["py-spy"] -= own_cpu_s(pid)
+                found["findings' process" if any("analyst" in word for word in words) else "reader of files"] += (
+                    own_cpu_s(pid)
+                )
+        found["command"] = own_cpu_s(self._profd.process.pid)
+        return found
+
+    def cores(self) -> dict[str, float]:
+        """Return the cores that each part took since the beginning."""
+        now, seconds = self._read(), time.monotonic() - self._begun_s
+        return {name: (now[name] - self._before.get(name, 0.0)) / seconds for name in now}
+
+
+def parts_lines(seconds: int) -> list[str]:
+    """Return the table of where the CPU time goes, without a dashboard."""
+    with steps.bare(1) as loop, tempfile.TemporaryDirectory() as folder:
+        loop.begin(steps.ENDLESS)
+        profd = Profd.attach(loop.pid, Path(folder) / "run.profd")
+        time.sleep(15.0)
+        parts = Parts(profd)
+        time.sleep(seconds)
+        cores = parts.cores()
+        profd.end()
+    rows = [f"| {name} | {share:.2%} |" for name, share in sorted(cores.items(), key=lambda item: -item[1])]
+    return [
+        "",
+        f"Headless, over {seconds} s after the first 15:",
+        "",
+        "| part | CPU of one core |",
+        "|---|---:|",
+        *rows,
+    ]
 
 
 class Record:
@@ -174,6 +232,7 @@ def main() -> None:
             print(f"run {number + 1}, {name}: {kinds[name][-1]}", flush=True)
     lines = ["| | profd | bare `py-spy record` | ratio |", "|---|---:|---:|---:|"]
     lines += [line for name, runs_of in kinds.items() for line in rows(name, runs_of)]
+    lines += parts_lines(seconds)
     print("\n".join(lines))
     if not options.quick:
         write_section("What profd itself takes", METHOD.format(runs=runs, seconds=seconds), lines)

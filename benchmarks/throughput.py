@@ -1,154 +1,197 @@
-"""What profd costs a training loop: a torch loop under profd and bare, in pairs, with a null control.
+"""What profd costs a training's steps: recording is switched on and off within one process, in short random blocks.
 
-Run on a quiet machine: ``python benchmarks/throughput.py [--rounds 10] [--threads 1] [--quick]``; about 15 minutes
-for each number of torch threads. Writes its section of ``docs/measurements.md``, unless quick.
+Run on a quiet machine: ``python benchmarks/throughput.py [--minutes 5] [--quick]``; some 6 minutes for each of four
+loops. Writes its section of ``docs/measurements.md``, unless quick.
 
-Whole runs are what a user sees, the search for the loop counter in them: a round is three fresh processes, under profd,
-bare and bare once more, in changing order. Blocks show the cost of recording alone, with less noise: in each fresh
-process profd is attached to the loop for the two middle ones of four blocks, A B B A, so that a machine that grows
-slower or faster evenly cancels out; four more blocks are the null control, in which nothing is attached.
+Off: profd's session is stopped (SIGSTOP), py-spy's recording is ended and waited for, and everything else of profd is
+stopped, so nothing reads the loop. On: all goes on; the session takes the recording that was ended, and starts the
+next. So each block that is on has a start of py-spy, which else comes every nine seconds: the cost found is an upper
+bound. As profd counts its cost by the clock, its budget is halved here.
 """
 
 from __future__ import annotations
 
 import argparse
-import sys
+import contextlib
+import os
+import signal
+import subprocess
 import tempfile
-from collections.abc import Callable, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import NamedTuple
 
-import steps
+import load
+import numpy as np
 from measurements import write_section
-from paired import Pairs, distinguish, effect
+from meters import cpu_with_children_s
 from recorders import Profd
-from steps import Loop, Took
+from switched import Block, Estimate, Taken, estimate, plan, take_blocks
 
-LIMIT_PERCENT = 0.41
+from profd.daemon import processes
+
+SHORTEST_S, LONGEST_S = 0.5, 1.5
+PILOT_SHARE = 0.2
+HIGHEST_PERCENT, WIDEST_PERCENT = 0.4, 0.25
+BUDGET = "5"
+LOOPS = ("small steps", "data-bound", "many threads", "restless")
 METHOD = (
-    "`benchmarks/throughput.py`: {rounds} rounds of a small torch loop at the default 100 Hz. Blocks: {rounds} fresh "
-    "processes, each with blocks of {block} steps in the order A B B A, where `profd attach --headless` records "
-    "during B; {settle} steps between A and B, and between B and A, in which it starts and ends, count for neither. "
-    "Four more blocks, in which nothing is attached, are compared alike as null control; which four come first "
-    "alternates. Whole runs: {whole} steps in fresh processes under `profd run --headless`, bare, and bare once more "
-    "as null control, in changing order. Wall is by the clock, CPU the CPU time of the loop's process. In brackets "
-    "the 95 % interval of the mean ratio; nothing is left out. Whether the cost can be told from the null control is "
-    "decided by a permutation test: if profd cost nothing, it would not matter which ratio of a round is called the "
-    "cost and which the control, so p is the share of all ways to exchange them that give at least as large a mean "
-    "difference, and below 0.05 they are called distinguishable."
+    "`benchmarks/throughput.py`: one process a loop, {minutes:g} minutes of blocks of {shortest} to {longest} s in "
+    "pseudo-random order, in which `profd attach --headless` at its defaults records or is stopped, py-spy not "
+    "running; the budget of 10 % is halved, as half of the time is off. Each block that is on begins with a start of "
+    "py-spy, nine times as many as there are without switching: the cost is an upper bound. The loop notes the end of "
+    "each step, and the CPU time of the process; steps during a switch count for neither side. The sham is a second "
+    "switch, of a process that does nothing. Slower by: the change of the mean step time, by regression on both "
+    "switches and a drift that is linear between nodes 30 s apart, with 95 % intervals that allow for autocorrelation "
+    "(Newey-West). Capped: each step of more than the 99th percentile of all counts as that, so that what the machine "
+    "does now and then weighs less; what profd did to these steps shows in the row above only. Detectable: the cost "
+    "that would be found in four of five measurements; foreseen is what a pilot without profd said of it beforehand. "
+    "To hold: the upper end at most {highest} %, half the width at most {widest} %, and the sham's interval with 0 in "
+    "it. Off: CPU time of profd in blocks that are off, in percent of that in blocks that are on."
 )
 
 
-class Round(NamedTuple):
-    """What was compared in one round: under profd with bare, and bare with bare."""
+class Switch:
+    """Recording by profd, to be switched: ``cpu_s`` is what profd took while it was on, and while it was off."""
 
-    cost: tuple[Took, Took]
-    null: tuple[Took, Took]
+    def __init__(self, profd: Profd) -> None:
+        self._profd = profd
+        self._session = profd.session_pid
+        self._since_s = self._read_s()
+        self.is_on = True
+        self.cpu_s = {True: 0.0, False: 0.0}
+
+    def _read_s(self) -> float:
+        return cpu_with_children_s(self._session)
+
+    def turn(self, is_on: bool) -> None:
+        """Have it record or not; returns once that is so."""
+        if is_on == self.is_on:
+            return
+        if is_on:
+            self._account()
+            for pid in (*self._others(), self._session):
+                _send(pid, signal.SIGCONT)
+        else:
+            _send(self._session, signal.SIGSTOP)  # first: it would start the next recording
+            for pid in self._recordings():
+                _send(pid, signal.SIGINT)
+            while any(_is_running(pid) for pid in self._recordings()):
+                time.sleep(0.001)
+            for pid in self._others():
+                _send(pid, signal.SIGSTOP)
+            self._account()
+        self.is_on = is_on
+
+    def _account(self) -> None:
+        now_s = self._read_s()
+        self.cpu_s[self.is_on] += now_s - self._since_s
+        self._since_s = now_s
+
+    def _recordings(self) -> list[int]:
+        return [pid for pid in processes.children(self._session) if processes.command_line(pid)[:1] == ("py-spy",)]
+
+    def _others(self) -> list[int]:
+        recordings = self._recordings()
+        return [self._profd.process.pid, *(pid for pid in processes.children(self._session) if pid not in recordings)]
 
 
-Compare = Callable[[int, int, int], Round]
-"""Take round ``number`` with so many torch threads and steps."""
+def _is_running(pid: int) -> bool:
+    stat = processes.read_stat(pid)
+    return stat is not None and stat.state != "Z"
 
 
-def whole_runs(number: int, threads: int, count: int) -> Round:
-    """Compare three fresh processes."""
-    kinds = ("profd", "bare", "null")
-    took = {kind: whole_run(kind, threads, count) for kind in (*kinds[number % 3 :], *kinds[: number % 3])}
-    return Round((took["profd"], took["bare"]), (took["null"], took["bare"]))
+def _send(pid: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
-def whole_run(kind: str, threads: int, count: int) -> Took:
-    """Run the loop once from its start to its end."""
+@contextlib.contextmanager
+def sham() -> Iterator[Callable[[bool], None]]:
+    """Give a switch of a process that does nothing."""
+    process = subprocess.Popen(["sleep", "infinity"])
+    try:
+        yield lambda is_on: _send(process.pid, signal.SIGCONT if is_on else signal.SIGSTOP)
+    finally:
+        process.kill()
+        process.wait()
+
+
+def follow(blocks: Sequence[Block], real: Callable[[bool], None]) -> list[tuple[float, float, bool, bool]]:
+    """Go through the blocks; returns from when to when each was, once switched, by the monotonic clock."""
+    spans = []
+    with sham() as turn_sham:
+        for length_s, is_on, is_sham in blocks:
+            turn_sham(is_sham)
+            real(is_on)
+            begun_s = time.monotonic()
+            time.sleep(length_s)
+            spans.append((begun_s, time.monotonic(), is_on, is_sham))
+        real(True)
+    return spans
+
+
+def measure(kind: str, minutes: float, seed: int) -> tuple[list[Taken], list[Taken], float]:
+    """Measure one loop: blocks of the pilot without profd, those with it, and the share of CPU in blocks off."""
+    lengths = 60 * minutes, SHORTEST_S, LONGEST_S
     with tempfile.TemporaryDirectory() as folder:
-        output = str(Path(folder) / "run.profd")
-        profd = [sys.executable, "-m", "profd", "run", "--headless", "--quiet", "-o", output, "--"]
-        return steps.whole_run(profd if kind == "profd" else [], threads, count)
+        noted = Path(folder) / "steps"
+        with load.running("stepping", kind, noted) as loop:
+            pilot = follow(plan(max(PILOT_SHARE * lengths[0], 20.0), *lengths[1:], seed), lambda _: None)
+            profd = Profd.attach(loop.pid, Path(folder) / "run.profd", "--budget", BUDGET)
+            time.sleep(15.0)  # the start, which counts elsewhere
+            switch = Switch(profd)
+            spans = follow(plan(*lengths, seed + 1), switch.turn)
+            profd.end()
+            loop.communicate()  # the end of its stdin ends it
+        ends_s, cpu_s = np.frombuffer(noted.read_bytes(), np.int64).reshape(-1, 2).T / 1e9
+        found = take_blocks(pilot, ends_s, cpu_s), take_blocks(spans, ends_s, cpu_s)
+        return *found, switch.cpu_s[False] / max(switch.cpu_s[True], 1e-9)
 
 
-def blocks(number: int, threads: int, count: int) -> Round:
-    """Compare blocks of steps of one fresh process."""
-    with steps.bare(threads) as loop:
-        kinds = (recorded, unrecorded) if number % 2 else (unrecorded, recorded)
-        compared = {kind: around(loop, count, kind) for kind in kinds}
-    return Round(compared[recorded], compared[unrecorded])
-
-
-def around(loop: Loop, count: int, middle: Callable[[Loop, int], Took]) -> tuple[Took, Took]:
-    """Take two blocks in the middle of two others; returns what the former took, and the latter."""
-    before = loop.step(count)
-    within = middle(loop, count)
-    loop.step(settle_steps(count))
-    return within, before + loop.step(count)
-
-
-def unrecorded(loop: Loop, count: int) -> Took:
-    """Take two blocks of steps."""
-    loop.step(settle_steps(count))
-    return loop.step(count) + loop.step(count)
-
-
-def recorded(loop: Loop, count: int) -> Took:
-    """Take two blocks of steps while profd records, once it has found its way."""
-    with tempfile.TemporaryDirectory() as folder:
-        profd = Profd.attach(loop.pid, Path(folder) / "run.profd")
-        took = unrecorded(loop, count)
-        profd.end()
-    return took
-
-
-def settle_steps(count: int) -> int:
-    """Return the steps between blocks: some seconds, in which profd looks for the loop counter."""
-    return 2 * count
-
-
-def pairs_of(compared: Sequence[tuple[Took, Took]], field: int) -> Pairs:
-    """Return the pairs of one field: 0 wall, 1 CPU."""
-    return [(one[field], other[field]) for one, other in compared]
-
-
-def rows(name: str, rounds: Sequence[Round], count: int) -> list[str]:
-    """Return the rows of the table for rounds of one kind, in which each side took ``count`` steps."""
+def rows(kind: str, pilot: Sequence[Taken], blocks: Sequence[Taken], off_share: float) -> list[str]:
+    """Return the rows of a loop."""
     found = []
-    for field, clock in enumerate(("wall", "CPU")):
-        pairs = pairs_of([taken.cost for taken in rounds], field)
-        nulls = pairs_of([taken.null for taken in rounds], field)
-        cost, null, distinction = effect(pairs), effect(nulls), distinguish(pairs, nulls)
-        step = f"{1000 * cost.median_other / count:.4f} ms | {1000 * cost.median_one / count:.4f} ms"
-        limit = "yes" if cost.high < LIMIT_PERCENT else "no"
-        found.append(f"| {name}, {clock} | {cost} | {null} | {distinction} | {limit} | {step} |")
+    steps = sum(block.steps for block in blocks)
+    for field, clock in (("wall_s", "wall"), ("capped_s", "wall, capped"), ("cpu_s", "CPU")):
+        (real, null), (_, foreseen) = estimate(blocks, field), estimate(pilot, field)
+        expected = foreseen.detectable * (len(pilot) / len(blocks)) ** 0.5
+        step_ms = 1000 * sum(getattr(block, field) for block in blocks) / steps
+        cells = f"{real} | {null} | {real.detectable:.2f} % | {expected:.2f} % | {_verdict(real, null)}"
+        found.append(f"| {kind}, {clock} | {len(blocks)} | {step_ms:.2f} ms | {cells} | {off_share:.1%} |")
     return found
 
 
-def take_rounds(name: str, compare: Compare, rounds: int, threads: int, count: int) -> list[Round]:
-    """Take all rounds of one kind."""
-    taken = []
-    for number in range(rounds):
-        taken.append(compare(number, threads, count))
-        print(f"{name}, round {number + 1}: {taken[-1]}", flush=True)
-    return taken
+def _verdict(real: Estimate, null: Estimate) -> str:
+    checks = {
+        f"the upper end is above {HIGHEST_PERCENT} %": real.high > HIGHEST_PERCENT,
+        f"the interval is wider than ± {WIDEST_PERCENT} %": real.half > WIDEST_PERCENT,
+        "the sham's interval lacks 0": not null.holds_zero,
+    }
+    return "; ".join(text for text, is_so in checks.items() if is_so) or "holds"
 
 
 def main() -> None:
-    """Measure, and write the section."""
+    """Measure all loops, and write the section."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--rounds", type=int, default=10)
-    parser.add_argument("--block", type=int, default=1200, help="steps of a block")
-    parser.add_argument("--whole", type=int, default=3000, help="steps of a whole run")
-    parser.add_argument("--threads", type=int, nargs="+", default=[1], help="torch's threads, some table rows each")
+    parser.add_argument("--minutes", type=float, default=5.0, help="of each loop")
+    parser.add_argument("--loops", nargs="+", choices=LOOPS, default=LOOPS)
+    parser.add_argument("--seed", type=int, default=1, help="of the order of the blocks")
     parser.add_argument("--quick", action="store_true", help="try it in less than a minute; writes nothing down")
     options = parser.parse_args()
-    rounds, block, whole = (2, 60, 60) if options.quick else (options.rounds, options.block, options.whole)
-    head = ["", "slower under profd", "null control", "the cost is", f"upper end below {LIMIT_PERCENT} %"]
-    head += ["median step bare", "under profd"]
-    lines = [f"| {' | '.join(head)} |", "|---|---|---|---|---|---:|---:|"]
-    for threads in options.threads:
-        name = f"{threads} torch thread{'s' if threads > 1 else ''}"
-        lines += rows(f"blocks, {name}", take_rounds("blocks", blocks, rounds, threads, block), 2 * block)
-        lines += rows(f"whole runs, {name}", take_rounds("whole runs", whole_runs, rounds, threads, whole), whole)
-    print("\n".join(lines))
+    minutes, loops = (0.25, options.loops[:1]) if options.quick else (options.minutes, options.loops)
+    lines = [
+        "| | blocks | step | slower by | sham | detectable | foreseen | held | off |",
+        "|---|---:|---:|---|---|---:|---:|---|---:|",
+    ]
+    for kind in loops:
+        lines += rows(kind, *measure(kind, minutes, options.seed))
+        print("\n".join(lines[-3:]), flush=True)
     if not options.quick:
-        method = METHOD.format(rounds=rounds, block=block, settle=settle_steps(block), whole=whole)
-        write_section("Cost to the target's throughput", method, lines)
+        limits = HIGHEST_PERCENT, WIDEST_PERCENT
+        names = ("minutes", "shortest", "longest", "highest", "widest")
+        values = dict(zip(names, (minutes, SHORTEST_S, LONGEST_S, *limits), strict=True))
+        write_section("Cost to the target's throughput", METHOD.format(**values), lines)
 
 
 if __name__ == "__main__":

@@ -5,26 +5,25 @@ from __future__ import annotations
 import contextlib
 import select
 from functools import partial
+from importlib import import_module
 
 import click
 from click.shell_completion import CompletionItem
 
 from profd.cli.console import StopSignals, say, short_command
-from profd.cli.ls import attachable_table
 from profd.cli.options import RecordingOptions, headless_option, recording_options, run_argument
-from profd.cli.runs import attached
 from profd.daemon import paths
 from profd.daemon.errors import SessionFailed, UsageError
 from profd.daemon.launch.terminal import is_interactive
 from profd.daemon.metrics.exporter import open_exporter
-from profd.daemon.session.session import end_session, start_session
-from profd.daemon.store.reader import RunReader
-from profd.daemon.tree.attachable import find_attachable
+from profd.daemon.session.session import StartingSession, end_session, start_session
 
 _CLOSING_S = 30.0
 
 
 def _complete(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
+    from profd.daemon.tree.attachable import find_attachable
+
     found = ((str(one.pid), short_command(one.command)) for one in find_attachable())
     return [CompletionItem(pid, help=words) for pid, words in found if pid.startswith(begun)]
 
@@ -43,11 +42,15 @@ def command(pid: int | None, recording: RecordingOptions, headless: bool) -> Non
     has_dashboard = is_interactive() and not headless
     if not has_dashboard:  # on a busy machine the rest takes seconds
         say(f"looking at pid {pid}")
-    options = attached(pid, recording)
-    exporter = open_exporter(recording.metrics_address, recording.otlp_endpoint, partial(click.echo, err=True))
-    # From before the start on: a session that came up after a Ctrl-C would be left recording.
-    with StopSignals() as signals:
-        session = start_session(options)
+    meanwhile = partial(import_module, "profd.tui.app") if has_dashboard else None
+    # Ahead: what the session imports takes longer than all that is to be known before it gets its options.
+    with StartingSession() as starting, StopSignals() as signals:
+        # The signals from before the start on: a session that came up after a Ctrl-C would be left recording.
+        from profd.cli.runs import attached
+
+        options = attached(pid, recording)
+        exporter = open_exporter(recording.metrics_address, recording.otlp_endpoint, partial(click.echo, err=True))
+        session = start_session(options, starting=starting, meanwhile=meanwhile)
         if not has_dashboard:
             say(f"recording pid {pid} as {options.run_id}; Ctrl-C ends the recording, and leaves the process alone")
         signals.call(session.end)
@@ -67,6 +70,7 @@ def command(pid: int | None, recording: RecordingOptions, headless: bool) -> Non
 
     from profd.daemon.render.summary import summarize
     from profd.daemon.render.text import closing_lines
+    from profd.daemon.store.reader import RunReader
 
     closed = session.wait_closed(_CLOSING_S)
     if exporter is not None:
@@ -85,6 +89,9 @@ def command(pid: int | None, recording: RecordingOptions, headless: bool) -> Non
 
 def asked_for() -> int:
     """Return the process that the user chooses of a list; raises UsageError where there is none, or nobody to ask."""
+    from profd.cli.ls import attachable_table
+    from profd.daemon.tree.attachable import find_attachable
+
     found = find_attachable()
     if not found:
         raise UsageError("no Python process of yours is running", "launch one with `profd run -- CMD`")
@@ -99,6 +106,8 @@ def asked_for() -> int:
 @run_argument
 def stop(run: str) -> None:
     """End the session that records RUN, and wait until its file is closed. The target runs on."""
+    from profd.daemon.store.reader import RunReader
+
     with RunReader(paths.find_run(run)) as reader:
         info = reader.info
     if info.state != "live":

@@ -8,9 +8,10 @@ from pathlib import Path
 import click
 
 from profd.cli.console import say
-from profd.cli.options import SelectionWords, job_option, parse_time, run_argument, selection_options
+from profd.cli.options import SelectionWords, job_option, run_argument, selection_options
 from profd.cli.runs import brought_here, folder_of, open_run
 from profd.daemon import paths
+from profd.daemon.analyze.selection import parse_time
 from profd.daemon.errors import UsageError
 from profd.daemon.exports.formats import FORMATS, write_tables
 from profd.daemon.render.plaintext import visible

@@ -12,7 +12,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
-from profd.daemon.analyze.selection import parse_time as parse_time
 from profd.daemon.errors import UsageError
 
 if TYPE_CHECKING:
@@ -133,7 +132,7 @@ class SelectionWords(NamedTuple):
         """Return the selection of a run's samples; raises UsageError where the run has no such thing."""
         from profd.daemon.analyze import conditions
         from profd.daemon.analyze.phases import PHASES
-        from profd.daemon.analyze.selection import Condition, Selection
+        from profd.daemon.analyze.selection import Condition, Selection, parse_time
 
         from_ns = None if self.from_time is None else parse_time(self.from_time, reader.info)
         to_ns = None if self.to_time is None else parse_time(self.to_time, reader.info)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import secrets
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -65,7 +64,7 @@ def make_private(folder: Path) -> Path:
 
 def new_run_id(name: str, now: datetime | None = None) -> str:
     """Return an id for a run: ``YYYYMMDD-HHMMSS-<name>-<4 hex>``, safe as a file name."""
-    return f"{now or datetime.now():%Y%m%d-%H%M%S}-{clean_name(name)}-{secrets.token_hex(2)}"
+    return f"{now or datetime.now():%Y%m%d-%H%M%S}-{clean_name(name)}-{os.urandom(2).hex()}"
 
 
 def clean_name(name: str) -> str:
@@ -169,7 +168,7 @@ def replacing(target: Path, mode: int = 0o600) -> Iterator[BinaryIO]:
     ``target`` is as before.
     """
     folder = os.open(target.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    name = f".profd-{secrets.token_hex(8)}"
+    name = f".profd-{os.urandom(8).hex()}"
     try:
         flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC
         made = os.open(name, flags, mode, dir_fd=folder)

@@ -16,6 +16,8 @@ from profd.daemon.store.records import AnalysisLost, EventHappened, FindingsTake
 
 RESTS_S = (5.0, 60.0, 60.0)
 """Before each start of the process. For a run that is over sooner, its readers look for findings."""
+UNWATCHED_S = 7.0
+"""Later, where nobody watches the run: its imports are half a second of CPU time, beside those of the start."""
 WHOLE_WITHIN_S = 5.0
 """How long the end of a run waits for the findings of all of it; else its readers look for them."""
 
@@ -34,6 +36,7 @@ class Analyst:
     put: Callable[[Record], None]
     rests_s: Sequence[float]
     """Before the first start of the process, and before each other where it has died."""
+    is_watched: Callable[[], bool] = lambda: True
 
     def __post_init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
@@ -54,6 +57,8 @@ class Analyst:
         is_noted = False
         for rest_s in self.rests_s:
             await asyncio.sleep(rest_s)
+            if not (is_noted or self.is_watched()):
+                await asyncio.sleep(UNWATCHED_S)
             if await self._listen() or self._is_closing:
                 return
             self.put(AnalysisLost(self.clock.now_ns()))

@@ -52,10 +52,12 @@ def _children() -> list[int]:
     return processes.children(os.getpid(), of_all_threads=False)
 
 
-LOWEST_RATE_HZ = 5
+LOWEST_RATE_HZ = 3
 MINUTE_S = 60.0
-_READINGS = 12  # a multiple of a recording's length in seconds: starting one costs most
-_AIM = 0.85
+_READINGS = 18  # a multiple of a recording's length in seconds: starting and reading one comes at once
+_AIM = 0.95
+_ROOM = 0.90  # of the allowance: what costs less has room for a higher rate
+_MUCH_ROOM, _FEWEST = 0.7, 15  # so much room shows in so few readings
 _MOST_RISE = 4.0
 
 
@@ -93,12 +95,12 @@ class Governor:
 
     The control law: every reading (about a second's cost) goes into a ledger of the last minute, start-up too. From it
     follows the *allowance*: the cores that may be taken from now on so that no minute passes the budget. The
-    *forecast* is the mean of the readings since the rate last changed, twelve at most; the one that follows a lowering
-    is in part of the rate before, and left out. When the forecast is above the allowance, the rate is lowered in
-    proportion, to 85 % of it. The fewer the readings, the further above it has to be (almost four times as high for
-    one, 75 % for three): one costly second moves nothing, while a target that costs ten times the estimate is met at
-    once. When twelve readings are below 70 % of the allowance, the rate is raised, to four times at most: cost grows by
-    no more than the rate does, as part of it is fixed.
+    *forecast* is the mean of the readings since the rate last changed, eighteen at most; the one that follows a
+    lowering is in part of the rate before, and left out. When the forecast is above the allowance, the rate is lowered
+    in proportion, to 95 % of it. The fewer the readings, the further above it has to be (three times as high for one,
+    70 % for three): one costly second moves nothing, while a target that costs ten times the estimate is met at once.
+    When eighteen readings are below 90 % of the allowance, or fifteen below 70 %, the rate is raised, then not
+    quite as far, and to four times at most: cost grows by no more than the rate does, as part of it is fixed.
 
     After a lowering the governor waits before it raises: twelve seconds at first, since the reason was most likely the
     imports, which are deep, costly to read and soon over. Each time that a raise has to be taken back within a minute,
@@ -173,13 +175,14 @@ class Governor:
     def _wanted_hz(self) -> int:
         forecast = sum(self._readings) / len(self._readings)
         allowance = self._ledger.allowance(self._budget_cores)
-        margin = 1 + 3.0 * (1 / len(self._readings) - 1 / _READINGS)
+        margin = 1 + 2.5 * (1 / len(self._readings) - 1 / _READINGS)
         factor = _AIM * max(allowance, 0.0) / forecast if forecast else _MOST_RISE
         if forecast > margin * max(allowance, 0.0):
             return self._within_bounds(self.rate_hz * factor)
-        is_calm = len(self._readings) == _READINGS and self._since_lowering_s >= self._raise_wait_s
-        if is_calm and forecast < 0.7 * allowance:
-            return self._within_bounds(self.rate_hz * min(factor, _MOST_RISE))
+        room, part = (_ROOM, 1.0) if len(self._readings) == _READINGS else (_MUCH_ROOM, 0.85)
+        is_calm = len(self._readings) >= _FEWEST and self._since_lowering_s >= self._raise_wait_s
+        if is_calm and forecast < room * allowance:
+            return self._within_bounds(self.rate_hz * min(factor * part, _MOST_RISE))
         return self.rate_hz
 
     def _within_bounds(self, rate_hz: float) -> int:

@@ -10,20 +10,16 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from functools import partial
-from importlib import metadata
+from functools import cached_property, partial
+from importlib import import_module, metadata
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from profd.daemon import paths, processes
 from profd.daemon.clock import SECOND_NS, Clock
-from profd.daemon.collectives.ras import Mode
 from profd.daemon.errors import OutputUnwritable
-from profd.daemon.gpu.collector import GpuCollector
-from profd.daemon.hangs.job import POLL_S, JobInquiry
-from profd.daemon.hangs.serving import read_requests
-from profd.daemon.hangs.watch import HangWatch, Hook
 from profd.daemon.launch.channel import ScriptChannelReader
 from profd.daemon.naming import script_folder
 from profd.daemon.rights import Rights
@@ -32,11 +28,8 @@ from profd.daemon.session import analyst
 from profd.daemon.session.budget import Governor
 from profd.daemon.session.control import ControlServer, Request, SessionStatus, WindowBegun
 from profd.daemon.session.livefile import LiveFile
-from profd.daemon.session.readings import Readings
 from profd.daemon.session.sampling import Members, Sampling
 from profd.daemon.session.session import Ready, SessionOptions
-from profd.daemon.session.stepping import Stepping
-from profd.daemon.session.windowing import Windowing
 from profd.daemon.stacks.cells import Cells
 from profd.daemon.stacks.pyspy import find_py_spy
 from profd.daemon.stacks.source import SourceTree
@@ -48,7 +41,14 @@ from profd.daemon.tree.tree import ProcessTree
 from profd.daemon.userfiles import files_of
 from profd.daemon.windows.request import WindowRequest
 
+if TYPE_CHECKING:
+    from profd.daemon.hangs.watch import HangWatch
+    from profd.daemon.session.readings import Readings
+    from profd.daemon.session.windowing import Windowing
+
 STATUS_TIMEOUT_S = 1.0
+_LATER = ("gpu.collector", "hangs.job", "hangs.serving", "hangs.watch", "session.readings", "session.stepping")
+"""What takes half as long to import as all the rest, and what the first sample can do without."""
 _STORED = "rate_hz budget_percent subprocesses steps source all_gpus duration_s hang_after_s"
 """The options that change what the numbers mean."""
 
@@ -64,16 +64,8 @@ class Recorder:
         self._governor = Governor(options.rate_hz, options.budget_percent / 100)
         self._root = Identity(options.pid, options.start_ticks)
         self._tree = ProcessTree(self._root, mask_command, clock, subprocesses=options.subprocesses)
-        self._inquiry = JobInquiry(Mode(options.nccl_ras), clock, self._put, self._learn_ranks)
         self._hangs: HangWatch | None = None
-        ask = None if self._inquiry.mode is Mode.OFF else self._inquiry.ask
-        requests = partial(read_requests, options.server_metrics) if options.server_metrics else None
-        if options.hang_after_s is not None:
-            run = {"PROFD_RUN": options.run_id, "PROFD_RUN_FILE": str(options.run_file), "PROFD_PID": str(options.pid)}
-            members, hook = self._tree.members.values, Hook(options.on_hang, run)
-            self._hangs = HangWatch(
-                options.hang_after_s, clock, members, self._put, hook=hook, ask=ask, requests=requests
-            )
+        self._readings: Readings | None = None
         self._ended = asyncio.Event()
         self._ended_ns = 0
         self._why = "stopped"
@@ -85,8 +77,7 @@ class Recorder:
         options, clock = self.options, self._clock
         self._loop = asyncio.get_running_loop()
         self._sampling = Sampling(find_py_spy(), self._governor, clock, self._put)
-        self._stepping = Stepping(clock, self._put_watched)
-        self._members = Members(self._tree, self._sampling, self._stepping if options.steps else None, clock, self._put)
+        self._members = Members(self._tree, self._sampling, None, clock, self._put)
         watch = exitstatus.watch_target(self._root)
         self._live_file = LiveFile(options.run_file)
         run_file = self._live_file.path
@@ -97,21 +88,18 @@ class Recorder:
         sources = SourceTree(files, own, Cells(files, options.pid))
         describe = described(sources.describe, with_source=options.source)
         self._writer = RunWriter(run_file, started, describe, self._live_file.most_bytes)
-        self._readings = Readings(clock, self._governor, self._put_watched)
-        in_container = Rights().in_container()
-        self._gpus = GpuCollector(clock, self._put_watched, everything=options.all_gpus, in_container=in_container)
-        self._windowing = Windowing(options.window_folder, clock, self._put)
         self._server = ControlServer(socket_path, self.carry_out, self._watchers_changed)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, self._end, "stopped")
         try:
-            self._windowing.start()
+            if options.window_folder is not None:
+                _ = self._windowing
             await self._server.start()
+            self._members.look()
             announce(Ready(run_file, socket_path))
             self.has_begun = True
             if self._live_file.warning:
                 self._say("note", self._live_file.warning)
-            self._gpus.start()
             await self._record(watch, run_file)
         finally:
             await self._server.close()
@@ -128,17 +116,19 @@ class Recorder:
         loop.add_reader(watch.fileno(), self._end, "target-exited")
         if self.options.duration_s is not None:
             loop.call_later(self.options.duration_s, self._end, "duration")
+        for module in _LATER:
+            await asyncio.to_thread(import_module, f"profd.daemon.{module}")
+        readings = self._begin_others()
         self._script = ScriptChannelReader(self.options.channel_fd, self._take_output, self._take_status)
-        endless = {asyncio.ensure_future(self._follow_tree()), asyncio.ensure_future(self._read())}
-        if self._hangs is not None:
-            self._hangs.start()
-        if self._inquiry.mode in (Mode.POLL, Mode.ANY):
+        endless = {asyncio.ensure_future(self._follow_tree()), asyncio.ensure_future(self._read(readings))}
+        if self.options.nccl_ras in ("poll", "any"):
             endless.add(asyncio.ensure_future(self._poll_job()))
         schedule = self.options.window_schedule
         if schedule is not None and schedule.every_s is not None:
             keeping = self._windowing.keep(schedule.every_s, schedule.request, self._tree.members.values)
             endless.add(asyncio.ensure_future(keeping))
-        findings = analyst.Analyst(analyst.command(run_file), self._clock, self._take_findings, analyst.RESTS_S)
+        words = analyst.command(run_file)
+        findings = analyst.Analyst(words, self._clock, self._take_findings, analyst.RESTS_S, lambda: self._watchers > 0)
         ended = asyncio.ensure_future(self._ended.wait())
         await asyncio.wait({*endless, ended}, return_when=asyncio.FIRST_COMPLETED)
         broken = [task for task in endless if task.done()]  # only an error ends it
@@ -149,7 +139,8 @@ class Recorder:
             task.cancel()
         if self._hangs is not None:
             await self._hangs.close()
-        await self._windowing.close()
+        if "_windowing" in vars(self):
+            await self._windowing.close()
         await self._sampling.close()
         await asyncio.to_thread(self._stepping.close)
         await asyncio.to_thread(self._gpus.close)
@@ -159,12 +150,51 @@ class Recorder:
             code, number = exitstatus.code_and_signal(await self._exit_status(watch))
             self._put(ProcessEnded(self._root, self._ended_ns, code, number))
             self._say("ended", f"the target {exitstatus.in_words(code, number)}")
-        await self._readings.close()
+        await readings.close()
         self._put(records.RunEnded(self._ended_ns, self._why, code, number))
         self._script.close()
         await findings.close(0 if self._writer.failure or self._writer.trouble else analyst.WHOLE_WITHIN_S)
         for task in broken:
             task.result()
+
+    @cached_property
+    def _windowing(self) -> Windowing:
+        """The windows, imported once there are to be some."""
+        from profd.daemon.session.windowing import Windowing
+
+        windowing = Windowing(self.options.window_folder, self._clock, self._put)
+        windowing.start()
+        return windowing
+
+    def _begin_others(self) -> Readings:
+        """Begin what is beside the samples: readings, GPUs, steps, and the watch for hangs."""
+        from profd.daemon.collectives.ras import Mode
+        from profd.daemon.gpu.collector import GpuCollector
+        from profd.daemon.hangs.job import JobInquiry
+        from profd.daemon.hangs.serving import read_requests
+        from profd.daemon.hangs.watch import HangWatch, Hook
+        from profd.daemon.session.readings import Readings
+        from profd.daemon.session.stepping import Stepping
+
+        options, clock = self.options, self._clock
+        self._readings = Readings(clock, self._governor, self._put_watched)
+        everything, in_container = options.all_gpus, Rights().in_container()
+        self._gpus = GpuCollector(clock, self._put_watched, everything=everything, in_container=in_container)
+        self._gpus.start()
+        self._stepping = Stepping(clock, self._put_watched)
+        if options.steps:
+            self._members.follow_steps(self._stepping)
+        self._inquiry = JobInquiry(Mode(options.nccl_ras), clock, self._put, self._learn_ranks)
+        ask = None if self._inquiry.mode is Mode.OFF else self._inquiry.ask
+        requests = partial(read_requests, options.server_metrics) if options.server_metrics else None
+        if options.hang_after_s is not None:
+            run = {"PROFD_RUN": options.run_id, "PROFD_RUN_FILE": str(options.run_file), "PROFD_PID": str(options.pid)}
+            members, hook = self._tree.members.values, Hook(options.on_hang, run)
+            self._hangs = HangWatch(
+                options.hang_after_s, clock, members, self._put, hook=hook, ask=ask, requests=requests
+            )
+            self._hangs.start()
+        return self._readings
 
     async def _follow_tree(self) -> None:
         was_in_trouble = False
@@ -180,17 +210,19 @@ class Recorder:
             await self._server.renew()
             await asyncio.sleep(0.25)
 
-    async def _read(self) -> None:
+    async def _read(self, readings: Readings) -> None:
         while True:
             self._gpus.take(self._tree.members)
             self._gpus.check()
             before_hz = self._governor.rate_hz
-            await self._readings.take(self._tree.members, self._members.python_threads)
+            await readings.take(self._tree.members, self._members.python_threads)
             if self._governor.rate_hz < before_hz:  # what is in flight costs too much to wait for its end
                 self._sampling.hurry()
             await asyncio.sleep(1.0)
 
     async def _poll_job(self) -> None:
+        from profd.daemon.hangs.job import POLL_S
+
         while True:
             await asyncio.sleep(POLL_S)
             if self._hangs is None or self._hangs.is_settled():
@@ -218,7 +250,7 @@ class Recorder:
         if request.command == "mark":
             self._say("mark", request.note)
         elif request.command == "rate" and request.rate_hz is not None:
-            self._readings.aim_at_rate(request.rate_hz)
+            (self._readings.aim_at_rate if self._readings else self._governor.aim)(request.rate_hz)
             self._sampling.hurry()  # what is in flight has another rate
         elif request.command == "budget" and request.budget_percent is not None:
             # The rate follows with the next reading of the cost.

@@ -13,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -115,25 +116,52 @@ class RunningSession:
             return False
 
 
-def start_session(options: SessionOptions, *, channel: socket.socket | None = None) -> RunningSession:
+class StartingSession:
+    """The process of a session that has no options yet: it imports what it needs. It is ended where it gets none."""
+
+    def __init__(self, *fds: int) -> None:
+        """Start it; it gets these descriptors."""
+        self.log = paths.runtime_folder() / f"starting-{os.urandom(4).hex()}.log"
+        home, pipe = paths.home(), subprocess.PIPE
+        own = {**os.environ, "PYTHONSAFEPATH": "1", **({"PROFD_HOME": str(home)} if home else {})}
+        words = [sys.executable, *_PROGRAM]
+        with self.log.open("wb") as said:
+            self.process = subprocess.Popen(
+                words, stdin=pipe, stdout=pipe, stderr=said, pass_fds=fds, start_new_session=True, cwd="/", env=own
+            )
+
+    def __enter__(self) -> StartingSession:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self.log.exists():
+            self.process.kill()
+            self.process.communicate()
+            self.log.unlink()
+
+
+def start_session(
+    options: SessionOptions,
+    *,
+    channel: socket.socket | None = None,
+    starting: StartingSession | None = None,
+    meanwhile: Callable[[], object] | None = None,
+) -> RunningSession:
     """Start a session and return it once it records.
 
-    ``channel`` is the session's end of the channel from a launched script; it stays open here. Raises the error that
-    kept the session from starting, SessionFailed where it named none.
+    ``channel`` is the session's end of the channel from a launched script; it stays open here. ``starting`` is a
+    process that was started ahead, ``meanwhile`` is called before it is waited for. Raises the error that kept the
+    session from starting, SessionFailed where it named none.
     """
     channel_fd = channel.fileno() if channel else None
     # Bytes that are no text are replaced: the command is to be shown, not to be run.
     command = tuple(os.fsencode(word).decode(errors="replace") for word in options.command)
     options = msgspec.structs.replace(options, command=command, channel_fd=channel_fd)
-    log, home, pipe = paths.runtime_folder() / f"{options.run_id}.log", paths.home(), subprocess.PIPE
-    own = {**os.environ, "PYTHONSAFEPATH": "1", **({"PROFD_HOME": str(home)} if home else {})}
-    fds, words = [] if channel_fd is None else [channel_fd], [sys.executable, *_PROGRAM]
-    with log.open("wb") as said:
-        process = subprocess.Popen(
-            words, stdin=pipe, stdout=pipe, stderr=said, pass_fds=fds, start_new_session=True, cwd="/", env=own
-        )
+    starting = starting or StartingSession(*([] if channel_fd is None else [channel_fd]))
+    process, log = starting.process, paths.runtime_folder() / f"{options.run_id}.log"
+    starting.log.rename(log)
     try:
-        return RunningSession(process, _answer(process, options, log))
+        return RunningSession(process, _answer(process, options, log, meanwhile))
     except ProfdError:
         try:
             process.wait(_FAREWELL_TIMEOUT_S)
@@ -169,7 +197,9 @@ def is_session(pid: int) -> bool:
     return processes.command_line(pid)[-len(_PROGRAM) :] == _PROGRAM
 
 
-def _answer(process: subprocess.Popen[bytes], options: SessionOptions, log: Path) -> Ready:
+def _answer(
+    process: subprocess.Popen[bytes], options: SessionOptions, log: Path, meanwhile: Callable[[], object] | None
+) -> Ready:
     """Send the session its options and return its answer; it closes its output after that."""
     assert process.stdin is not None
     assert process.stdout is not None
@@ -177,6 +207,8 @@ def _answer(process: subprocess.Popen[bytes], options: SessionOptions, log: Path
         # The options fit into the pipe's buffer, or the session reads them: neither waits for the other.
         with contextlib.suppress(BrokenPipeError), process.stdin:  # it ended before it read them; its log says why
             process.stdin.write(encode(options))
+        if meanwhile is not None:
+            meanwhile()
         if not select.select([process.stdout], [], [], _READY_TIMEOUT_S)[0]:
             raise SessionFailed("the recording session did not start in time", f"see {log}")
         said = process.stdout.read()

@@ -106,6 +106,14 @@ class Count:
             return not self._is_length_read and self.round >= self.length - 1
         return self._ended_at is not None and abs(self.round - self._ended_at) <= 2 + 2 * ahead_s * self.per_s()
 
+    def is_far_from_end(self, ahead_s: float) -> bool:
+        """Say whether the loop goes on for longer than some seconds for all that is known."""
+        if self.round is None or len(self._recent) < _KNOWN:
+            return False
+        if self.length is None:
+            return self.is_added and self._ended_at is None
+        return self.round + self.per_s() * ahead_s < self.length
+
     def _made(self, last: int, before_ns: int, after_ns: int, number: int, now: int | None) -> int:
         """Return the rounds since the last reading: made so long after it, and before this one."""
         expected = self.per_s() * (before_ns + after_ns) / SECOND_NS

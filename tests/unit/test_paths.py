@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import secrets
 from datetime import datetime
 from pathlib import Path
 
@@ -362,9 +361,9 @@ def test_a_failure_leaves_what_was_there_and_nothing_else(target: Path, error: B
 def test_a_link_that_was_guessed_is_not_followed(
     target: Path, tmp_path: Path, is_there: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(secrets, "token_hex", lambda length: "guessed")
+    monkeypatch.setattr(os, "urandom", bytes)
     (tmp_path / "victim").write_text("victim's")
-    (tmp_path / ".profd-guessed").symlink_to(tmp_path / ("victim" if is_there else "new"))
+    (tmp_path / f".profd-{bytes(8).hex()}").symlink_to(tmp_path / ("victim" if is_there else "new"))
     with pytest.raises(FileExistsError), replacing(target):
         pass
     assert (tmp_path / "victim").read_text() == "victim's"

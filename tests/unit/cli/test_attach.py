@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from collections.abc import Callable
@@ -29,6 +30,7 @@ Captured = pytest.CaptureFixture[str]
 def recording(monkeypatch: pytest.MonkeyPatch) -> FakeRecording:
     recording = FakeRecording()
     monkeypatch.setattr(attach, "start_session", recording)
+    monkeypatch.setattr(attach, "StartingSession", contextlib.nullcontext)
     monkeypatch.setattr("profd.cli.runs.check_attachable", lambda pid: None)
     monkeypatch.setattr(attach, "is_interactive", lambda: False)
     return recording
@@ -150,7 +152,7 @@ TRAININGS = [
 def test_without_a_pid_it_lists_what_can_be_attached_to_and_asks(
     recording: FakeRecording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attach, "find_attachable", lambda: TRAININGS)
+    monkeypatch.setattr("profd.daemon.tree.attachable.find_attachable", lambda: TRAININGS)
     monkeypatch.setattr(attach, "is_interactive", lambda: True)
     asked = CliRunner().invoke(attach.command, ["--headless"], input=f"77\n{PID}\n", standalone_mode=False)
     assert "4242" in asked.stderr
@@ -161,7 +163,7 @@ def test_without_a_pid_it_lists_what_can_be_attached_to_and_asks(
 
 
 def test_a_shell_completes_pids(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attach, "find_attachable", lambda: TRAININGS)
+    monkeypatch.setattr("profd.daemon.tree.attachable.find_attachable", lambda: TRAININGS)
     completion = BashComplete(profd, {}, "profd", "_PROFD_COMPLETE")
     assert [item.value for item in completion.get_completions([], "att")] == ["attach"]
     assert [(item.value, item.help) for item in completion.get_completions(["attach"], "42")] == [
@@ -172,12 +174,12 @@ def test_a_shell_completes_pids(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_without_a_pid_and_a_terminal_it_lists_and_refuses(
     recording: FakeRecording, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    monkeypatch.setattr(attach, "find_attachable", lambda: TRAININGS)
+    monkeypatch.setattr("profd.daemon.tree.attachable.find_attachable", lambda: TRAININGS)
     assert run_command_line(["attach"]) == ExitCode.USAGE
     told = capsys.readouterr().err
     assert "train.py" in told
     assert "name its PID: profd attach PID" in told
-    monkeypatch.setattr(attach, "find_attachable", list)
+    monkeypatch.setattr("profd.daemon.tree.attachable.find_attachable", list)
     assert run_command_line(["attach"]) == ExitCode.USAGE
     assert "profd run -- CMD" in capsys.readouterr().err
     assert recording.options is None

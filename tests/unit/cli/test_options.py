@@ -12,7 +12,8 @@ import pytest
 from click.testing import CliRunner
 from support.synthetic import MAIN, PIN_TID, STARTED_NS, worker, write_run
 
-from profd.cli.options import RecordingOptions, SelectionWords, parse_time, recording_options, selection_options
+from profd.cli.options import RecordingOptions, SelectionWords, recording_options, selection_options
+from profd.daemon.analyze.selection import parse_time
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import UsageError
 from profd.daemon.store.reader import RunReader

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import os
@@ -100,6 +101,7 @@ def host(run: Path, profd_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daemon, "ProcessTable", lambda: table)
     monkeypatch.setattr(doctor, "examine", lambda pid: [Check("target", Verdict.NOTE, EVIL, EVIL)])
     monkeypatch.setattr(attach, "start_session", Recorded(run))
+    monkeypatch.setattr(attach, "StartingSession", contextlib.nullcontext)
     monkeypatch.setattr("profd.cli.runs.check_attachable", lambda pid: None)
 
 

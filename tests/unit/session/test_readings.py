@@ -112,7 +112,7 @@ async def test_a_budget_that_cannot_be_kept_is_said_once(desk: Desk, monkeypatch
     await desk.take(100)
     assert desk.governor.rate_hz == LOWEST_RATE_HZ
     said = [text for _, text in desk.events() if "more than its budget" in text]
-    assert said == ["profd costs more than its budget even at 5 Hz, which is its lowest rate"]
+    assert said == ["profd costs more than its budget even at 3 Hz, which is its lowest rate"]
 
 
 async def test_at_the_end_it_is_read_whom_the_kernel_ended(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -82,6 +82,7 @@ async def test_a_run_is_looked_at_while_it_is_recorded_and_as_a_whole_at_its_end
     recorder: Recorder, target: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(analyst, "RESTS_S", (0,))
+    monkeypatch.setattr(analyst, "UNWATCHED_S", 0)
     monkeypatch.setattr(analyst, "WHOLE_WITHIN_S", DEADLINE_S)
     running = asyncio.ensure_future(recorder.run(lambda _: None))
     path = recorder.options.run_file

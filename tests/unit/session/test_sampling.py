@@ -11,7 +11,7 @@ from support.clocks import StoppedClock
 from profd.daemon.clock import Clock
 from profd.daemon.session import sampling
 from profd.daemon.session.budget import Governor
-from profd.daemon.session.sampling import LENGTH_S, WATCHED_LENGTH_S, Members, Sampling
+from profd.daemon.session.sampling import LENGTH_S, TURN_LENGTH_S, WATCHED_LENGTH_S, Members, Sampling
 from profd.daemon.stacks.chain import Pace
 from profd.daemon.stacks.source import Statements
 from profd.daemon.store.records import (
@@ -123,7 +123,7 @@ async def test_rate_is_the_governors_and_a_part_of_it_for_others(studio: Studio)
     main, worker = await studio.begin(roles.MAIN, 1), await studio.begin(roles.WORKER, 2)
     assert (main.pace().rate_hz, worker.pace().rate_hz) == (100, 20)
     studio.sampling.governor.rate_hz = 20
-    assert (main.pace().rate_hz, worker.pace().rate_hz) == (20, 5)
+    assert (main.pace().rate_hz, worker.pace().rate_hz) == (20, 4)
     studio.sampling.governor.rate_hz = 3
     assert (main.pace().rate_hz, worker.pace().rate_hz) == (3, 3)
     await studio.sampling.close()
@@ -141,7 +141,9 @@ async def test_turns_are_half_of_the_time_and_less_as_the_rate_falls(studio: Stu
 
 async def test_recordings_are_short_while_someone_watches(studio: Studio) -> None:
     main = await studio.begin(roles.MAIN)
+    worker = await studio.begin(roles.WORKER, 2)
     assert main.pace().length_s == LENGTH_S - 0.03
+    assert worker.pace().length_s == TURN_LENGTH_S - 0.15
     studio.sampling.is_watched = True
     assert main.pace().length_s == WATCHED_LENGTH_S - 0.03
     studio.sampling.hurry()

@@ -25,6 +25,7 @@ from profd.daemon.session.session import (
     Ready,
     RunningSession,
     SessionOptions,
+    StartingSession,
     decode_options,
     encode,
     end_session,
@@ -155,6 +156,22 @@ def test_a_session_that_says_nothing_of_use_is_an_error_with_its_log(
         start(program)
     assert failure.value.remedy == f"see {paths.runtime_folder() / OPTIONS.run_id}.log"
     assert no_child_is_left()
+
+
+def test_a_session_that_was_started_ahead_gets_its_options_or_is_ended(
+    install: Callable[[str], None], no_child_is_left: Callable[[], bool]
+) -> None:
+    install(f"sys.stdin.read(); print({READY!r}, flush=True)")
+    done: list[str] = []
+    with StartingSession() as starting:
+        running = start_session(OPTIONS, starting=starting, meanwhile=lambda: done.append("meanwhile"))
+        assert running.pid == starting.process.pid
+    assert done == ["meanwhile"]
+    assert running.wait_closed(60)
+    with pytest.raises(MissingTool), StartingSession() as starting:
+        raise MissingTool("there is none", "install it")
+    assert no_child_is_left()
+    assert [path.name for path in paths.runtime_folder().glob("*.log")] == [f"{OPTIONS.run_id}.log"]
 
 
 def test_a_session_that_never_answers_is_killed(
