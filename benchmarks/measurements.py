@@ -54,7 +54,7 @@ def _keep(title: str, values: dict[str, float]) -> None:
         was = before.get(name)
         if was is not None and abs(value - was) > _CHANGE * abs(was):
             print(f"{title}, {name}: {value:g}, before {was:g}")
-    kept[title] = [*kept.get(title, []), {"when": _circumstances(), "values": values}][-_KEPT:]
+    kept[title] = [*kept.get(title, []), {"when": circumstances(), "values": values}][-_KEPT:]
     RESULTS.mkdir(exist_ok=True)
     file.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n")
 
