@@ -11,7 +11,7 @@ from support.clocks import StoppedClock
 from profd.daemon.clock import Clock
 from profd.daemon.session import sampling
 from profd.daemon.session.budget import Governor
-from profd.daemon.session.sampling import LENGTH_S, TURN_LENGTH_S, WATCHED_LENGTH_S, Members, Sampling
+from profd.daemon.session.sampling import LENGTH_S, WATCHED_LENGTH_S, Members, Sampling
 from profd.daemon.stacks.chain import Pace
 from profd.daemon.stacks.source import Statements
 from profd.daemon.store.records import (
@@ -143,7 +143,7 @@ async def test_recordings_are_short_while_someone_watches(studio: Studio) -> Non
     main = await studio.begin(roles.MAIN)
     worker = await studio.begin(roles.WORKER, 2)
     assert main.pace().length_s == LENGTH_S - 0.03
-    assert worker.pace().length_s == TURN_LENGTH_S - 0.15
+    assert worker.pace().length_s == LENGTH_S - 0.15
     studio.sampling.is_watched = True
     assert main.pace().length_s == WATCHED_LENGTH_S - 0.03
     studio.sampling.hurry()
