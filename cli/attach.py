@@ -40,8 +40,6 @@ def command(pid: int | None, recording: RecordingOptions, headless: bool) -> Non
     """
     pid = pid or asked_for()
     has_dashboard = is_interactive() and not headless
-    if not has_dashboard:  # on a busy machine the rest takes seconds
-        say(f"looking at pid {pid}")
     meanwhile = partial(import_module, "profd.tui.app") if has_dashboard else None
     # Ahead: what the session imports takes longer than all that is to be known before it gets its options.
     with StartingSession() as starting, StopSignals() as signals:
@@ -50,6 +48,8 @@ def command(pid: int | None, recording: RecordingOptions, headless: bool) -> Non
 
         options = attached(pid, recording)
         exporter = open_exporter(recording.metrics_address, recording.otlp_endpoint, partial(click.echo, err=True))
+        if not has_dashboard:  # on a busy machine the rest takes seconds
+            say(f"attaching to pid {pid}")
         session = start_session(options, starting=starting, meanwhile=meanwhile)
         if not has_dashboard:
             say(f"recording pid {pid} as {options.run_id}; Ctrl-C ends the recording, and leaves the process alone")

@@ -55,7 +55,7 @@ def attach(pid: int, *options: str) -> subprocess.Popen[str]:
         text=True,
     )
     assert process.stderr is not None
-    assert process.stderr.readline() == f"profd: looking at pid {pid}\n"
+    assert process.stderr.readline() == f"profd: attaching to pid {pid}\n"
     first = process.stderr.readline()
     assert first.startswith(f"profd: recording pid {pid}"), first + process.stderr.read()
     return process

@@ -121,7 +121,7 @@ def test_exit_code_of_a_command_is_passed_on_and_a_mistake_of_ours_not_hidden(ou
         main.run_command_line(["fail"])
 
 
-@pytest.mark.parametrize("words", [["nonsense"], ["attach"], ["attach", "x"], ["attach", "--rate", "0", "1"]])
+@pytest.mark.parametrize("words", [["nonsense"], ["attach", "x"], ["attach", "--rate", "0", "1"]])
 def test_wrong_use_ends_with_2_in_clicks_way(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run_command_line(words) == ExitCode.USAGE
     assert "Usage: profd" in capsys.readouterr().err
