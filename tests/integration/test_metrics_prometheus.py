@@ -21,7 +21,7 @@ from support.waiting import DEADLINE_S, until
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.analyst import Analyst
 from profd.daemon.metrics.catalog import METRICS
-from profd.daemon.store.records import Point, PointsTaken
+from profd.daemon.store.records import HangFound, HangReport, Point, PointsTaken, RankBehind
 
 RULES = ROOT / "packaging" / "prometheus" / "profd.rules.yml"
 DASHBOARD = ROOT / "packaging" / "grafana" / "profd.json"
@@ -111,6 +111,9 @@ def full_run(path: Path) -> Iterator[LiveRun]:
                 Point("step_count", 2.0 * second, MAIN),
             ]
             put(run, PointsTaken(at_ns, tuple(points)), at_ns)
+        behind = RankBehind(1, 4243, "AllReduce")
+        report = HangReport("collective", (), behind=(behind,))
+        assert run.writer.put(HangFound(at_ns, run.started_ns, "rank 1 is behind", report))
         assert run.writer.put(Analyst(run.path).look())
         run.advance(5)
         yield run

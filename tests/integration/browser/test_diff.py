@@ -119,7 +119,7 @@ def test_search_marks_its_frames(report: ReportPage) -> None:
 
 def test_both_runs_stand_beside_each_other(report: ReportPage) -> None:
     report.page.click("[role=tab][data-view=runs]")
-    assert "59.2 s" in report.page.inner_text("#view-runs")
+    assert "1 min 06 s" in report.page.inner_text("#view-runs")
     assert "python train.py --epochs 2" in report.page.inner_text("#view-runs")
 
 
