@@ -295,7 +295,8 @@ def main() -> None:
             "which runs at the same time. Cause: the first finding above info "
             "that names a line which the program marks. Share: the part of the time that the cause takes, by the "
             "program's own clock. Gain: steps a second of the twin over those of the program. Not so, of all at most: "
-            "the exact bound of the binomial distribution, at 95 %."
+            "the exact bound of the binomial distribution, at 95 %. Other: the time with neither a phase nor a "
+            "name in the summary."
         )
         write_section(f"Diagnosis of programs of other people's kind{part}", method, lines)
 
