@@ -15,6 +15,8 @@ from typing import NamedTuple
 
 from scratch import HOSTS, KNOWN, Missing, Scratch
 
+from profd.daemon import processes
+
 PROGRAM = str(KNOWN / "spinning.py")
 PROFD = str(Path(sys.executable).with_name("profd"))
 BY_USER = (
@@ -156,12 +158,11 @@ def within(name: str, *options: str, weaker: bool = False) -> Attach:
 
 def step_of_slurm(scratch: Scratch, folder: Path) -> Sequence[str]:
     scratch.slurm()
-    return scratch.inside("srun", "--quiet", "-n1", "--job-name", "spin", "python3", "/known/spinning.py")
+    return scratch.inside("srun", "--quiet", "-n1", "--job-name", folder.name, "python3", "/known/spinning.py")
 
 
 def overlapping(scratch: Scratch, started: Started) -> Sequence[str]:
-    said = subprocess.run(scratch.inside("squeue", "-h", "-o", "%i"), check=True, capture_output=True, text=True)
-    job = said.stdout.split()[-1]
+    job = processes.environment(started.own_pid, frozenset({"SLURM_JOB_ID"}))["SLURM_JOB_ID"]
     return scratch.inside("srun", "--quiet", f"--jobid={job}", "--overlap", IN_CHROOT, "attach", str(started.own_pid))
 
 

@@ -106,7 +106,7 @@ def running(environment: Environment, scratch: Scratch, folder: Path) -> Iterato
         if environment.container:
             subprocess.run(scratch.podman("rm", "--force", "--time", "0", environment.container), capture_output=True)
         if "Slurm" in environment.name:
-            subprocess.run(scratch.inside("scancel", "--name", "spin"), capture_output=True)
+            subprocess.run(scratch.inside("scancel", "--name", folder.name), capture_output=True)
         for pid in tree(process.pid):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)

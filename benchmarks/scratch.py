@@ -192,7 +192,7 @@ class Scratch:
     def container(self, name: str, *options: str) -> list[str]:
         """Return the command that runs the known program in a container, with podman's default profile of seccomp."""
         self.debian("trixie")
-        run = ("run", "--rm", "--name", name, "--network", "none", "--pids-limit", "0", *options)
+        run = ("run", "--rm", "--replace", "--name", name, "--network", "none", "--pids-limit", "0", *options)
         # The container's root is the host's own chroot, seen through an overlay that is dropped with it.
         return self.podman(
             *run, "--rootfs", "/host" + str(self.folder / "trixie") + ":O", "python3", "/known/spinning.py"
