@@ -48,7 +48,10 @@ _HINT = re.compile(r"recording pid|^profd: (?!looking)", re.MULTILINE)
 
 
 class Row(msgspec.Struct):
-    """What came of one environment; ``points`` is the largest error of a share, ``failures`` what was wrong."""
+    """What came of one environment; ``points`` is the largest error of a share, ``failures`` what was wrong.
+
+    ``load`` is the machine's mean of the last minute, 0 where it was not noted.
+    """
 
     name: str
     code: int | None = None
@@ -59,6 +62,7 @@ class Row(msgspec.Struct):
     said: str = ""
     failures: list[str] = []
     missing: str = ""
+    load: float = 0.0
 
 
 def try_out(environment: Environment, scratch: Scratch) -> Row:
@@ -70,6 +74,7 @@ def try_out(environment: Environment, scratch: Scratch) -> Row:
         try:
             with running(environment, scratch, folder) as started:
                 first = [*environment.attach(scratch, started)]
+                row.load = os.getloadavg()[0]
                 watched = started_processes(environment, scratch, started)
                 before_s = cpu_s(watched)
                 if environment.terminal:
@@ -248,7 +253,8 @@ def written(rows: Sequence[Row]) -> str:
         if row.failures:
             came = f"**{came}: {_cell('; '.join(row.failures))}**"
         points = "" if row.points is None else f"{row.points:.1f} points of {row.samples:,} samples"
-        lines.append(f"| {row.name} | {came} | {points} | {row.answered_s:.1f} s |")
+        load = f" at load {row.load:.0f}" if row.load else ""
+        lines.append(f"| {row.name} | {came} | {points} | {row.answered_s:.1f} s{load} |")
     refused = [row for row in tried if row.code]
     lines += ["", "## What the refusals say", "", "| environment | words |", "|---|---|"]
     lines += [f"| {row.name} | {_cell(_anonymous(row.said))} |" for row in refused]
@@ -292,7 +298,8 @@ def main() -> int:
     by_name = {row.name: row for row in (*kept, *rows)}
     known = [by_name[one.name] for one in environments() if one.name in by_name]
     kept_in.write_bytes(msgspec.json.format(msgspec.json.encode(known)))
-    FILE.write_text(written(known))
+    later = "not since the cache was made"
+    FILE.write_text(written([by_name.get(one.name) or Row(one.name, missing=later) for one in environments()]))
     return 1 if any(row.failures for row in rows) else 0
 
 
