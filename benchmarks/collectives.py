@@ -1,4 +1,4 @@
-"""Whether stops of jobs are told by rank, process, operation and line, and whether healthy jobs give no alarm.
+"""Measures whether a stopped job has its rank, process, operation and line named, and a healthy job no alarm.
 
     python benchmarks/collectives.py [--part PART] [--jobs N] [--quick]
 
