@@ -53,8 +53,7 @@ def bound(
     Steps take at least as long as GPUs work for them, unless what is removed is theirs, and not ``beside_gpu``.
 
     What is left may be as much shorter as cores were lacking for it, and a little more by what the share had cost it, a
-    part ``indirect`` of the share at most: a limit that holds even so is given with ``limits``. On crowded cores the
-    bound is one at the present load.
+    part ``indirect`` of the share at most: a limit that holds even so is given with ``limits``.
     """
     rest = 1 - indirect * min(share.high, 1.0)
     slower = min(context.crowding, MOST_CROWDING)

@@ -48,7 +48,8 @@ SATURATED = 0.8
 """A worker that is busy for more than this has no reserve: its next order is there before it has met the last one."""
 
 MOST_CROWDING = 1.5
-"""On more crowded cores a bound holds at the present load only: more is gained once other processes leave."""
+"""By how much more a step gets faster at most where cores are crowded: the rest of it may find one sooner."""
+_NOTICED = 1.05
 
 _OF_EVALUATION = frozenset({EVALUATION, DATA_WAIT, DATA_LOAD})
 _NOT_LOADING = frozenset({WAITING, STARTUP})
@@ -167,7 +168,7 @@ class FindingContext:
         found = line() if line else self.line(texts.phase) if texts.phase else None
         gain = gain() if callable(gain) else gain
         share = first if isinstance(first, float) else first.value
-        speeds = speeds_up(gain, is_crowded=self.is_crowded)
+        speeds = speeds_up(gain, is_crowded=self.crowding > _NOTICED)
         said = texts.said({"share": percent(share), "at": at(found), "speeds_up": speeds, **words}, cases)
         if not isinstance(first, Measure):
             first = first.measure(said["measure"]) if isinstance(first, Share) else Measure(said["measure"], first)

@@ -8,8 +8,6 @@ from __future__ import annotations
 import re
 from functools import partial
 
-import msgspec
-
 from profd.daemon.analyze.memory import GPU_SERIES, JUMP_SERIES, growth, tightest
 from profd.daemon.analyze.phases import WITHOUT_WORK
 from profd.daemon.analyze.selection import Selection
@@ -23,8 +21,9 @@ from profd.daemon.units import duration, size
 
 _MINOR_FAULTS, _SYSTEM, _USER = "minor_faults_per_s", "cpu_system_cores", "cpu_user_cores"
 _MANY_MINOR_FAULTS = 20_000.0
-# A fault takes a microsecond, in a virtual machine two: where the kernel is busy for longer, it is with something else.
-_LONGEST_S = 5e-6
+# A fault takes a microsecond, in a virtual machine two. What the kernel takes besides is other calls, or the crowd on a
+# busy machine; where it is much more, faults are not what the kernel is busy with.
+_USUAL_S, _LONGEST_S = 2e-6, 5e-6
 # What a fault may take outside of the kernel besides: caches that it has displaced are filled again.
 _BESIDES_S = 0.2e-6
 _PAGE_BYTES = 4096
@@ -32,13 +31,14 @@ _PAGE_BYTES = 4096
 
 def allocator_churn(context: FindingContext) -> Finding | None:
     for row in context.trainers:
-        faults, share = context.mean(_MINOR_FAULTS, row.id), _kernel_share(context, row)
-        if share is None or faults is None or faults < _MANY_MINOR_FAULTS:
+        faults, system = context.mean(_MINOR_FAULTS, row.id), context.mean(_SYSTEM, row.id)
+        kernel = _kernel_share(context, row)
+        if kernel is None or not faults or not system or faults < _MANY_MINOR_FAULTS or system > faults * _LONGEST_S:
             continue
-        if (context.mean(_SYSTEM, row.id) or 0.0) > faults * _LONGEST_S:
-            continue
-        gain = bound(context, msgspec.structs.replace(share, high=min(share.high + faults * _BESIDES_S, 1.0)))
+        surely = kernel.times(min(faults * _USUAL_S / system, 1.0))
+        share = Share(surely.value, surely.low, min(kernel.high + faults * _BESIDES_S, 1.0), kernel.samples)
         pages, memory = Measure("page faults", faults, "/s"), size(faults * _PAGE_BYTES)
+        gain = partial(bound, context, share)
         if found := context.finding("allocator-churn", share, pages, gain=gain, memory=memory):
             return found
     return None

@@ -89,4 +89,4 @@ def speeds_up(gain: float | None, *, is_crowded: bool = False) -> str:
         return "helps (by how much is unknown)"
     if gain > LARGEST_BOUND:
         return "saves nearly all of the step"
-    return f"speeds steps up by at most {times(gain)}{' at the present load' if is_crowded else ''}"
+    return f"speeds steps up by at most {times(gain)}{' on crowded cores' if is_crowded else ''}"

@@ -55,13 +55,13 @@ def test_cores_are_lacking_for_as_long_as_the_main_thread_itself_waits(case: Cas
     assert found.gain_bound == pytest.approx(plain(tmp_path / "b.profd") / 0.9, rel=0.01)
 
 
-def test_on_crowded_cores_a_bound_is_one_at_the_present_load(tmp_path: Path, case: Case) -> None:
+def test_a_bound_says_that_cores_are_crowded(tmp_path: Path, case: Case) -> None:
     found = case.told(load_in_process, LOADING, series=company(on_cpu=0.3, pressure=0.9))
     assert found.severity == CRITICAL
     # What is left may be shorter by half as much again, and no more by the fix.
     assert found.gain_bound == pytest.approx(plain(tmp_path / "b.profd") * 1.5, rel=0.01)
     bound = times(found.gain_bound or 0.0)
-    assert found.title.endswith(f"loading in 1 worker speeds steps up by at most {bound} at the present load")
+    assert found.title.endswith(f"loading in 1 worker speeds steps up by at most {bound} on crowded cores")
 
 
 def test_waiting_for_data_is_no_want_of_cores(case: Case) -> None:

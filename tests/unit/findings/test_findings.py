@@ -290,6 +290,29 @@ def test_pages_that_are_taken_anew_are_told_by_their_faults(case: Case) -> None:
     assert found.gain_bound == pytest.approx(at_most_without(0.98 * 0.3 + 0.03), rel=0.01)
 
 
+# Readings of two trainings on a machine that others filled: faults a second, CPU time in the kernel and outside. Alone,
+# and with the memory kept, the first makes 1.10 times as many steps a second, the second 1.31 times.
+FEW_FAULTS = (
+    (30427, 35311, 40644, 39937, 36206, 31110, 43550, 40809),
+    (0.097, 0.099, 0.098, 0.095, 0.084, 0.082, 0.120, 0.110),
+    (0.780, 0.684, 0.880, 0.857, 0.807, 0.696, 0.861, 0.858),
+)
+MANY_FAULTS = (
+    (85050, 96530, 94189, 88387, 93452, 85377, 71937, 38628),
+    (0.170, 0.227, 0.211, 0.204, 0.241, 0.202, 0.155, 0.092),
+    (0.599, 0.698, 0.670, 0.646, 0.690, 0.633, 0.568, 0.343),
+)
+
+
+@pytest.mark.parametrize(("readings", "severity"), [(FEW_FAULTS, INFO), (MANY_FAULTS, WARNING)])
+def test_a_busy_machine_makes_no_churn_of_faults(
+    case: Case, readings: tuple[tuple[float, ...], ...], severity: str
+) -> None:
+    names = ("minor_faults_per_s", "cpu_system_cores", "cpu_user_cores")
+    series = [Series(name, *values) for name, values in zip(names, readings, strict=True)]
+    assert case.told(allocator_churn, step(), series=series, seconds=len(readings[0]) + 1).severity == severity
+
+
 AT_THE_LIMIT = ((BUSY_WORKER[0][0], 400), (IDLE_WORKER[1][0], 100))
 NOTHING: dict[str, tuple[Rule, Spans, dict[str, Any]]] = {
     "a full machine: no thread waits": (oversubscription, HEALTHY, {"series": crowd(pressure=0.2, used=1.8)}),
