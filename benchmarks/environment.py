@@ -54,11 +54,16 @@ def make_environment(
     if not stamp.exists() or stamp.read_text() != " ".join(packages + built):
         print(f"installing {', '.join(packages + built)} into {made.folder}", file=sys.stderr, flush=True)
         venv.create(made.folder, with_pip=True, clear=True)
-        inner = sysconfig.get_path("purelib", vars={"base": str(made.folder)})
-        Path(inner, "outer.pth").write_text(sysconfig.get_path("purelib") + "\n")
+        _see_packages_of_this(made)
         words = [made.python, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         subprocess.run([*words, *packages], check=True)
         if built:
             subprocess.run([*words, "--no-build-isolation", *built], check=True)
         stamp.write_text(" ".join(packages + built))
+    _see_packages_of_this(made)  # another one may have made it
     return made
+
+
+def _see_packages_of_this(made: Environment) -> None:
+    inner = sysconfig.get_path("purelib", vars={"base": str(made.folder)})
+    Path(inner, "outer.pth").write_text(sysconfig.get_path("purelib") + "\n")

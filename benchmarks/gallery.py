@@ -1,8 +1,9 @@
 """Whether profd finds the cause that is planted in each script of ``target/gallery``, and none in its healthy twin.
 
-Run on a quiet machine: ``python benchmarks/gallery.py [--runs 5] [--seconds 60] [--title NAME] [SCRIPT ...]``, about 3
+Run on a quiet machine: ``python benchmarks/gallery.py [--runs 5] [--seconds 60] [--keep FOLDER] [SCRIPT ...]``, about 3
 minutes a script and run; writes its section of ``docs/measurements.md``. Each run is one of the script and one of its
-twin, so that the gain of the fix can be held against the bound that was stated before.
+twin, so that the gain of the fix can be held against the bound that was stated before. What is kept is not recorded
+anew: the whole can be made in parts, and rules that have changed are tried on it.
 """
 
 from __future__ import annotations
@@ -84,22 +85,25 @@ class Pair(NamedTuple):
         return 1 / self.gain / (1 - share)
 
 
-def run(script: str, seconds: float, *, fixed: bool) -> Outcome:
-    """Profile a script and ask what was found."""
+def run(script: str, seconds: float, kept: Path, *, fixed: bool) -> Outcome:
+    """Profile a script, unless the folder ``kept`` has a recording of it, and ask what is found."""
     seconds = max(seconds, LEAST_S.get(script, 0.0))
-    with tempfile.TemporaryDirectory() as home:
-        environment = {**os.environ, "PROFD_HOME": home}
-        profd = [sys.executable, "-m", "profd"]
+    environment = {**os.environ, "PROFD_HOME": str(kept / "home")}
+    profd, run_file, printed = [sys.executable, "-m", "profd"], kept / "run.profd", kept / "printed"
+    if not printed.exists():
+        kept.mkdir(parents=True, exist_ok=True)
+        run_file.unlink(missing_ok=True)
         words = [sys.executable, str(GALLERY / f"{script}.py"), "--seconds", str(seconds), *(["--fixed"] * fixed)]
         ran = subprocess.run(
-            [*profd, "run", "--headless", "--quiet", "--", *words],
+            [*profd, "run", "--headless", "--quiet", "-o", str(run_file), "--", *words],
             env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True,
         )  # fmt: skip
-        told = subprocess.run(
-            [*profd, "summary", "latest", "--json"], env=environment, stdout=subprocess.PIPE, text=True, check=True
-        )
-    pace = _PACE.search(ran.stdout)
-    assert pace is not None, ran.stdout
+        printed.write_text(ran.stdout)
+    told = subprocess.run(
+        [*profd, "summary", str(run_file), "--json"], env=environment, stdout=subprocess.PIPE, text=True, check=True
+    )
+    pace = _PACE.search(printed.read_text())
+    assert pace is not None, printed
     return outcome(json.loads(told.stdout)["findings"], float(pace[1]))
 
 
@@ -151,20 +155,26 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=60)
     parser.add_argument("--dry-run", action="store_true", help="print only")
     parser.add_argument("--title", default="Diagnosis", help="the section to write")
+    parser.add_argument("--keep", type=Path, help="a folder of recordings, which are made where they are not there")
     parser.add_argument("scripts", nargs="*", default=list(PLANTED), help=f"of {', '.join(PLANTED)}")
     options = parser.parse_args()
     found: dict[str, Sequence[Pair]] = {}
     columns = "found first | twin healthy | gain of the fix | bound | gain within bound | bound within twice the gain"
     columns += " | rest of a step"
     lines = [f"| script | planted | {columns} |", "|---|---|---:|---:|---:|---:|---:|---:|---:|"]
-    for script in options.scripts:
-        pairs = [
-            Pair(run(script, options.seconds, fixed=False), run(script, options.seconds, fixed=True))
-            for _ in range(options.runs)
-        ]
-        found[script] = pairs
-        lines.append(row(script, pairs))
-        print(lines[-1], flush=True)
+    with tempfile.TemporaryDirectory() as name:
+        folder = options.keep or Path(name)
+        for script in options.scripts:
+            pairs = [
+                Pair(
+                    run(script, options.seconds, folder / f"{script}-{number}", fixed=False),
+                    run(script, options.seconds, folder / f"{script}-{number}-fixed", fixed=True),
+                )
+                for number in range(options.runs)
+            ]
+            found[script] = pairs
+            lines.append(row(script, pairs))
+            print(lines[-1], flush=True)
     matrix = confusion(found)
     print("\n".join(["", *matrix]))
     if not options.dry_run:

@@ -1,4 +1,4 @@
-"""Train, and scale a signal into new memory at every step; ``--fixed`` uses the same memory for all of them."""
+"""Train a model that scales a signal into new memory at each step; ``--fixed`` uses the same memory for all of them."""
 
 import argparse
 import time
@@ -7,23 +7,34 @@ import torch
 from torch import nn
 
 
+class Scale(nn.Module):
+    """Twice a signal, the beginning of which is the batch."""
+
+    def __init__(self, room):
+        super().__init__()
+        self.room = room
+
+    def forward(self, signal):
+        scaled = torch.mul(signal, 2, out=self.room)
+        return scaled[: 32 * 256].view(32, 256)
+
+
 def main():
     args = parse_args()
     torch.set_num_threads(1)
-    model = nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
-    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
-    train(model, optimizer, args)
-
-
-def train(model, optimizer, args):
-    criterion = nn.CrossEntropyLoss()
     signal = torch.rand(16_000_000)
-    room = torch.empty_like(signal) if args.fixed else None
+    scale = Scale(torch.empty_like(signal) if args.fixed else None)
+    layers = nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10)
+    model = nn.Sequential(scale, *layers)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
+    train(model, signal, optimizer, args)
+
+
+def train(model, signal, optimizer, args):
+    criterion = nn.CrossEntropyLoss()
     started, steps = time.perf_counter(), 0
     while (elapsed := time.perf_counter() - started) < args.seconds:
-        scaled = torch.mul(signal, 2, out=room)
-        inputs, labels = scaled[: 32 * 256].view(32, 256), torch.randint(10, (32,))
-        loss = criterion(model(inputs), labels)
+        loss = criterion(model(signal), torch.randint(10, (32,)))
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
