@@ -44,7 +44,7 @@ def command(pid: int | None, recording: RecordingOptions, headless: bool) -> Non
     # Ahead: what the session imports takes longer than all that is to be known before it gets its options.
     with StartingSession() as starting, StopSignals() as signals:
         # The signals from before the start on: a session that came up after a Ctrl-C would be left recording.
-        from profd.cli.runs import attached
+        from profd.cli.liverun import attached
 
         options = attached(pid, recording)
         exporter = open_exporter(recording.metrics_address, recording.otlp_endpoint, partial(click.echo, err=True))

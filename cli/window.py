@@ -10,8 +10,8 @@ import click
 import msgspec
 
 from profd.cli.console import print_json, say
+from profd.cli.liverun import pid_of, run_of
 from profd.cli.options import json_option, run_argument
-from profd.cli.runs import pid_of, run_of
 from profd.daemon import paths
 from profd.daemon.analyze.operators import by_name, issuing_lines
 from profd.daemon.analyze.windows import about_window

@@ -6,19 +6,16 @@ import functools
 import math
 import re
 from collections.abc import Callable
-from typing import Any
 
 import msgspec
 
 from profd.daemon.analyze.gputracks import GRAPHICS_ACTIVE, GpuTracks, total_utilization
-from profd.daemon.analyze.idletime import IdleShare, IdleTime, Queue
+from profd.daemon.analyze.idletime import IdleShare, IdleTime, Queue, State
 from profd.daemon.analyze.phases import DATA_LOAD, DATA_WAIT, LOGGING, SYNCHRONIZE, PhaseIndex, PhasePlace
 from profd.daemon.analyze.selection import Selection, spread
 from profd.daemon.analyze.series import mean_of_series, total_of_series
-from profd.daemon.analyze.uncertainty import LOOKED_AT_NS
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import FrameRow
 from profd.daemon.store.stepfunction import UTILIZATION
 
 
@@ -81,23 +78,25 @@ def take_gpu_idle(reader: RunReader, selection: Selection, phases: PhaseIndex) -
     total = total_utilization(reader, trainers, selection.from_ns, selection.to_ns)
     if total.mean is None or not total.known_ns:
         return None
-    line_of = functools.cache(lambda stack: (phases.of_stack(stack), phases.user_line(stack)))
-    by_phase, by_line = IdleTime[str](), IdleTime[tuple[str, FrameRow | None]]()
-    period_ns = _read(reader, selection, (by_phase, phases.of_stack), (by_line, line_of), queue_of=_queues(phases))
+    place_of = functools.cache(lambda stack: (phases.of_stack(stack), phases.user_line(stack)))
+    time, period_ns = _read(reader, selection, place_of, _queues(phases))
+    by_line = time.shares()
+    if len({phase for phase, _ in by_line}) == len(by_line):  # the same states by other names
+        by_phase = {phase: idle for (phase, _), idle in by_line.items()}
+    else:
+        by_phase = time.merged(lambda place: place[0]).shares()
     lines = [
         IdleLine(phase, *row.place, idle)
-        for (phase, row), idle in by_line.shares().items()
+        for (phase, row), idle in by_line.items()
         if row is not None and selection.phase in {None, phase}
     ]
-    found = {name: idle for name, idle in by_phase.shares().items() if selection.phase in {None, name}}
+    found = {name: idle for name, idle in by_phase.items() if selection.phase in {None, name}}
     return GpuIdle(1 - total.mean, total.known_ns / SECOND_NS, period_ns / SECOND_NS, found, tuple(lines[:LINES]))
 
 
 def idle_bounds(reader: RunReader, selection: Selection, phases: PhaseIndex) -> dict[str, IdleShare]:
     """Return the bounds of each phase's share of the idle time alone, as a live run asks for them again and again."""
-    by_phase = IdleTime[str]()
-    _read(reader, selection, (by_phase, phases.of_stack))
-    return by_phase.bounds()
+    return _read(reader, selection, phases.of_stack)[0].bounds()
 
 
 # These copy what may be large, and while they do no kernel runs.
@@ -119,22 +118,27 @@ def _queues(phases: PhaseIndex) -> Callable[[int], Queue | None]:
     return queue_of
 
 
+# Of longer ranges so much is looked at, of all processes together but not less of each; an estimate of a loop needs a
+# minute. Slices are many readings long, as the first and the last of each are not whole.
+_LOOKED_AT_NS, _LEAST_LOOKED_AT_NS, _SLICE_NS = 240 * SECOND_NS, 20 * SECOND_NS, 10 * SECOND_NS
+
+
 def _read(
     reader: RunReader,
     selection: Selection,
-    *kinds: tuple[IdleTime[Any], Callable[[int], Any]],
+    state_of: Callable[[int], State],
     queue_of: Callable[[int], Queue | None] = lambda stack: None,
-) -> float:
-    """Take in the readings of a selection, by the states of each kind; return the nanoseconds between two of them."""
+) -> tuple[IdleTime[State], float]:
+    """Return the readings of a selection beside the states of its threads, and the nanoseconds between two of them."""
     from_ns, to_ns = selection.bounds(reader.info)
-    names = (UTILIZATION, GRAPHICS_ACTIVE)
-    name = min(names, key=lambda one: GpuTracks(reader, from_ns, to_ns, name=one).period_ns or math.inf)
+    periods = {name: GpuTracks(reader, from_ns, to_ns, name=name).period_ns for name in (UTILIZATION, GRAPHICS_ACTIVE)}
+    name = min(periods, key=lambda one: periods[one] or math.inf)
     trainers = {row.id for row in selection.trainers(reader)}
     mains = [row for row in reader.main_threads() if row.process in trainers]
-    for part in spread(from_ns, to_ns, LOOKED_AT_NS // max(len(trainers), 1)):
+    most_ns, time = max(_LOOKED_AT_NS // max(len(trainers), 1), _LEAST_LOOKED_AT_NS), IdleTime[State]()
+    for part in spread(from_ns, to_ns, most_ns, most_ns // _SLICE_NS):
         tracks = GpuTracks(reader, *part, name=name)
         for thread in mains:
-            rows, utilization = list(reader.intervals(*part, {thread.id})), tracks.of_process(thread.process)
-            for time, state_of in kinds:
-                time.add(utilization, rows, state_of, queue_of)
-    return GpuTracks(reader, from_ns, to_ns, name=name).period_ns or 0
+            rows = list(reader.intervals(*part, {thread.id}))
+            time.add(tracks.of_process(thread.process), rows, state_of, queue_of)
+    return time, periods[name] or 0

@@ -44,7 +44,7 @@ class GpuTracks:
     def period_ns(self) -> int | None:
         """The longest of the usual distances of two readings, lately; None where there are none."""
         end_ns = self._reader.info.end_ns if self._range[1] is None else self._range[1]
-        lately = GpuTracks(self._reader, max(self._range[0] or 0, end_ns - 600 * SECOND_NS), end_ns, name=self._name)
+        lately = GpuTracks(self._reader, max(self._range[0] or 0, end_ns - 120 * SECOND_NS), end_ns, name=self._name)
         periods = (lately._of(device).period_ns for device in self.series)
         return max((period_ns for period_ns in periods if period_ns), default=None)
 

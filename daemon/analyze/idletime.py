@@ -28,6 +28,7 @@ from profd.daemon.store.rows import IntervalRow
 from profd.daemon.store.stepfunction import StepFunction
 
 State = TypeVar("State", bound=Hashable)
+Other = TypeVar("Other", bound=Hashable)
 
 _LEAST_COVERED = 0.9  # a reading of which less was sampled says nothing of what ran in it
 _CLOCK_ERROR_NS = 5 * MILLISECOND_NS  # so far the driver's times may be off from those of samples
@@ -43,6 +44,9 @@ class Queue(enum.Enum):
 
     RUNS_DRY = "the thread waits until it is empty, and the GPU works until then"
     STAYS = "the thread starts nothing on the GPU"
+
+
+Place = tuple[State, Queue | None]
 
 
 class IdleShare(msgspec.Struct, frozen=True):
@@ -61,12 +65,25 @@ class IdleShare(msgspec.Struct, frozen=True):
 
 @dataclass
 class Reading(Generic[State]):
-    """The idle share of ``length_ns``, and the time that a thread spent in each state meanwhile."""
+    """The idle share of ``length_ns``, the time that a thread spent in each state meanwhile, and its changes of state.
+
+    ``changes`` are counted by the state before and the state after.
+    """
 
     idle: float
     length_ns: int
     spent_ns: Counter[State] = field(default_factory=Counter)
-    changes: Counter[State] = field(default_factory=Counter)
+    changes: Counter[tuple[State, State]] = field(default_factory=Counter)
+
+    def merged(self, merge: Callable[[State], Other]) -> Reading[Other]:
+        """Return the reading with several states taken for one."""
+        one: Reading[Other] = Reading(self.idle, self.length_ns)
+        for state, spent_ns in self.spent_ns.items():
+            one.spent_ns[merge(state)] += spent_ns
+        for (before, after), count in self.changes.items():
+            if merge(before) != merge(after):
+                one.changes[merge(before), merge(after)] += count
+        return one
 
 
 class IdleTime(Generic[State]):
@@ -75,10 +92,10 @@ class IdleTime(Generic[State]):
     def __init__(self) -> None:
         self._readings: list[Reading[State]] = []
         self._error_ns2 = 0.0
-        # By state, and what the queue tells there: the time, and how often it was entered. With STAYS the GPU idles,
-        # with RUNS_DRY it works, with None nobody knows.
-        self._spent_ns: Counter[tuple[State, Queue | None]] = Counter()
-        self._visits: Counter[tuple[State, Queue | None]] = Counter()
+        # By state, and what the queue tells there. With STAYS the GPU idles, with RUNS_DRY it works, with None nobody
+        # knows. Visits are counted by what was before and what came.
+        self._spent_ns: Counter[Place[State]] = Counter()
+        self._visits: Counter[tuple[Place[State] | None, Place[State]]] = Counter()
 
     def add(
         self,
@@ -99,7 +116,7 @@ class IdleTime(Generic[State]):
         self._error_ns2 = max(self._error_ns2, float(late_ns**2))
         steps, at = utilization.steps, 0
         found: dict[int, Reading[State]] = {}
-        before: State | None = None
+        before: Place[State] | None = None
         known: Queue | None = None
         for row in rows:
             state, start_ns, end_ns = state_of(row.stack), row.start_ns - late_ns, row.end_ns - late_ns
@@ -111,16 +128,31 @@ class IdleTime(Generic[State]):
                 if place not in found:
                     found[place] = Reading(1 - step.value, step.end_ns - step.start_ns)
                 found[place].spent_ns[state] += min(end_ns, step.end_ns) - max(start_ns, step.start_ns)
-                if before is not None and before != state and step.start_ns <= start_ns:
-                    found[place].changes.update((before, state))
+                if before is not None and before[0] != state and step.start_ns <= start_ns:
+                    found[place].changes[before[0], state] += 1
                 place += 1
-            queue, key = queue_of(row.stack), (before, known)
+            queue = queue_of(row.stack)
             known = None if queue is Queue.STAYS and known is None else queue
-            self._spent_ns[state, known] += row.duration_ns
-            self._visits[state, known] += (state, known) != key
-            before = state
+            now = state, known
+            self._spent_ns[now] += row.duration_ns
+            if now != before:
+                self._visits[before, now] += 1
+            before = now
         read = (one for one in found.values() if one.length_ns)
         self._readings += (one for one in read if one.spent_ns.total() >= _LEAST_COVERED * one.length_ns)
+
+    def merged(self, merge: Callable[[State], Other]) -> IdleTime[Other]:
+        """Return the same readings with several states taken for one."""
+        one: IdleTime[Other] = IdleTime()
+        one._readings = [reading.merged(merge) for reading in self._readings]
+        one._error_ns2 = self._error_ns2
+        for (state, queue), spent_ns in self._spent_ns.items():
+            one._spent_ns[merge(state), queue] += spent_ns
+        for (before, (state, queue)), count in self._visits.items():
+            came, left = (merge(state), queue), before and (merge(before[0]), before[1])
+            if came != left:
+                one._visits[left, came] += count
+        return one
 
     def bounds(self) -> dict[State, IdleShare]:
         """Return the bounds of ``shares`` alone, which take less time than estimates."""
@@ -156,7 +188,9 @@ class IdleTime(Generic[State]):
         sampled_ns = self._spent_ns.total()
         if not sampled_ns or not bounds:
             return {}
-        spent_ns, visits = self._spent_ns.copy(), self._visits.copy()
+        spent_ns, visits = self._spent_ns.copy(), Counter[Place[State]]()
+        for (_, came), count in self._visits.items():
+            visits[came] += count
         for state in bounds:
             idle, unknown = (state, Queue.STAYS), (state, None)
             if spent_ns[idle] >= _NEARLY_ALL * (spent_ns[idle] + spent_ns[unknown]):  # short waits lack a sample
@@ -189,43 +223,53 @@ class IdleTime(Generic[State]):
         self, groups: Sequence[Reading[State]], states: Iterable[State], whole_ns: float
     ) -> dict[State, tuple[float, float]]:
         """Return from where to where the idle share of each state reaches by some groups of readings."""
-        # Where a state was not seen it may have been between two samples.
-        absent_ns = [_overlap_ns(one, 0.0, self._error(one, 1)) for one in groups]
-        only_ns = [_overlap_ns(one, 1.0, self._error(one, 1)) for one in groups]
-        most_ns, others_ns = dict.fromkeys(states, sum(absent_ns)), dict.fromkeys(states, sum(only_ns))
-        changes: Counter[State] = Counter()
-        for one, without_it_ns, with_it_ns in zip(groups, absent_ns, only_ns, strict=True):
-            changes.update(one.changes)
-            covered_ns = one.spent_ns.total()
+        error_ns2 = self._error_ns2 + _CLOCK_ERROR_NS**2
+        most_ns, others_ns, changes = dict.fromkeys(states, 0.0), dict.fromkeys(states, 0.0), Counter[State]()
+        all_absent_ns = all_only_ns = 0.0
+        for one in groups:
+            idle, length_ns, covered_ns = one.idle, one.length_ns, sum(one.spent_ns.values())
+            counts = dict.fromkeys(one.spent_ns, 1)
+            for pair, count in one.changes.items():
+                for state in pair:
+                    counts[state] = counts.get(state, 1) + count
+                    changes[state] += count
+            # Where a state was not seen it may have been between two samples.
+            error = math.sqrt(error_ns2) / length_ns
+            absent, only = _overlap(idle, 0.0, error), _overlap(idle, 1.0, error)
+            all_absent_ns += absent * length_ns
+            all_only_ns += only * length_ns
             for state, spent_ns in one.spent_ns.items():
-                share, error = spent_ns / covered_ns, self._error(one, 1 + one.changes[state])
-                most_ns[state] += _overlap_ns(one, share, error) - without_it_ns
-                others_ns[state] += _overlap_ns(one, 1 - share, error) - with_it_ns
+                # The standard error of the share of a state that begins or ends so often within a reading.
+                share, error = spent_ns / covered_ns, math.sqrt(counts[state] * error_ns2) / length_ns
+                most_ns[state] += (_overlap(idle, share, error) - absent) * length_ns
+                others_ns[state] += (_overlap(idle, 1 - share, error) - only) * length_ns
         found = {}
-        for state in states:
+        for state in most_ns:
             around_ns = CONFIDENCE_95 * math.sqrt((1 + changes[state]) * self._error_ns2)
-            found[state] = 1 - (others_ns[state] + around_ns) / whole_ns, (most_ns[state] + around_ns) / whole_ns
+            least_ns, all_ns = all_only_ns + others_ns[state] + around_ns, all_absent_ns + most_ns[state] + around_ns
+            found[state] = 1 - least_ns / whole_ns, all_ns / whole_ns
         return found
-
-    def _error(self, one: Reading[State], changes: int) -> float:
-        """Return the standard error of the share of a state that begins or ends so often within a reading."""
-        return math.sqrt(changes * (self._error_ns2 + _CLOCK_ERROR_NS**2)) / one.length_ns
 
 
 def _together(readings: Sequence[Reading[State]]) -> Reading[State]:
     length_ns = sum(one.length_ns for one in readings)
     whole: Reading[State] = Reading(sum(one.idle * one.length_ns for one in readings) / length_ns, length_ns)
-    for one in readings:
-        whole.spent_ns.update(one.spent_ns)
-        whole.changes.update(one.changes)
+    spent_ns, changes = whole.spent_ns, whole.changes
+    for one in readings:  # no update(): done for each reading of a run
+        for state, time_ns in one.spent_ns.items():
+            spent_ns[state] = spent_ns.get(state, 0) + time_ns
+        for pair, count in one.changes.items():
+            changes[pair] = changes.get(pair, 0) + count
     return whole
 
 
-def _overlap_ns(one: Reading[State], share: float, error: float) -> float:
-    """Return how much of a reading is at most idle and in a state, whose share of it has a standard error."""
-    distance = abs(share - one.idle) / error
+def _overlap(idle: float, share: float, error: float) -> float:
+    """Return which part of a reading is at most idle and in a state, whose share of it has a standard error."""
+    distance = abs(share - idle) / error
     if distance > 8:  # chance adds less than 1e-15 of the error there
-        return min(one.idle, share) * one.length_ns
-    density, beyond = math.exp(-(distance**2) / 2) / math.sqrt(2 * math.pi), math.erfc(distance / math.sqrt(2)) / 2
-    chance = _CHANCE * error * (density - distance * beyond)
-    return (min(one.idle, share) + min(chance, one.idle)) * one.length_ns
+        return min(idle, share)
+    density, beyond = math.exp(-(distance**2) / 2) / _NORMAL, math.erfc(distance / _SQRT_2) / 2
+    return min(idle, share) + min(_CHANCE * error * (density - distance * beyond), idle)
+
+
+_NORMAL, _SQRT_2 = math.sqrt(2 * math.pi), math.sqrt(2)

@@ -79,11 +79,12 @@ def cut(from_ns: int, to_ns: int, count: int) -> list[tuple[int, int]]:
 _SLICES = 60
 
 
-def spread(from_ns: int, to_ns: int, most_ns: int) -> list[tuple[int, int]]:
+def spread(from_ns: int, to_ns: int, most_ns: int, slices: int | None = None) -> list[tuple[int, int]]:
     """Return slices of [from_ns, to_ns) that are ``most_ns`` together, evenly spread; all of it where that is less."""
     if to_ns - from_ns <= most_ns:
         return [(from_ns, to_ns)]
-    return [(first_ns, first_ns + most_ns // _SLICES) for first_ns, _ in cut(from_ns, to_ns, _SLICES)]
+    slices = slices or _SLICES
+    return [(first_ns, first_ns + most_ns // slices) for first_ns, _ in cut(from_ns, to_ns, slices)]
 
 
 MAIN_THREADS = Selection(main_threads=True)  # the default of everything that shows shares of a step

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -24,6 +25,7 @@ from profd.daemon.render.summary import summarize
 from profd.daemon.render.text import summary_text
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import DeviceSeen, Point, PointsTaken
+from profd.daemon.store.rows import IntervalRow
 from profd.daemon.store.writer import RunWriter
 
 
@@ -52,6 +54,28 @@ def test_idle_time_of_a_phase_is_that_of_all(one_gpu: Path) -> None:
     assert waiting is not None
     assert waiting.phases == {"data wait": whole.phases["data wait"]}
     assert waiting.share == whole.share
+
+
+def test_of_a_long_run_a_part_counts_for_all(one_gpu: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with RunReader(one_gpu) as reader:
+        whole, read = take_gpu_idle(reader, MAIN_THREADS, PhaseIndex(reader)), RunReader.intervals
+        monkeypatch.setattr("profd.daemon.analyze.gpu._LOOKED_AT_NS", 8 * SECOND_NS)
+        monkeypatch.setattr("profd.daemon.analyze.gpu._LEAST_LOOKED_AT_NS", 0)
+        monkeypatch.setattr("profd.daemon.analyze.gpu._SLICE_NS", 2 * SECOND_NS)
+        ranges: list[tuple[int, int]] = []
+
+        def watched(reader: RunReader, from_ns: int, to_ns: int, threads: set[int]) -> Iterator[IntervalRow]:
+            ranges.append((from_ns, to_ns))
+            return read(reader, from_ns, to_ns, threads)
+
+        monkeypatch.setattr(RunReader, "intervals", watched)
+        part = take_gpu_idle(reader, MAIN_THREADS, PhaseIndex(reader))
+    assert [to_ns - from_ns for from_ns, to_ns in ranges] == [2 * SECOND_NS] * 4
+    assert whole is not None
+    assert part is not None
+    assert part.share == whole.share
+    for phase, idle in whole.phases.items():
+        assert (part.phases[phase].low, part.phases[phase].high) == pytest.approx((idle.low, idle.high), abs=0.05)
 
 
 def test_gpm_tells_more_where_it_is_read_more_often(tmp_path: Path) -> None:

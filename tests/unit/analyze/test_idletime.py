@@ -112,6 +112,21 @@ def test_a_busy_gpu_has_no_idle_time_to_share_out() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_the_same_loop_is_told_the_same(form: str) -> None:
-    first, second = (told(Timeline(Kind(form, 50, 0.5, 100, 0, 0.3, True), 20, random.Random(3))) for _ in range(2))
-    assert first == second
+def test_lines_that_are_taken_for_one_are_told_like_their_phase(form: str) -> None:
+    run = Timeline(Kind(form, 50, 0.5, 100, 0, 0.3, True), 20, random.Random(3))
+    utilization, samples, whole, lines = step_function(run.readings()), run.samples(), IdleTime[int](), IdleTime[int]()
+    whole.add(utilization, samples, lambda stack: stack, QUEUES.get)
+    both = [half for row in samples for half in halves(row)]
+    lines.add(utilization, both, lambda stack: stack, lambda stack: QUEUES.get(stack // 10))
+    assert len(lines.shares()) > len(whole.shares())
+    assert lines.merged(lambda stack: stack // 10).shares() == whole.shares()
+
+
+def halves(row: IntervalRow) -> list[IntervalRow]:
+    """Return an interval as two, at two lines of its phase."""
+    half_ns = row.duration_ns // 2
+    ends = ((row.start_ns, half_ns, 1), (row.start_ns + half_ns, row.duration_ns - half_ns, row.samples - 1))
+    return [
+        IntervalRow(at_ns, for_ns, row.thread, 10 * row.stack + number, samples)
+        for number, (at_ns, for_ns, samples) in enumerate(ends)
+    ]

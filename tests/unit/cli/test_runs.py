@@ -3,21 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import sqlite3
 from pathlib import Path
 
 import pytest
 from support import synthetic
-from support.fakesession import FakeRecording
 from support.noderuns import JOB, write_folder
 
 from profd.cli.main import run_command_line
-from profd.cli.runs import pid_of, run_of
-from profd.daemon import processes
-from profd.daemon.errors import ExitCode, SessionFailed, UsageError
-from profd.daemon.store import records
-from profd.daemon.store.records import Identity
+from profd.daemon.errors import ExitCode
 
 
 @pytest.fixture
@@ -101,81 +95,3 @@ def test_what_stands_in_files_of_others_is_harmless(
     assert run_command_line(["view", str(folder)]) == ExitCode.USAGE
     assert "\x1b" not in "".join(capsys.readouterr())
     assert sorted(tmp_path.rglob("*")) == there
-
-
-PID = os.getpid()
-
-
-def me() -> records.Record:
-    """Return the record of this process."""
-    stat = processes.read_stat(PID)
-    assert stat is not None
-    identity = Identity(PID, stat.start_ticks)
-    return records.ProcessSeen(identity, None, ("pytest",), "helper", None, None, None, synthetic.STARTED_NS)
-
-
-@pytest.fixture
-def runs(profd_home: Path) -> Path:
-    folder = profd_home / "runs"
-    folder.mkdir()
-    return folder
-
-
-@pytest.fixture
-def recording(monkeypatch: pytest.MonkeyPatch) -> FakeRecording:
-    recording = FakeRecording(also=(me(),))
-    monkeypatch.setattr("profd.cli.runs.start_session", recording)
-    monkeypatch.setattr("profd.cli.runs.check_attachable", lambda pid: None)
-    return recording
-
-
-@pytest.mark.parametrize(("word", "pid"), [("4711", 4711), ("latest", None), ("-1", None), ("4.2", None)])
-def test_a_number_is_a_pid(word: str, pid: int | None) -> None:
-    assert pid_of(word) == pid
-
-
-def test_a_number_that_names_a_run_is_that_run(runs: Path) -> None:
-    synthetic.write_run(runs / "20261120-120000-42-3fa9.profd", seconds=1)
-    synthetic.write_run(runs / "43.profd", seconds=1)
-    assert [pid_of(word) for word in ("42", "43", "44")] == [None, None, 44]
-
-
-def test_the_live_run_that_records_the_process_is_taken(runs: Path, recording: FakeRecording) -> None:
-    live = synthetic.write_run(runs / "20261120-120000-live-3fa9.profd", seconds=1, live=True, also=[me()])
-    # Both are newer.
-    synthetic.write_run(runs / "20261121-120000-ended-3fa9.profd", seconds=1, also=[me()])
-    synthetic.write_run(runs / "20261121-120000-other-3fa9.profd", seconds=1, live=True)
-    (runs / "20261120-120000-broken-3fa9.profd").write_text("no run")
-    with run_of(PID, inject=False) as path:
-        assert path == live
-    assert recording.options is None
-
-
-def test_nothing_is_put_into_a_process_that_was_not_armed_unless_asked_for(
-    recording: FakeRecording, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("profd.cli.runs.sockets_of", lambda pid: None)
-    with pytest.raises(UsageError, match="was not armed for windows"), run_of(PID, inject=False):
-        pass
-    assert recording.options is None
-
-
-def test_a_process_in_no_run_is_recorded_for_as_long_as_that_takes(recording: FakeRecording) -> None:
-    with run_of(PID, inject=True) as path:
-        assert path == recording.run_file
-        assert recording.options is not None
-        assert (recording.options.mode, recording.options.pid) == ("attached", PID)
-        assert not recording.is_asked_to_end
-    assert recording.is_asked_to_end
-
-
-def test_the_recording_ends_where_the_window_fails(recording: FakeRecording) -> None:
-    with pytest.raises(SessionFailed), run_of(PID, inject=True):
-        raise SessionFailed("no window was taken", "")
-    assert recording.is_asked_to_end
-
-
-def test_a_session_that_ends_before_it_saw_the_process_is_an_error(recording: FakeRecording) -> None:
-    recording.also = ()
-    with pytest.raises(SessionFailed, match="is not being recorded"), run_of(PID, inject=True):
-        pass

@@ -1,0 +1,76 @@
+"""The live run that records a process: the one there is, or one that is begun for it."""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from profd.cli.console import say
+from profd.cli.options import RecordingOptions
+from profd.daemon import paths, processes
+from profd.daemon.errors import NoSuchProcess, ProfdError, SessionFailed, UsageError
+from profd.daemon.session.session import SessionOptions, start_session
+from profd.daemon.store.reader import RunReader
+from profd.daemon.tree.attachable import check_attachable
+from profd.daemon.windows.ondemand import sockets_of
+
+_SEEN_TIMEOUT_S = 10.0
+_CLOSING_S = 30.0
+_LOOK_INTERVAL_S = 0.05
+
+
+def pid_of(word: str) -> int | None:
+    """Return a word as a PID; None where it is none, or names a run."""
+    if not word.isdecimal() or any(path.stem == word or paths.run_name(path) == word for path in paths.list_runs()):
+        return None
+    return int(word)
+
+
+@contextlib.contextmanager
+def run_of(pid: int, *, inject: bool) -> Iterator[Path]:
+    """Give the file of the live run that records a process; where there is none, record it for as long as this lasts.
+
+    Raises UsageError where there is none, the process was not armed and nothing may be put into it, and ProfdError
+    where it cannot be recorded.
+    """
+    for path in paths.list_runs():
+        is_its = False
+        with contextlib.suppress(ProfdError), RunReader(path) as reader:
+            is_its = reader.info.state == "live" and _is_in(reader, pid)
+        if is_its:
+            yield path
+            return
+    if not inject and sockets_of(pid) is None:
+        remedy = "launch it with `profd run --torch-window -- CMD`, or add --inject to start the profiler inside of it"
+        raise UsageError(f"process {pid} is in no live run, and was not armed for windows", remedy)
+    session = start_session(attached(pid))
+    say(f"recording pid {pid} as {session.run_file.stem} meanwhile")
+    try:
+        deadline = time.monotonic() + _SEEN_TIMEOUT_S
+        with RunReader(session.run_file) as reader:
+            while not _is_in(reader, pid):
+                if time.monotonic() > deadline or not session.is_running():
+                    raise SessionFailed(f"process {pid} is not being recorded", f"see `profd attach {pid}`")
+                time.sleep(_LOOK_INTERVAL_S)
+                reader.refresh()
+        yield session.run_file
+    finally:
+        session.end()
+        session.wait_closed(_CLOSING_S)
+
+
+def _is_in(reader: RunReader, pid: int) -> bool:
+    """Say whether the process that has a PID now is one of a run."""
+    known = {(process.pid, process.start_ticks) for process in reader.processes.values()}
+    return (stat := processes.read_stat(pid)) is not None and (pid, stat.start_ticks) in known
+
+
+def attached(pid: int, recording: RecordingOptions = RecordingOptions()) -> SessionOptions:  # noqa: B008  immutable
+    """Return the options of a session that records a running process; raises ProfdError where it cannot."""
+    check_attachable(pid)
+    stat = processes.read_stat(pid)
+    if stat is None:
+        raise NoSuchProcess(f"pid {pid} ended while it was looked at", "`profd ls` lists what runs now")
+    return recording.session(processes.command_line(pid), "attached", pid, stat.start_ticks)
