@@ -108,7 +108,6 @@ PHASES: tuple[Phase, ...] = (
 STEP = frozenset({FORWARD, LOSS, BACKWARD, OPTIMIZER})  # the phases that a training is for
 WITHOUT_WORK = frozenset({DATA_WAIT, SYNCHRONIZE, COLLECTIVE, REQUESTS, WAITING, COPY})
 """Phases in which the main thread itself has nothing to do."""
-WITHOUT_STEP = frozenset({STARTUP, COMPILE, EVALUATION, CHECKPOINT, REQUESTS})  # phases in which no step is made
 ONCE_A_STEP = ((BACKWARD,), (FORWARD, LOSS), (DATA_WAIT, DATA_LOAD))
 """Phases that come once a step, each group; the optimizer may come twice, to set gradients to zero first."""
 _BY_NAME = {phase.name: phase for phase in PHASES}

@@ -3,8 +3,7 @@
 Nothing is said of time without counts: that before a recording's first one, say. A phase that is visited once a step
 shows as many steps as it has visits. Some visits fall between two samples and are missed, so that two steps look like
 one: the next visit then comes after two or three times the usual distance, and is counted so. A step that took so long
-by itself looks the same, so all that was added may be wrong. Where visits come at no pace, the steps are unknown. Time
-aside of the steps, as an evaluation takes it, is left out of the distances.
+by itself looks the same, so all that was added may be wrong. Where visits come at no pace, the steps are unknown.
 """
 
 from __future__ import annotations
@@ -17,7 +16,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from profd.daemon.analyze.phases import COMPILE, ONCE_A_STEP, WITHOUT_STEP, PhaseIndex
+from profd.daemon.analyze.phases import COMPILE, ONCE_A_STEP, PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import points_of
 from profd.daemon.clock import SECOND_NS
@@ -42,14 +41,10 @@ class Steps(msgspec.Struct, frozen=True):
 
 
 class Seen(NamedTuple):
-    """An interval of a thread, and whether the phase was on.
-
-    Aside no step is made, and a visit goes on after it only where it is inside: as a forward pass after compilation.
-    """
+    """An interval of a thread, and whether the phase was on."""
 
     start_ns: int
     is_inside: bool
-    is_aside: bool = False
 
 
 def count_cycles(intervals: Iterable[Seen], source: str = "cycles") -> Steps | None:
@@ -59,19 +54,10 @@ def count_cycles(intervals: Iterable[Seen], source: str = "cycles") -> Steps | N
     further apart than the steps.
     """
     starts: list[int] = []
-    first_ns = last_ns = aside_ns = 0
-    aside_from_ns: int | None = None
     was_inside = has_left = False
     for seen in intervals:
-        if seen.is_aside:
-            aside_from_ns = seen.start_ns if aside_from_ns is None else aside_from_ns
-            was_inside = was_inside and seen.is_inside
-            continue
-        if aside_from_ns is not None:
-            aside_ns, aside_from_ns = aside_ns + seen.start_ns - aside_from_ns, None
         if seen.is_inside and not was_inside:
-            first_ns, last_ns = first_ns if starts else seen.start_ns, seen.start_ns
-            starts.append(seen.start_ns - aside_ns)
+            starts.append(seen.start_ns)
         has_left = has_left or (bool(starts) and not seen.is_inside)
         was_inside = seen.is_inside
     if len(starts) < 20 or not has_left:
@@ -97,7 +83,7 @@ def count_cycles(intervals: Iterable[Seen], source: str = "cycles") -> Steps | N
     if odd > len(lengths) / 4 or added > len(made) / 2:
         return None
     # Visits before the first and after the last may have been missed too.
-    error, took_s = 1 + added + math.sqrt(odd) + 0.1 * odd, (last_ns - first_ns) / SECOND_NS
+    error, took_s = 1 + added + math.sqrt(odd) + 0.1 * odd, (starts[-1] - starts[0]) / SECOND_NS
     return Steps(sum(made) / took_s, 1 + sum(made), source, (1 + error) / took_s, math.ceil(error))
 
 
@@ -139,7 +125,7 @@ def _by_cycles(reader: RunReader, process: ProcessRow, selection: Selection, pha
     found = []
     for visited in ONCE_A_STEP if threads else ():
         seen = (
-            Seen(row.start_ns, phase in visited or phase == COMPILE, phase in WITHOUT_STEP)
+            Seen(row.start_ns, phase in visited or phase == COMPILE)
             for start_ns in range(from_ns, to_ns, part_ns)
             for row in reader.intervals(start_ns, min(start_ns + part_ns, to_ns), threads)
             if (phase := phases.of_stack(row.stack))

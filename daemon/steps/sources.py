@@ -28,6 +28,8 @@ _LOADER = re.compile(r"(^|\.)_\w*DataLoaderIter$")
 # What ``with`` keeps: the way out of it.
 _NO_ITERATOR = re.compile(r"method|function|^NoneType$|^int$")
 _PART = re.compile(r"""^\w+|\.\w+|\["[^"]*"\]""")
+# What Lightning's `trainer.global_step` returns, from the loop that makes the steps (2.0 and later).
+_LIGHTNING = "self.automatic_optimization.optim_progress.optimizer.step.total.completed"
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -189,6 +191,8 @@ class Program:
 
     def _counters(self, frame: Frame, place: Place, iterator: Held | None) -> Iterator[Source]:
         """Yield what the loop counts by: what stands for updates first, then what it adds to."""
+        if place.file.endswith("/loops/training_epoch_loop.py") and (steps := self._variable(frame, _LIGHTNING)):
+            yield Source("Lightning's global_step", steps, is_added=True, is_late=True, of_updates=True)
         left = integers.RangeLeft(iterator.address) if iterator and iterator.type_name == "range_iterator" else None
         for one in sorted(place.loop.counters, key=lambda one: (not one.of_updates, not one.is_added, one.stride != 1)):
             stride = one.stride if isinstance(one.stride, int) else self.number_of(place, one.stride)

@@ -41,7 +41,7 @@ def evaluated(seed: int) -> tuple[list[Seen], int]:
         epoch = sampled(20, 0.035, 0.027, 0.1, chance.randrange(1 << 30))
         seen += (one._replace(start_ns=at_ns + one.start_ns) for one in epoch)
         at_ns += int(1.24 * SECOND_NS)
-        seen.append(Seen(at_ns, is_inside=False, is_aside=True))
+        seen.append(Seen(at_ns, is_inside=False))
         at_ns += SECOND_NS // 4
     return seen, at_ns
 
