@@ -37,7 +37,10 @@ def closing_lines(summary: Summary, *, run: str | None = None, report: str | Non
         where = f"{fit(name, name_cells)}   {fit(places[name], place_cells, keep_end=True)}"
         source = phase_lines[name].source or "" if name in phase_lines else ""
         lines.append(f"  {percent(share):>5}  {where}   {source}".rstrip())
-    lines += wrapped(sections.verdict(summary.findings, summary.phases), columns)
+    verdict = sections.verdict(summary.findings, summary.phases)
+    for hang in summary.hangs[-1:]:
+        verdict = f"{sections.ALARM} {hang.text}; {sections.went_on(hang)}"
+    lines += wrapped(verdict, columns)
     # Never cut: these two are there to be copied.
     facts = [f"{_evidence(summary)} · {summary.run}", f"report: {report or f'profd report {run or summary.run}'}"]
     return "\n".join([*(cut(line, columns) for line in lines), *map(visible, facts)])
@@ -46,6 +49,7 @@ def closing_lines(summary: Summary, *, run: str | None = None, report: str | Non
 def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
     """Return a summary as a screenful of text, no line of it wider than ``columns``. No newline at the end."""
     roles, steps = {row.pid: _role(row) for row in summary.processes}, summary.steps
+    worked = {} if summary.hangs else summary.phases  # a run that hung is not called healthy
     by = "" if steps.per_s_error is None else f"steps by {steps.source}, ± {rate(steps.per_s_error)}"
     lines = [
         _title(summary),
@@ -55,7 +59,7 @@ def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
         *(f"lost: {visible(text)}" for text in summary.losses),
         *_section("How it ended", sections.post_mortem_lines(summary.post_mortem, columns)),
         *_section("Hangs", sections.hang_lines(summary.hangs, columns)),
-        *_section(None, sections.finding_lines(summary.findings, summary.phases, columns)),
+        *_section(None, sections.finding_lines(summary.findings, worked, columns)),
         *_section("Phases of the main thread", _phase_table(summary, columns)),
         *_section("Hot functions of the main thread", _function_table(summary.functions, columns)),
         *_section("Operators of the last window", operator_lines(summary.last_window, columns)),

@@ -101,7 +101,7 @@ def host(run: Path, profd_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(daemon, "ProcessTable", lambda: table)
     monkeypatch.setattr(doctor, "examine", lambda pid: [Check("target", Verdict.NOTE, EVIL, EVIL)])
     monkeypatch.setattr(attach, "start_session", Recorded(run))
-    monkeypatch.setattr(attach, "StartingSession", contextlib.nullcontext)
+    monkeypatch.setattr(attach, "start_ahead", contextlib.nullcontext)
     monkeypatch.setattr("profd.cli.liverun.check_attachable", lambda pid: None)
 
 

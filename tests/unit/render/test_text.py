@@ -6,6 +6,7 @@ import msgspec
 import pytest
 from support import synthetic
 
+from profd.daemon.analyze.incidents import Hang
 from profd.daemon.analyze.steps import Steps
 from profd.daemon.render.plaintext import width
 from profd.daemon.render.summary import Exit, Summary, summarize
@@ -38,6 +39,15 @@ def test_closing_lines_say_where_the_time_went(summary: Summary) -> None:
         "2,000 samples over 100.0 % of the run · 0.5 % torn · profd cost 4.1 % of a core · 20261120-120000-cifar-3fa9",
         "report: profd report 20261120-120000-cifar-3fa9",
     ]
+
+
+def test_a_run_that_hung_says_so_in_place_of_healthy(summary: Summary) -> None:
+    hang = Hang(1.0, 21.0, None, "requests", "no progress for 20 s", (), ())
+    hung = msgspec.structs.replace(summary, phases={"forward": 1.0}, findings=(), hangs=(hang,))
+    assert "\u25b2 no progress for 20 s; it did not go on" in closing_lines(hung).splitlines()
+    assert "healthy" in closing_lines(msgspec.structs.replace(hung, hangs=()))
+    assert "healthy" not in summary_text(hung)
+    assert "healthy" in summary_text(msgspec.structs.replace(hung, hangs=()))
 
 
 def test_closing_lines_take_in_steps_what_counts_them_and_the_first_finding(summary: Summary) -> None:
