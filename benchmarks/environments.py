@@ -82,6 +82,9 @@ def try_out(environment: Environment, scratch: Scratch) -> Row:
                 else:
                     in_pipes(environment, first, folder, row)
                 judge(environment, row)
+                waited_until_s = time.monotonic() + 5  # it may take less than a tick of the clock meanwhile
+                while cpu_s(watched) <= before_s and time.monotonic() < waited_until_s:
+                    time.sleep(0.1)
                 if cpu_s(watched) <= before_s and environment.name != "a shell":
                     row.failures.append("the program does not go on")
                 if stopped := [pid for one in watched for pid in tree(one) if state(pid) in "tT"]:

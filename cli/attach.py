@@ -16,7 +16,7 @@ from profd.daemon import paths
 from profd.daemon.errors import SessionFailed, UsageError
 from profd.daemon.launch.terminal import is_interactive
 from profd.daemon.metrics.exporter import open_exporter
-from profd.daemon.session.session import StartingSession, end_session, start_session
+from profd.daemon.session.session import end_session, start_ahead, start_session
 
 _CLOSING_S = 30.0
 
@@ -42,7 +42,7 @@ def command(pid: int | None, recording: RecordingOptions, headless: bool) -> Non
     has_dashboard = is_interactive() and not headless
     meanwhile = partial(import_module, "profd.tui.app") if has_dashboard else None
     # Ahead: what the session imports takes longer than all that is to be known before it gets its options.
-    with StartingSession() as starting, StopSignals() as signals:
+    with start_ahead() as starting, StopSignals() as signals:
         # The signals from before the start on: a session that came up after a Ctrl-C would be left recording.
         from profd.cli.liverun import attached
 

@@ -140,6 +140,14 @@ class StartingSession:
             self.log.unlink()
 
 
+def start_ahead() -> contextlib.AbstractContextManager[StartingSession | None]:
+    """Start the process of a session that gets its options later; None where that fails: ``start_session`` says why."""
+    try:
+        return StartingSession()
+    except OSError:
+        return contextlib.nullcontext()
+
+
 def start_session(
     options: SessionOptions,
     *,
@@ -157,7 +165,10 @@ def start_session(
     # Bytes that are no text are replaced: the command is to be shown, not to be run.
     command = tuple(os.fsencode(word).decode(errors="replace") for word in options.command)
     options = msgspec.structs.replace(options, command=command, channel_fd=channel_fd)
-    starting = starting or StartingSession(*([] if channel_fd is None else [channel_fd]))
+    try:
+        starting = starting or StartingSession(*([] if channel_fd is None else [channel_fd]))
+    except OSError as error:
+        raise SessionFailed(f"no session can be started: {error}", "mend that, and try again") from None
     process, log = starting.process, paths.runtime_folder() / f"{options.run_id}.log"
     starting.log.rename(log)
     try:

@@ -30,7 +30,7 @@ Captured = pytest.CaptureFixture[str]
 def recording(monkeypatch: pytest.MonkeyPatch) -> FakeRecording:
     recording = FakeRecording()
     monkeypatch.setattr(attach, "start_session", recording)
-    monkeypatch.setattr(attach, "StartingSession", contextlib.nullcontext)
+    monkeypatch.setattr(attach, "start_ahead", contextlib.nullcontext)
     monkeypatch.setattr("profd.cli.liverun.check_attachable", lambda pid: None)
     monkeypatch.setattr(attach, "is_interactive", lambda: False)
     return recording

@@ -29,6 +29,7 @@ from profd.daemon.session.session import (
     decode_options,
     encode,
     end_session,
+    start_ahead,
     start_session,
 )
 from profd.daemon.store.records import Identity
@@ -172,6 +173,16 @@ def test_a_session_that_was_started_ahead_gets_its_options_or_is_ended(
         raise MissingTool("there is none", "install it")
     assert no_child_is_left()
     assert [path.name for path in paths.runtime_folder().glob("*.log")] == [f"{OPTIONS.run_id}.log"]
+
+
+def test_a_session_that_cannot_be_started_ahead_is_an_error_only_where_it_is_needed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
+    with start_ahead() as starting:
+        assert starting is None
+    with pytest.raises(SessionFailed, match=r"no session can be started: .*No such file"):
+        start_session(OPTIONS)
 
 
 def test_a_session_that_never_answers_is_killed(
