@@ -1,13 +1,16 @@
 """What reading GPUs costs: 8 GPUs with 16 processes at the default rate, read and written to a run file.
 
-Run on a quiet machine: ``python benchmarks/gpu_cost.py [--seconds 30] [--runs 3]``; writes its section of
-``docs/measurements.md``. NVML is the tests' library, whose own time counts as well. On a machine with GPUs ``--real``
-takes the driver's: all GPUs that there are, with whoever computes on them.
+Run on a quiet machine: ``python benchmarks/gpu_cost.py [--seconds 60] [--runs 5]``; writes its section of
+``docs/measurements.md``. NVML is the tests' library, which counts the time that it takes itself; a minute has one
+estimate of the driver's clock. ``--keep FILE`` adds the runs to a file of earlier ones, and reports all. On a machine
+with GPUs ``--real`` takes the driver's: all GPUs that there are, with whoever computes on them.
 """
 
 from __future__ import annotations
 
 import argparse
+import ctypes
+import json
 import os
 import statistics
 import subprocess
@@ -18,9 +21,10 @@ import time
 from pathlib import Path
 from typing import NamedTuple
 
+import pynvml
 from measurements import write_section
 
-from profd.daemon.clock import Clock
+from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.gpu.collector import GpuCollector
 from profd.daemon.gpu.processes import ProcessTraces
 from profd.daemon.store.records import FrameDescription, Identity, PointsTaken, Record, RunStarted
@@ -34,18 +38,20 @@ _METRICS = (1, 2, 3, 5, 10, 20, 21, 60, 61)
 
 
 class Cost(NamedTuple):
-    """The cores that reading took, and reading and writing together, and how many values a second came of it."""
+    """The cores that reading took, and writing, the library's own time among the former; and the values a second."""
 
-    reading_cores: float
-    cores: float
+    reading: float
+    writing: float
+    library: float
     points_per_s: float
 
 
 def main() -> None:
     """Measure some runs and write the section."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--seconds", type=int, default=30)
-    parser.add_argument("--runs", type=int, default=3)
+    parser.add_argument("--seconds", type=int, default=60)
+    parser.add_argument("--runs", type=int, default=5)
+    parser.add_argument("--keep", type=Path)
     parser.add_argument("--real", action="store_true")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     arguments = parser.parse_args()
@@ -53,6 +59,10 @@ def main() -> None:
         print(*measure(arguments.seconds))
         return
     costs = [measure_apart(arguments.seconds, real=arguments.real) for _ in range(arguments.runs)]
+    if arguments.keep:
+        with arguments.keep.open("a") as file:
+            file.writelines(json.dumps(cost) + "\n" for cost in costs)
+        costs = [Cost(*json.loads(line)) for line in arguments.keep.read_text().splitlines()]
     report(costs, arguments.seconds, real=arguments.real)
 
 
@@ -107,19 +117,28 @@ def measure(seconds: int) -> Cost:
         collector.start()
         nothing = threading.Event()
         nothing.wait(SETTLING_S)
-        before = time.process_time(), time.monotonic(), points, reading_s()
+        before = thread_s("profd-gpu"), thread_s("profd-writer"), library_s(), points, time.monotonic()
         nothing.wait(seconds)
-        cpu_s, wall_s = time.process_time() - before[0], time.monotonic() - before[1]
-        read, read_cpu_s = points - before[2], reading_s() - before[3]
+        after = thread_s("profd-gpu"), thread_s("profd-writer"), library_s(), points, time.monotonic()
         collector.close()
         writer.close()
-    return Cost(read_cpu_s / wall_s, cpu_s / wall_s, read / wall_s)
+    *spent, wall_s = (one - other for one, other in zip(after, before, strict=True))
+    return Cost(*(one / wall_s for one in spent))
 
 
-def reading_s() -> float:
-    """Return the CPU time of the threads that ask the driver."""
-    asking = (thread.ident for thread in threading.enumerate() if thread.name.startswith("profd-gpu"))
-    return sum(time.clock_gettime(time.pthread_getcpuclockid(ident)) for ident in asking if ident is not None)
+def thread_s(name: str) -> float:
+    """Return the CPU time of the threads whose names begin so: those that ask the driver, or the writer's."""
+    meant = (thread.ident for thread in threading.enumerate() if thread.name.startswith(name))
+    return sum(time.clock_gettime(time.pthread_getcpuclockid(ident)) for ident in meant if ident is not None)
+
+
+def library_s() -> float:
+    """Return how long the tests' library ran; 0 of a driver, which does not tell."""
+    spent_ns = getattr(pynvml.nvmlLib, "fake_nvml_spent_ns", None)
+    if spent_ns is None:
+        return 0.0
+    spent_ns.restype = ctypes.c_ulonglong
+    return float(spent_ns()) / SECOND_NS
 
 
 def started(clock: Clock) -> RunStarted:
@@ -142,21 +161,26 @@ def started(clock: Clock) -> RunStarted:
 
 def report(costs: list[Cost], seconds: int, *, real: bool) -> None:
     """Print the medians and write the section."""
-    reading_cores = statistics.median(cost.reading_cores for cost in costs)
-    cores = statistics.median(cost.cores for cost in costs)
+    columns = (
+        *([cost.reading for cost in costs], [cost.writing for cost in costs]),
+        [cost.reading + cost.writing for cost in costs],
+        [cost.reading + cost.writing - cost.library for cost in costs],
+    )
+    shares = " | ".join(f"{statistics.median(one):.2%} [{min(one):.2%}, {max(one):.2%}]" for one in columns)
     points_per_s = statistics.median(cost.points_per_s for cost in costs)
     what = "the GPUs of this machine" if real else f"{GPUS} GPUs, {PROCESSES} processes, from a scenario"
     lines = [
-        "| | CPU of reading, share of one core | with writing | values a second |",
-        "|---|---|---|---|",
-        f"| {what} | {reading_cores:.2%} | {cores:.2%} | {points_per_s:.0f} |",
+        "| | reading, share of one core | writing | both | both without the library | values a second |",
+        "|---|---|---|---|---|---|",
+        f"| {what} | {shares} | {points_per_s:.0f} |",
     ]
     print("\n".join(lines))
     write_section(
         "What reading GPUs costs" + (" on a real driver" if real else ""),
         f"`benchmarks/gpu_cost.py{' --real' if real else ''}`: {len(costs)} runs of {seconds} s at the default rate, "
-        "read through pynvml, GPM nine times a second, and written to a run file; medians of CPU time, the library's "
-        "among it.",
+        "read through pynvml, GPM nine times a second, and written to a run file; medians of the threads' CPU time "
+        "[least, most]. "
+        + ("" if real else "The library in the driver's place counts by the monotonic clock how long it runs."),
         lines,
     )
 

@@ -37,7 +37,7 @@ def throttled(reader: RunReader, process: int, time: Within = WHOLE) -> Interval
     """Return when the control group had used up its CPU time, or a GPU of the process ran slower for heat or power."""
     tracks = [_host_track(reader, "cgroup_cpu_throttled_share", time)]
     for device in GpuTracks(reader).used_by(process):
-        series = reader.find_series("gpu_throttled_share", device=device)
+        series = reader.find_series("gpu_throttle_reasons_mask", device=device)
         tracks += [reader.steps(series.id, *time)] if series else []
     return reduce(stepfunction.united, (track.where(lambda value: value > 0) for track in tracks))
 
@@ -85,7 +85,7 @@ CONDITIONS: Mapping[str, tuple[tuple[str, ...], str]] = {
     ),
     "cpu-saturated": (("host_cpu_share",), "it has no readings of the host's CPU"),
     "throttled": (
-        ("cgroup_cpu_throttled_share", "gpu_throttled_share"),
+        ("cgroup_cpu_throttled_share", "gpu_throttle_reasons_mask"),
         "it has no readings of a limit on CPU time or of a GPU's clocks",
     ),
     "memory-growing": (("rss_bytes",), "it has no readings of memory"),

@@ -2,8 +2,8 @@
 
 A driver stamps its samples by a clock of its own: the wall clock, the time since boot, or a timer that drifts by up to
 9 s a day. A sample reaches us some time after its stamp, never before it. So the least of *now - newest stamp* over
-many looks is the offset, and too large by the shortest delay at most. It is estimated for two seconds with a look each
-20 ms, at the start and anew each minute.
+many looks is the offset, and too large by the shortest delay at most. It is estimated with a look each 20 ms, until
+samples have come five times, or for two seconds; at the start and anew each minute.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ _ANEW_NS = 60 * SECOND_NS
 _LEAP_NS = SECOND_NS // 2
 """A change of the offset by more than this is no drift: one of the clocks was set."""
 _DISTANCES = 29
+_ENOUGH = 5
 
 
 class DriverClock:
@@ -65,7 +66,7 @@ class DriverClock:
                 self.offset_ns = self._least_ns
         if self.estimates_until_ns is None and now_ns >= self._anew_ns:
             self.estimate(now_ns)
-        elif self.estimates_until_ns is not None and now_ns >= self.estimates_until_ns:
+        elif self.estimates_until_ns is not None and (now_ns >= self.estimates_until_ns or self._arrivals >= _ENOUGH):
             self.estimates_until_ns = None
             if self._arrivals:  # a clock that falls behind has a larger offset by now
                 self.offset_ns = self._least_ns

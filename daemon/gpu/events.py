@@ -8,7 +8,7 @@ from collections.abc import Callable
 from profd.daemon.clock import MILLISECOND_NS, Clock
 from profd.daemon.gpu.source import GpuSource, NoAnswer, Why
 
-_WAIT_MS = 400  # a wait cannot be called off, and the end of a run should not have to wait for it
+_WAIT_MS = 1000  # a wait cannot be called off, and a driver that is gone is to be let go soon
 _PAUSE_S = 1.0
 _CLOSING_TIMEOUT_S = 2.0
 # The Xid errors that training runs meet, in the words of NVIDIA's catalog; others show their number.

@@ -21,12 +21,12 @@ from profd.daemon.store.records import DeviceSeen, Identity, Point, PointsTaken
 # In readings. Each list of processes is put together by the driver. Throughput is a mean since it was last read, so
 # that reading it less often loses nothing.
 _PROCESSES_EVERY = 2
-_THROUGHPUT_EVERY = 2
-_CALM_EVERY = 5
+_GAUGES_EVERY = 2
+_CALM_EVERY = 6
 _SLOW_EVERY = 10
 _CLOCK_EVERY = 60
 _GAUGES = (
-    (1, "gpu_sm_clock_hz"),
+    (_GAUGES_EVERY, "gpu_sm_clock_hz"),
     (_CALM_EVERY, "gpu_temperature_celsius"),
     (_CALM_EVERY, "gpu_memory_clock_hz"),
     (_SLOW_EVERY, "gpu_power_limit_watts"),
@@ -102,8 +102,8 @@ class GpuReader:
         if self._has_samples:
             for at_ns, share in self._samples.read():
                 yield Point("gpu_utilization_share", share, None, None, self.gpu.name, at_ns)
-        yield from self._gauges()
-        if self._readings % _THROUGHPUT_EVERY == 0:
+        if self._readings % _GAUGES_EVERY == 0:
+            yield from self._gauges()
             yield from self._throughput()
         if memory is not None:
             yield from self._processes(memory, users, identities)
@@ -154,9 +154,7 @@ class GpuReader:
             yield self._point("gpu_power_watts", watts)
         mask = self._ask_gauge("gpu_throttle_reasons_mask")
         if mask is not None:
-            reasons = int(mask) & THROTTLE_MASK
-            yield self._point("gpu_throttle_reasons_mask", reasons)
-            yield self._point("gpu_throttled_share", 1.0 if reasons else 0.0)
+            yield self._point("gpu_throttle_reasons_mask", int(mask) & THROTTLE_MASK)
         due = [name for every, name in _GAUGES if self._readings % every == 0]
         if self._readings % _SLOW_EVERY == 0 and not self._is_integrated():
             due += _LINK

@@ -7,7 +7,7 @@ GPU is idle, or cannot be read, the driver's current value takes its place, once
 
 from __future__ import annotations
 
-from collections import defaultdict, deque
+from collections import defaultdict
 from collections.abc import Iterator
 from itertools import pairwise
 
@@ -38,7 +38,7 @@ class UtilizationSamples:
         self.told_ns = clock.now_ns()
         self._last_ns = since_ns
         self._stamp_us = 0
-        self._seen: deque[int] = deque(maxlen=_MOST_KEPT)
+        self._seen: dict[int, None] = {}  # in order of arrival
         self._held: list[Sample] = []
         self._heard_ns = self._looked_ns = self.told_ns
         self._has_looked = self._is_coarse = False
@@ -52,7 +52,9 @@ class UtilizationSamples:
         now_ns = self._clock.now_ns()
         answer = self._questions.ask(self._source.samples, self._gpu, then=(self._stamp_us,)) or []
         new = sorted(sample for sample in _since_clock_was_set(answer) if sample.stamp_us not in self._seen)
-        self._seen.extend(sample.stamp_us for sample in new)
+        self._seen.update((sample.stamp_us, None) for sample in new)
+        for oldest in list(self._seen)[:-_MOST_KEPT] if len(self._seen) > 2 * _MOST_KEPT else ():
+            del self._seen[oldest]
         self.driver_clock.look(now_ns, [sample.stamp_us for sample in new], has_waited=self._has_looked)
         # The delay of what comes after a long pause, or first of all, says little.
         self._has_looked = self.polls

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sqlite3
-from copy import copy
+from collections.abc import Iterable
 
 import msgspec
 
@@ -23,11 +23,10 @@ FORGOTTEN_NS = 5 * MINUTE_NS
 
 
 class _Minute(msgspec.Struct):
-    """A series, and what held of it in the minute that is going on."""
+    """What held of a series in the minute that is going on."""
 
-    read_ns: int
     minute: int
-    builder: StepBuilder = msgspec.field(default_factory=StepBuilder)
+    builder: StepBuilder
     readings: int = 0
     known_ns: int = 0
     area: float = 0.0
@@ -37,56 +36,61 @@ class _Minute(msgspec.Struct):
 
 
 class PointRollups:
-    """The sums of a run file that is being written, for its writer's thread."""
+    """The sums of a run file that is being written, for its writer's thread.
+
+    Readings count once the transaction that adds them is committed, and a minute that they complete is written by the
+    next one. So a transaction that fails has nothing to take back.
+    """
 
     def __init__(self, connection: sqlite3.Connection, started_ns: int) -> None:
         self._connection, self._started_ns = connection, started_ns
-        self._settled_ns = self._settled_before_ns = started_ns
+        self._settled_ns = started_ns
         self._minutes: dict[int, _Minute] = {}
-        self._before: dict[int, _Minute | None] = {}  # what the transaction that is open has changed, as it was before
+        self._added: list[tuple[int, int, float]] = []
+        self._complete: list[tuple[float, ...]] = []
+        self._is_written = False
 
     def begin(self) -> None:
-        """Begin a transaction: ``undo`` goes back to here."""
-        self._before.clear()
-        self._settled_before_ns = self._settled_ns
+        """Begin a transaction, where the one before was committed unless it was undone."""
+        if self._is_written:
+            self._complete, self._is_written = [], False
+        added, self._added = self._added, []
+        for series, at_ns, value in added:
+            known = self._minutes.get(series)
+            if known is None:
+                known = self._minutes[series] = _Minute(self._minute_of(at_ns), StepBuilder())
+            for step in known.builder.add(at_ns, value):
+                self._hold(series, known, step)
 
     def undo(self) -> None:
-        self._minutes = {series: minute for series, minute in self._minutes.items() if series not in self._before}
-        self._minutes |= {series: minute for series, minute in self._before.items() if minute is not None}
-        self._before.clear()
-        self._settled_ns = self._settled_before_ns
+        self._added, self._is_written = [], False
 
-    def add(self, series: int, at_ns: int, value: float) -> None:
-        """Count a reading of a series; what it completes is written within the transaction that is open."""
-        if not math.isfinite(value):  # the table of points takes none either
-            return
-        known = self._minutes.get(series)
-        if known is not None and at_ns <= known.read_ns:  # the table holds one value a time, the first
-            return
-        self._remember(series)
-        if known is None:
-            self._minutes[series] = _Minute(at_ns, self._minute_of(at_ns))
-        known = self._minutes[series]
-        known.read_ns = at_ns
-        for step in known.builder.add(at_ns, value):
-            self._hold(series, step)
+    def add(self, readings: Iterable[tuple[int, int, float]]) -> None:
+        """Take the readings that the transaction adds: series, time in ns, value."""
+        self._added += [one for one in readings if math.isfinite(one[2])]  # the table of points takes no others either
 
-    def _remember(self, series: int) -> None:
-        """Keep a series as it was before the transaction that is about to change it."""
-        if series not in self._before:
-            known = self._before[series] = self._minutes.get(series)
-            if known is not None:
-                changed = self._minutes[series] = copy(known)
-                changed.builder = known.builder.copy()
+    def settle(self, now_ns: int) -> None:
+        """Write what is complete, and end series that were not read for long, as those of processes that have ended."""
+        if now_ns >= self._settled_ns + FORGOTTEN_NS:
+            self._settled_ns = now_ns
+            going_on = {series for series, _, _ in self._added}
+            last_ns = {series: known.builder.last_ns or 0 for series, known in self._minutes.items()}
+            self._end(one for one in last_ns.keys() - going_on if last_ns[one] < now_ns - FORGOTTEN_NS)
+        self._write()
 
-    def _hold(self, series: int, step: Step) -> None:
-        """Count a step in the minutes that it lies in; one that is over is written within the transaction."""
-        known, start_ns = self._minutes[series], max(step.start_ns, self._started_ns)
+    def finish(self) -> None:
+        self._end(list(self._minutes))
+        self._write()
+
+    def _hold(self, series: int, known: _Minute, step: Step) -> None:
+        """Count a step in the minutes that it lies in."""
+        start_ns = max(step.start_ns, self._started_ns)
         while True:
             minute = self._minute_of(start_ns)
             if minute != known.minute:
-                self._write([series])
-                known = self._minutes[series] = _Minute(known.read_ns, minute, known.builder)
+                self._close(series, known)
+                known.minute, known.readings, known.known_ns, known.area = minute, 0, 0, 0.0
+                known.least, known.most = math.inf, -math.inf
             # Not min and max: done for each reading of a run.
             end_ns, value = self._started_ns + (minute + 1) * MINUTE_NS, step.value
             end_ns = step.end_ns if step.end_ns < end_ns else end_ns
@@ -104,28 +108,17 @@ class PointRollups:
     def _minute_of(self, at_ns: int) -> int:
         return (at_ns - self._started_ns) // MINUTE_NS
 
-    def settle(self, now_ns: int) -> None:
-        """Write and forget series that were not read for long, as those of processes that have ended."""
-        if now_ns < self._settled_ns + FORGOTTEN_NS:
-            return
-        self._settled_ns = now_ns
-        old = [series for series, known in self._minutes.items() if known.read_ns < now_ns - FORGOTTEN_NS]
-        for series in old:
-            self._remember(series)
-        self._end(old)
-        for series in old:
-            del self._minutes[series]
-
-    def finish(self) -> None:
-        self._end(list(self._minutes))
-
-    def _end(self, every: list[int]) -> None:
+    def _end(self, every: Iterable[int]) -> None:
         for series in every:
-            for step in self._minutes[series].builder.close():
-                self._hold(series, step)
-        self._write(every)
+            known = self._minutes.pop(series)
+            for step in known.builder.close():
+                self._hold(series, known, step)
+            self._close(series, known)
 
-    def _write(self, every: list[int]) -> None:
-        known = ((series, self._minutes[series]) for series in every)
-        rows = [(series, *(getattr(one, name) for name in _COLUMNS)) for series, one in known if one.readings]
-        self._connection.executemany(_ADD, rows)
+    def _close(self, series: int, known: _Minute) -> None:
+        if known.readings:
+            self._complete.append((series, *(getattr(known, name) for name in _COLUMNS)))
+
+    def _write(self) -> None:
+        self._connection.executemany(_ADD, self._complete)
+        self._is_written = True

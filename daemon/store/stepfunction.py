@@ -137,31 +137,26 @@ class Step(msgspec.Struct, frozen=True):
 class StepBuilder:
     """Makes steps of the readings of one series as they come, in order of time."""
 
-    __slots__ = ("_distances_ns", "_first", "_last_ns")
+    __slots__ = ("_distances_ns", "_first", "last_ns")
 
     def __init__(self) -> None:
         self._first: PointRow | None = None
-        self._last_ns: int | None = None
+        self.last_ns: int | None = None
         self._distances_ns: deque[int] = deque(maxlen=9)
-
-    def copy(self) -> StepBuilder:
-        other = StepBuilder()
-        other._first, other._last_ns, other._distances_ns = self._first, self._last_ns, self._distances_ns.copy()
-        return other
 
     def add(self, at_ns: int, value: float) -> Sequence[Step]:
         """Take in a reading, return what it tells: two steps at the second, nothing at the first or an older one."""
-        if self._last_ns is None:
-            self._first, self._last_ns = PointRow(at_ns, value), at_ns
+        if self.last_ns is None:
+            self._first, self.last_ns = PointRow(at_ns, value), at_ns
             return ()
-        distance_ns = at_ns - self._last_ns
+        distance_ns = at_ns - self.last_ns
         if distance_ns <= 0:
             return ()
         distances_ns = self._distances_ns
         distances_ns.append(distance_ns)
         if distance_ns > LONGEST_DISTANCES * min(distances_ns):  # else it is not longer than so many medians either
             distance_ns = min(distance_ns, int(LONGEST_DISTANCES * statistics.median(distances_ns)))
-        self._last_ns = at_ns
+        self.last_ns = at_ns
         step = Step(at_ns - distance_ns, at_ns, value)
         if self._first is None:
             return (step,)

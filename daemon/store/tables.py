@@ -160,8 +160,7 @@ class Tables:
         at_ns, id_of = record.at_ns, self._ids.series
         rows = [(id_of(point), at_ns if point.at_ns is None else point.at_ns, point.value) for point in record.points]
         self._connection.executemany("INSERT OR IGNORE INTO point (series, at_ns, value) VALUES (?,?,?)", rows)
-        for row in rows:
-            self._point_sums.add(*row)
+        self._point_sums.add(rows)
 
     @_write.register
     def _(self, record: records.DeviceSeen) -> None:

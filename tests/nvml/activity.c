@@ -205,8 +205,9 @@ static int next_event(EventSet *set, Event *event)
 
 int nvmlEventSetWait_v2(EventSet *set, Event *event, uint timeout_ms)
 {
-    struct timespec pause = {0, POLL_MS * 1000000L};
-    for (uint waited_ms = 0;; waited_ms += POLL_MS) {
+    uint pause_ms = is_fixed() ? timeout_ms : POLL_MS; /* a driver sleeps until something happens */
+    struct timespec pause = {pause_ms / 1000, pause_ms % 1000 * 1000000L};
+    for (uint waited_ms = 0;; waited_ms += pause_ms) {
         ENTER(NULL);
         int is_found = next_event(set, event);
         leave(SUCCESS);

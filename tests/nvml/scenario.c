@@ -18,6 +18,7 @@ static off_t read_bytes;
 static char read_path[512];
 static double start_s, forced_s = -1;
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static ull entered_ns, spent_ns;
 int opened;
 
 Device devices[MAX_DEVICES];
@@ -99,13 +100,16 @@ static void forget(void)
     start_s = 0;
 }
 
+/* Say whether the scenario does not change, as where the cost of asking is measured. */
+int is_fixed(void) { return getenv("FAKE_NVML_READ_ONCE") != NULL; }
+
 /* Read what is new in the file; all of it where it became shorter, or is another one. */
 static void refresh(void)
 {
     struct stat status;
     char row[512];
     const char *path = getenv("FAKE_NVML_SCENARIO");
-    if (start_s && getenv("FAKE_NVML_READ_ONCE")) /* where the cost of asking is measured */
+    if (start_s && is_fixed())
         return;
     if (!path || stat(path, &status))
         return;
@@ -223,11 +227,22 @@ static void count_call(const char *function, const char *device)
     }
 }
 
+static ull clock_ns(void)
+{
+    struct timespec now;
+    clock_gettime(CLOCK_MONOTONIC, &now);
+    return now.tv_sec * 1000000000ULL + now.tv_nsec;
+}
+
+/* For how long functions of this library ran since they were first called, waiting for events left out. */
+ull fake_nvml_spent_ns(void) { return spent_ns; }
+
 int enter(const char *function, const Device *device)
 {
     const char *name = device ? device->name : "";
     const Entry *entry;
     pthread_mutex_lock(&lock);
+    entered_ns = clock_ns();
     refresh();
     count_call(function, name);
     block(function);
@@ -244,6 +259,7 @@ int enter(const char *function, const Device *device)
 
 int leave(int answer)
 {
+    spent_ns += clock_ns() - entered_ns;
     pthread_mutex_unlock(&lock);
     return answer;
 }

@@ -43,6 +43,7 @@ ull microseconds(double at_s);
 ull device_microseconds(const Device *device, double at_s);
 double number_at(const Device *device, const char *name, double at_s, double otherwise);
 
+int is_fixed(void);
 int enter(const char *function, const Device *device);
 int leave(int answer);
 

@@ -30,8 +30,8 @@ Reading = tuple[float, float]
 
 def add(sums: PointRollups, *readings: Reading) -> None:
     """Count the readings of a series, (seconds since the run's start, value)."""
-    for at_s, value in readings:
-        sums.add(1, STARTED_NS + round(at_s * SECOND_NS), value)
+    sums.begin()
+    sums.add((1, STARTED_NS + round(at_s * SECOND_NS), value) for at_s, value in readings)
 
 
 def rows(connection: sqlite3.Connection) -> list[tuple[int, Aggregate]]:
@@ -43,10 +43,15 @@ def rows(connection: sqlite3.Connection) -> list[tuple[int, Aggregate]]:
     ]
 
 
+def finish(sums: PointRollups) -> None:
+    sums.begin()
+    sums.finish()
+
+
 def summed(connection: sqlite3.Connection, *readings: Reading) -> list[tuple[int, Aggregate]]:
     sums = PointRollups(connection, STARTED_NS)
     add(sums, *readings)
-    sums.finish()
+    finish(sums)
     return rows(connection)
 
 
@@ -94,21 +99,33 @@ def test_sums_say_what_the_readings_say(connection: sqlite3.Connection) -> None:
 def test_a_minute_that_is_written_twice_keeps_its_peak(connection: sqlite3.Connection) -> None:
     sums = PointRollups(connection, STARTED_NS)
     add(sums, (0.5, 9.0))
+    add(sums)
     sums.settle(STARTED_NS + 6 * MINUTE_NS)
     add(sums, (361, 1.0), (721, 1.0))
-    sums.finish()
+    finish(sums)
     assert rows(connection)[0] == (0, Aggregate(59, 59.0, 1.0, 9.0))
 
 
-def test_what_was_taken_in_of_a_batch_that_failed_is_taken_back(connection: sqlite3.Connection) -> None:
+def test_a_series_that_goes_on_after_a_pause_is_not_ended(connection: sqlite3.Connection) -> None:
+    """Else its reading would hold for as long as the next one does, and not for three usual distances."""
     sums = PointRollups(connection, STARTED_NS)
-    add(sums, (1, 1.0))
-    sums.begin()
-    add(sums, (2, 9.0))
+    add(sums, *((float(at_s), 2.0) for at_s in range(1, 11)))
+    add(sums, (450, 5.0))
+    sums.settle(STARTED_NS + 450 * SECOND_NS)
+    add(sums, (460, 5.0))
+    finish(sums)
+    assert rows(connection)[1:] == [(7, Aggregate(3 + 3, 30.0, 5.0, 5.0))]
+
+
+def test_a_batch_that_failed_counts_for_nothing_and_loses_no_minute(connection: sqlite3.Connection) -> None:
+    sums = PointRollups(connection, STARTED_NS)
+    add(sums, (1, 1.0), (2, 3.0), (61, 3.0))
+    connection.execute("BEGIN")
+    add(sums, (62, 9.0))
+    sums.settle(STARTED_NS + 10 * MINUTE_NS)
+    connection.execute("ROLLBACK")
     sums.undo()
-    sums.begin()
-    sums.settle(STARTED_NS + 6 * MINUTE_NS)
-    sums.undo()
-    add(sums, (2, 3.0))
-    sums.finish()
-    assert rows(connection) == [(0, Aggregate(2, 4.0, 1.0, 3.0))]
+    add(sums, (62, 4.0))
+    finish(sums)
+    assert rows(connection)[0] == (0, Aggregate(60, 180.0 - 2, 1.0, 3.0))
+    assert rows(connection)[1][1].most == 4.0
