@@ -1,6 +1,6 @@
 """Samples the stacks of the processes of a run: which, how often, and for how long at a time.
 
-Main processes are sampled without a gap; the others in turns, because they are alike.
+Main processes are sampled without a gap; the others in turns, because most are workers, which are alike.
 """
 
 from __future__ import annotations
@@ -78,8 +78,10 @@ class Sampling:
     def _pace_of(self, member: Member) -> Pace:
         rate_hz = self.governor.rate_hz
         if member.role != roles.MAIN:
+            # A helper may do all of the work of a main that waits, the more so the fewer there are.
+            part = min(max(len(self._chains) - 1, 1), 5) if member.role == roles.HELPER else 5
             # Not below the lowest rate: a recording is waited for until it has seen something.
-            rate_hz = min(max(rate_hz // 5, LOWEST_RATE_HZ), rate_hz)
+            rate_hz = min(max(rate_hz // part, LOWEST_RATE_HZ), rate_hz)
         length_s = WATCHED_LENGTH_S if self.is_watched else LENGTH_S
         # However small the budget: new processes are to be seen, and stacks show which are workers.
         turn_share = max(self.governor.turn_share, 0.1)

@@ -28,7 +28,8 @@ def role_of(command: Sequence[str], is_python: bool, parent_role: str | None) ->
     """
     if not is_python:
         return LAUNCHER if parent_role in (None, LAUNCHER) else HELPER
-    if _HELPER.search(" ".join(command)):
+    # What a forkserver starts has its command line: one that profd was attached to is no helper.
+    if parent_role is not None and _HELPER.search(" ".join(command)):
         return HELPER
     if is_launcher(_program(command)):
         return LAUNCHER

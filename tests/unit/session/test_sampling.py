@@ -129,6 +129,16 @@ async def test_rate_is_the_governors_and_a_part_of_it_for_others(studio: Studio)
     await studio.sampling.close()
 
 
+async def test_few_helpers_have_more_of_the_rate(studio: Studio) -> None:
+    await studio.begin(roles.MAIN, 1)
+    helper = await studio.begin(roles.HELPER, 2)
+    assert helper.pace().rate_hz == 100
+    for pid in range(3, 9):
+        await studio.begin(roles.HELPER, pid)
+    assert helper.pace().rate_hz == 20
+    await studio.sampling.close()
+
+
 async def test_turns_are_half_of_the_time_and_less_as_the_rate_falls(studio: Studio) -> None:
     worker = await studio.begin(roles.WORKER)
     assert worker.pace().rest_ratio == 1
