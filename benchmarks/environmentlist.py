@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import shutil
@@ -137,6 +138,13 @@ def container(name: str, *options: str) -> Words:
         return scratch.container(name, "-v", f"/host{folder}:/out", *options)
 
     return command
+
+
+def without_reading(scratch: Scratch, folder: Path) -> Sequence[str]:
+    """Return a container whose profile of seccomp forbids what reads another process."""
+    rule = {"names": ["process_vm_readv", "ptrace"], "action": "SCMP_ACT_ERRNO", "errnoRet": 1}
+    (folder / "seccomp.json").write_text(json.dumps({"defaultAction": "SCMP_ACT_ALLOW", "syscalls": [rule]}))
+    return container("filtered", "--security-opt", f"seccomp=/host{folder}/seccomp.json")(scratch, folder)
 
 
 def pid_of_container(scratch: Scratch, name: str) -> int:
@@ -335,6 +343,22 @@ ENVIRONMENTS = [
         attach(sys.executable, str(HOSTS / "filtered.py")),
         code=70,
         tells="seccomp",
+    ),
+    Environment(
+        "a podman container whose seccomp forbids reading",
+        without_reading,
+        within("filtered"),
+        code=70,
+        tells="--security-opt seccomp=unconfined",
+        root="/out",
+        container="filtered",
+    ),
+    Environment(
+        "that, by its remedy: seccomp=unconfined",
+        container("unconfined", "--security-opt", "seccomp=unconfined"),
+        within("unconfined"),
+        root="/out",
+        container="unconfined",
     ),
     Environment(
         "root's process, as another user", plain(sys.executable, PROGRAM), attach(*BY_USER), code=68, tells="sudo"
