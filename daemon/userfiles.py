@@ -111,7 +111,9 @@ class UserFiles:
     def _is_ready(self) -> bool:
         """Start a child unless there is one, or one was given up lately or is not gone; raises OSError."""
         if self._socket is not None:
-            return True
+            if self._helper is not None and self._helper.poll() is None:
+                return True
+            self._give_up()  # it was not asked for a while
         if time.monotonic() < self._paused_until_s or (self._helper is not None and self._helper.poll() is None):
             return False
         self._socket, theirs = socket.socketpair()

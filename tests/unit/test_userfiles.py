@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import os
 import signal
+import socket
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from support.deadmounts import dead_mount
 from support.plainuser import NOBODY, give_to_plain_user, process_of_plain_user
-from support.waiting import until
+from support.waiting import DEADLINE_S, until
 
-from profd.daemon import processes
+from profd.daemon import asuser, processes
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.processes import Owner
 from profd.daemon.userfiles import Unanswered, UserFiles, files_of, sees_our_files
@@ -157,6 +158,23 @@ def test_a_file_system_that_never_answers_is_waited_for_once(root: Path) -> None
         assert files._helper is helper
     until(lambda: text(files) == TEXT, "files are read again")
     assert files._helper is not helper
+
+
+def test_a_child_ends_that_is_not_asked_for_long_and_another_one_answers(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(asuser, "IDLE_S", 0.01)
+    ours, theirs = socket.socketpair()
+    with ours, pytest.raises(TimeoutError):
+        asuser.serve(theirs, -1)
+    files = UserFiles(root=root)
+    assert text(files) == TEXT
+    first = files._helper
+    assert first is not None
+    first.terminate()
+    first.wait(DEADLINE_S)
+    assert text(files) == TEXT
+    assert files._helper is not first
 
 
 def test_after_a_deadline_nothing_is_read_for_a_while(root: Path) -> None:
