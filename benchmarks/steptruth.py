@@ -136,7 +136,7 @@ def _rate_error(made: Made, steps: Steps, counts: Sequence[PointRow], run_ns: tu
     from_ns, to_ns = _range(counts, run_ns)
     if steps.per_s is None:
         return float("inf")
-    true = made.whole(to_ns) - made.whole(from_ns) if _is_counted(counts) else made.exact(to_ns) - made.exact(from_ns)
+    true = _made(made, counts, from_ns, to_ns)
     said = steps.per_s * (to_ns - from_ns) / SECOND_NS
     return (said - true) / true if true else (0.0 if said < NEAR else float("inf"))
 
@@ -156,7 +156,7 @@ def _broken_steps(made: Made, steps: Steps, counts: Sequence[PointRow], run_ns: 
     """Return which of the errors that a summary states do not hold, in words."""
     broken = []
     from_ns, to_ns = _range(counts, run_ns)
-    all_made = made.exact(to_ns) - made.exact(from_ns)
+    all_made = _made(made, counts, from_ns, to_ns)
     true = all_made * SECOND_NS / (to_ns - from_ns)
     if steps.per_s is not None and steps.per_s_error is not None and abs(steps.per_s - true) > steps.per_s_error:
         broken.append(f"{steps.per_s:.3f} ± {steps.per_s_error:.3f} a second, in truth {true:.3f}")
@@ -164,6 +164,12 @@ def _broken_steps(made: Made, steps: Steps, counts: Sequence[PointRow], run_ns: 
     if steps.count is not None and steps.count_error is not None and abs(steps.count - all_made) > steps.count_error:
         broken.append(f"{steps.count} ± {steps.count_error} counted, in truth {all_made:.1f}")
     return broken
+
+
+def _made(made: Made, counts: Sequence[PointRow], from_ns: int, to_ns: int) -> float:
+    """Return how many steps were made; whole ones where they were counted: in a pause no step is in part made."""
+    one = made.whole if _is_counted(counts) else made.exact
+    return one(to_ns) - one(from_ns)
 
 
 def _is_counted(counts: Sequence[PointRow]) -> bool:
