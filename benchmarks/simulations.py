@@ -23,12 +23,13 @@ from proportions import most
 from support import readingruns, stepruns
 from support.failedreads import Reader
 from support.memorycurves import MB, STEADY, curve, still
-from support.phasevisits import evaluated, held_up, on_and_off, sampled
+from support.phasevisits import held_up, on_and_off, sampled
 from support.profdcost import RUNS, has_to_govern, live
 from support.traces import stack
 
 from profd.daemon.analyze.steps import Seen, count_cycles
 from profd.daemon.analyze.trend import trend
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.compare.diff import take_diff
 from profd.daemon.session.budget import Governor
 from profd.daemon.stacks.misreads import TornShares, with_visits
@@ -58,8 +59,16 @@ def visits_missed(chance: random.Random) -> bool:
 
 
 def visits_and_evaluations(chance: random.Random) -> bool:
-    """Count visits between evaluations."""
-    return is_miscounted(evaluated(seed_of(chance))[0], 240)
+    """Twelve epochs of 20 steps of 62 ms; after each an evaluation, long enough for four steps."""
+    seen: list[Seen] = []
+    at_ns = 0
+    for _ in range(12):
+        epoch = sampled(20, 0.035, 0.027, 0.1, seed_of(chance))
+        seen += (one._replace(start_ns=at_ns + one.start_ns) for one in epoch)
+        at_ns += int(1.24 * SECOND_NS)
+        seen.append(Seen(at_ns, is_inside=False))
+        at_ns += SECOND_NS // 4
+    return is_miscounted(seen, 240)
 
 
 def visits_held_up(chance: random.Random) -> bool:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.phasevisits import evaluated, held_up, on_and_off, sampled
+from support.phasevisits import held_up, on_and_off, sampled
 from support.synthetic import (
     DATA_WAIT,
     MAIN,
@@ -191,14 +191,6 @@ def test_visits_are_counted_exactly_whatever_their_length() -> None:
 def test_visits_that_samples_miss_are_added(outside_s: float, inside_s: float, seed: int) -> None:
     count, error, _ = counted(sampled(400, outside_s, inside_s, 0.2, seed))
     assert abs(count - 400) <= error
-
-
-@pytest.mark.parametrize("seed", [1, 2, 3])
-def test_an_evaluation_is_no_visits_that_were_missed(seed: int) -> None:
-    seen, took_ns = evaluated(seed)
-    count, error, took_s = counted(seen)
-    assert took_s == pytest.approx(took_ns / SECOND_NS, rel=0.05)
-    assert abs(count - 240) <= error
 
 
 @pytest.mark.parametrize("share", [0.05, 0.1, 0.15])
