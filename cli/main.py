@@ -38,7 +38,7 @@ COMMANDS = {
     "daemon": "Supervise this host: record and report its trainings.",
     "doctor": "Say what works here, and how to mend what does not.",
 }
-_SHARED = {"view": "show", "summary": "show", "report": "show", "demo": "run", "stop": "attach"}
+_SHARED = {"view": "show", "summary": "show", "report": "show", "demo": "run", "stop": "attach", "dump": "ls"}
 """Commands that share a module with others, and have their own name there; each other is ``command`` in its own."""
 
 

@@ -17,9 +17,18 @@ import msgspec
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import database, records
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import Frame, FrameDescription, Identity, Interval, Point, Record, ThreadTimeline
+from profd.daemon.store.records import (
+    Frame,
+    FrameDescription,
+    Identity,
+    Interval,
+    Point,
+    Record,
+    ThreadTimeline,
+    time_of,
+)
 from profd.daemon.store.rows import RecordingRow, ThreadRow, WindowRow
-from profd.daemon.store.tables import Tables, time_of
+from profd.daemon.store.tables import Tables
 
 _NODE_BIT = 40  # of the start time of a process: its bits from here up are the number of its node in a joined file
 _AT_ONCE_NS = 60 * SECOND_NS

@@ -372,6 +372,11 @@ _OfProcesses = ProcessSeen | ProcessEnded | RecordingTaken | PointsTaken | Devic
 Record = _OfProcesses | WindowTaken | HangFound | HangEnded | FindingsTaken | AnalysisLost | RunEnded
 
 
+def time_of(record: Record) -> int:
+    """Return the time up to which a record reaches."""
+    return record.end_ns if isinstance(record, RecordingTaken) else record.at_ns
+
+
 class RunStarted(msgspec.Struct, frozen=True):
     """What is known of a run when its file is made; ``options`` are those that change what the numbers mean."""
 

@@ -60,7 +60,7 @@ class Tables:
             for record in batch:
                 write(record)
             # A recording is written after counters that are younger than its end.
-            self.written_ns = max(self.written_ns, *map(time_of, batch))
+            self.written_ns = max(self.written_ns, *map(records.time_of, batch))
             set_meta(self._connection, written_ns=self.written_ns)
             self._point_sums.settle(self.written_ns)
             self._stack_sums.settle(self.written_ns)
@@ -121,7 +121,6 @@ class Tables:
         if known is None:
             identity = record.identity._asdict()
             known = insert(self._connection, "process", {**identity, **values, "seen_ns": record.at_ns})
-            self._ids.take_in(record.identity, known)
         else:
             changes = ", ".join(f"{name} = ?" for name in values)
             self._connection.execute(f"UPDATE process SET {changes} WHERE id = ?", (*values.values(), known))
@@ -226,16 +225,9 @@ class Tables:
 
     def _process_id(self, identity: Identity, at_ns: int) -> int:
         """Return the id of a process; of one whose first record was dropped, little is known until it is seen again."""
-        known = self._ids.process(identity)
-        if known is None:
+        while (known := self._ids.process(identity)) is None:
             self._write(ProcessSeen(identity, None, (), "helper", None, None, None, at_ns))
-            known = self._process_id(identity, at_ns)
         return known
-
-
-def time_of(record: Record) -> int:
-    """Return the time up to which a record reaches."""
-    return record.end_ns if isinstance(record, RecordingTaken) else record.at_ns
 
 
 REMEMBERED_NS = 30 * SECOND_NS  # recordings and counters of a process that has ended come in for some seconds more
@@ -300,9 +292,6 @@ class Interning:
     def process(self, identity: Identity | None) -> int | None:
         member = self._member(identity) if identity else None
         return member.process if member else None
-
-    def take_in(self, identity: Identity, process: int) -> None:
-        self._members[identity] = _Member(process)
 
     def end(self, identity: Identity, at_ns: int) -> None:
         """Forget a process that has ended, and all that belongs to it, a while from now."""

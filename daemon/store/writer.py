@@ -21,8 +21,8 @@ from pathlib import Path
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import database, records
-from profd.daemon.store.records import DescribeFrame, EventHappened, Record
-from profd.daemon.store.tables import Tables, time_of
+from profd.daemon.store.records import DescribeFrame, EventHappened, Record, time_of
+from profd.daemon.store.tables import Tables
 from profd.daemon.units import size
 
 

@@ -62,7 +62,7 @@ ELSEWHERE: Mapping[str, str] = {
         "integration/test_host_daemon.py::test_short_jobs_leave_a_run_each_with_reports_over_a_restart_and_a_kill"
     ),
     "profd demo": "integration/test_demo_run.py::test_demo_trains_sums_up_and_writes_the_report",
-    "profd dump PID": "unit/cli/test_dump.py::test_processes_come_first_then_their_stacks_and_json_has_every_thread",
+    "profd dump PID": "unit/cli/test_ls.py::test_processes_come_first_then_their_stacks_and_json_has_every_thread",
     "profd export RUN --format tensorboard -o FOLDER": (
         "unit/exports/test_tensorboard.py::test_command_writes_the_folder"
     ),

@@ -17,7 +17,7 @@ from support.folders import PROGRAMS
 from support.sessions import begin_session, wait_ready
 from support.waiting import DEADLINE_S, until
 
-from profd.cli import dump
+from profd.cli.ls import dump
 from profd.daemon.session.session import RunningSession
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import HangRow
@@ -70,7 +70,7 @@ def test_worker_that_was_killed() -> None:
         until(lambda: recorded(session) >= 3, "a recording of the pool")
         give_line(target)
         (hang,) = until(lambda: told(session), "a hang")
-        dumped = CliRunner().invoke(dump.command, [str(session.run_file)], standalone_mode=False)
+        dumped = CliRunner().invoke(dump, [str(session.run_file)], standalone_mode=False)
     assert hang.cause == "dead worker", hang.text
     assert any("ended" in fact for fact in hang.report.facts)
     assert dumped.stdout.startswith("▲ no progress for "), dumped

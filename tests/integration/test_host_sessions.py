@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from support.supervisors import ShortJob, short_job
+from support.synthetic import identity_of
 from support.waiting import until
 
 from profd.daemon import processes
@@ -28,9 +29,7 @@ def registry(profd_home: Path) -> RunRegistry:
 
 
 def job_of(job: ShortJob) -> Job:
-    stat = processes.read_stat(job.pid)
-    assert stat is not None
-    return Job(Identity(job.pid, stat.start_ticks), job.pid, "short", processes.command_line(job.pid))
+    return Job(identity_of(job.pid), job.pid, "short", processes.command_line(job.pid))
 
 
 def begin(registry: RunRegistry) -> Sessions:

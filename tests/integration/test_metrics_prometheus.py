@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from support.folders import ROOT
 from support.metricvalues import put
-from support.scrapes import exporting, names, scrape
+from support.scrapes import exporting, is_answered, names, scrape
 from support.synthetic import MAIN, PHASE_SHARES, LiveRun, live_run
 from support.waiting import DEADLINE_S, until
 
@@ -74,18 +74,11 @@ def prometheus(folder: Path, target: str) -> Iterator[Prometheus]:
     ]
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
-        until(lambda: _is_ready(f"http://{address}/-/ready"), "Prometheus is ready")
+        until(lambda: is_answered(f"http://{address}/-/ready"), "Prometheus is ready")
         yield Prometheus(f"http://{address}")
     finally:
         process.terminate()
         process.wait(DEADLINE_S)
-
-
-def _is_ready(url: str) -> bool:
-    try:
-        return bool(scrape(url))
-    except OSError:
-        return False
 
 
 def promtool(*words: str, given: str = "") -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support import launches
-from support.scrapes import names, scrape
+from support.scrapes import is_answered, names, scrape
 from support.waiting import DEADLINE_S, until
 
 from profd.daemon.metrics.catalog import METRICS
@@ -50,13 +50,6 @@ def cmdline(pid: int) -> bytes:
         return Path(f"/proc/{pid}/cmdline").read_bytes()
     except OSError:
         return b""
-
-
-def is_answered(url: str) -> bool:
-    try:
-        return bool(scrape(url))
-    except OSError:
-        return False
 
 
 def test_metrics_are_there_while_the_script_runs_and_gone_with_it(profd_home: Path) -> None:

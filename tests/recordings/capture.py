@@ -17,11 +17,10 @@ from unittest import mock
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from support.recordinglines import Put, PySpyRecord, Started, StoredLine, encode_line, write_lines
+from support.sessions import session_options
 
-from profd.daemon import paths, processes
 from profd.daemon.clock import Clock
 from profd.daemon.session.recorder import Recorder
-from profd.daemon.session.session import SessionOptions
 from profd.daemon.stacks import assembly, pyspy
 from profd.daemon.stacks.assembly import Span, Threads
 from profd.daemon.stacks.misreads import Evidence
@@ -29,28 +28,10 @@ from profd.daemon.stacks.pyspy import PySpyOutput, RawRecording
 from profd.daemon.store.records import DescribeFrame, Identity, Record, RecordingTaken, RunStarted
 from profd.daemon.store.writer import RunWriter
 
-# The session is what is recorded here, not its budget: a rate that follows the cost would differ from run to run.
-BUDGET_PERCENT = 100.0
-
 
 def record(pid: int, seconds: float | None, rate_hz: int) -> list[StoredLine]:
     """Record a process with its children, and return what came into the session."""
-    stat = processes.read_stat(pid)
-    assert stat is not None
-    run_id = paths.new_run_id("recording")
-    options = SessionOptions(
-        run_id=run_id,
-        name="recording",
-        run_file=paths.new_run_file(run_id),
-        mode="attached",
-        pid=pid,
-        start_ticks=stat.start_ticks,
-        command=processes.command_line(pid),
-        rate_hz=rate_hz,
-        budget_percent=BUDGET_PERCENT,
-        duration_s=seconds,
-        hang_after_s=None,
-    )
+    options = session_options("recording", pid, rate_hz, seconds, None)
     with noted() as lines:
         asyncio.run(Recorder(options, Clock()).run(lambda _: None))
     return lines

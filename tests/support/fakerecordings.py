@@ -15,7 +15,8 @@ from profd.daemon.clock import MILLISECOND_NS, SECOND_NS, Clock
 from profd.daemon.stacks import chain as chain_module
 from profd.daemon.stacks.chain import Pace, StackChain
 from profd.daemon.stacks.pyspy import RawRecording, RecordingFailed
-from profd.daemon.store.records import EventHappened, Identity, Record, RecordingTaken
+from profd.daemon.store.records import EventHappened, Record, RecordingTaken
+from support.synthetic import identity_of
 from support.traces import Told, raw_recording, stack
 from support.waiting import DEADLINE_S
 
@@ -135,14 +136,17 @@ class Stage:
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
     def chain(self) -> StackChain:
-        return StackChain("py-spy", this_process(), self.pace, None, self.clock, self.records.append)
+        return StackChain("py-spy", identity_of(), self.pace, None, self.clock, self.records.append)
 
     def begin(self, turn: asyncio.Semaphore | None = None) -> StackChain:
         chain = self.chain()
         self.tasks.append(asyncio.ensure_future(chain.run_in_turns(turn) if turn else chain.run()))
         return chain
 
-    async def end(self) -> None:
+    async def end(self, *chains: StackChain) -> None:
+        """Stop some chains, and wait until all have ended."""
+        for chain in chains:
+            chain.stop()
         await asyncio.wait_for(asyncio.gather(*self.tasks), DEADLINE_S)
 
     @property
@@ -152,12 +156,6 @@ class Stage:
     @property
     def said(self) -> list[tuple[str, str]]:
         return [(record.kind, record.text) for record in self.records if isinstance(record, EventHappened)]
-
-
-def this_process() -> Identity:
-    stat = processes.read_stat(os.getpid())
-    assert stat is not None
-    return Identity(stat.pid, stat.start_ticks)
 
 
 def kill(monkeypatch: pytest.MonkeyPatch) -> None:

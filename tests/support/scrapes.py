@@ -20,6 +20,13 @@ def scrape(url: str) -> str:
         return text
 
 
+def is_answered(url: str) -> bool:
+    try:
+        return bool(scrape(url))
+    except OSError:
+        return False
+
+
 def values(text: str) -> dict[str, float]:
     """Return the value of each series of a scrape by its name and labels, as they are written."""
     rows = (line.rpartition(" ") for line in text.splitlines() if not line.startswith("#"))

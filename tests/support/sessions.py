@@ -8,11 +8,14 @@ import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
+
 from profd.daemon import paths, processes
 from profd.daemon.session.control import ControlClient
 from profd.daemon.session.session import RunningSession, SessionOptions, start_session
 from profd.daemon.store.reader import RunReader
 from support.folders import PROGRAMS
+from support.synthetic import identity_of
 from support.waiting import count_recordings, until
 
 
@@ -51,26 +54,29 @@ def begin_session(
     server_metrics: int | None = None,
 ) -> RunningSession:
     """Start recording a process and its children."""
-    stat = processes.read_stat(pid)
-    assert stat is not None
-    run_id = paths.new_run_id("test")
-    options = SessionOptions(
+    options = session_options("test", pid, rate_hz, duration_s, hang_after_s)
+    more = {"steps": steps, "on_hang": on_hang, "server_metrics": server_metrics}
+    return start_session(msgspec.structs.replace(options, **more))
+
+
+def session_options(
+    name: str, pid: int, rate_hz: int, duration_s: float | None, hang_after_s: float | None
+) -> SessionOptions:
+    """Return the options of a session that records a process, whatever that costs: its rate stays as it is."""
+    run_id = paths.new_run_id(name)
+    return SessionOptions(
         run_id=run_id,
-        name="test",
+        name=name,
         run_file=paths.new_run_file(run_id),
         mode="attached",
         pid=pid,
-        start_ticks=stat.start_ticks,
+        start_ticks=identity_of(pid).start_ticks,
         command=processes.command_line(pid),
         rate_hz=rate_hz,
         budget_percent=100.0,
         duration_s=duration_s,
-        steps=steps,
         hang_after_s=hang_after_s,
-        on_hang=on_hang,
-        server_metrics=server_metrics,
     )
-    return start_session(options)
 
 
 def record(pid: int, seconds: float, *, rate_hz: int = 100) -> RunReader:

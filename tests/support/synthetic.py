@@ -154,7 +154,7 @@ def run_started(started_ns: int = STARTED_NS, *, live: bool = False) -> records.
         host="ada-desktop",
         user="ada",
         started_ns=started_ns,
-        recorder=_this_process() if live else Identity(4200, 900),
+        recorder=identity_of() if live else Identity(4200, 900),
         versions=_VERSIONS,
         options={"rate_hz": RATE_HZ, "budget_percent": 10.0, "subprocesses": True, "duration_s": None},
     )
@@ -204,8 +204,9 @@ def main_process(at_ns: int = STARTED_NS, *, rank: int | None = None) -> records
     return records.ProcessSeen(MAIN, None, COMMAND, "main", rank, None, "3.11.7", at_ns)
 
 
-def _this_process() -> Identity:
-    stat = processes.read_stat(os.getpid())
+def identity_of(pid: int | None = None) -> Identity:
+    """Return which process has a PID; by default this one."""
+    stat = processes.read_stat(pid or os.getpid())
     assert stat is not None
     return Identity(stat.pid, stat.start_ticks)
 

@@ -10,20 +10,17 @@ from support import synthetic
 from support.fakesession import FakeRecording
 
 from profd.cli.liverun import pid_of, run_of
-from profd.daemon import processes
 from profd.daemon.errors import SessionFailed, UsageError
 from profd.daemon.store import records
-from profd.daemon.store.records import Identity
 
 PID = os.getpid()
 
 
 def me() -> records.Record:
     """Return the record of this process."""
-    stat = processes.read_stat(PID)
-    assert stat is not None
-    identity = Identity(PID, stat.start_ticks)
-    return records.ProcessSeen(identity, None, ("pytest",), "helper", None, None, None, synthetic.STARTED_NS)
+    return records.ProcessSeen(
+        synthetic.identity_of(), None, ("pytest",), "helper", None, None, None, synthetic.STARTED_NS
+    )
 
 
 @pytest.fixture

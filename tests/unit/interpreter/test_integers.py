@@ -13,10 +13,6 @@ from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.interpreter.objects import Missing
 
 COUNTING = """
-def ready():
-    print("ready", flush=True)
-    input()
-
 iter_num = 0
 def train(captured_argument):
     step, zero, negative = 5000, 0, -12345

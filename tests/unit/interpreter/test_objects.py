@@ -23,9 +23,6 @@ class Batches:
         if self.left < 0:
             raise StopIteration
         return self.left
-def ready():
-    print("ready", flush=True)
-    input()
 def counted(iterable, unused=None):
     n = 0
     for item in iterable:
@@ -120,9 +117,6 @@ def test_a_generator_of_another_code_has_no_such_variable(version: str) -> None:
 
 
 ENDED = """
-def ready():
-    print("ready", flush=True)
-    input()
 def counted():
     n = 77
     yield n
@@ -160,9 +154,6 @@ def test_what_has_ended_or_gone_has_no_value(version: str) -> None:
 
 
 RANGES = """
-def ready():
-    print("ready", flush=True)
-    input()
 def train():
     for number in range(100, 10, -3):
         for other in range(7):
@@ -195,9 +186,6 @@ class Loader(metaclass=Meta):
     pass
 class Naïve(Loader):
     pass
-def ready():
-    print("ready", flush=True)
-    input()
 loader, naive, counter, queue = Loader(), Naïve(), 7 << 40, collections.deque()
 nothing = None
 numbers = iter(range(5))

@@ -8,14 +8,7 @@ from support.interpreters import VERSIONS, Program, python, standing
 from profd.daemon.interpreter.integers import Attribute
 from profd.daemon.interpreter.objects import Missing, alive
 
-READY = """
-def ready():
-    print("ready", flush=True)
-    input()
-"""
-INSTANCES = (
-    READY
-    + """
+INSTANCES = """
 class Few:
     def __init__(self):
         self.first = 1
@@ -63,7 +56,6 @@ while True:
     setattr(Few(), "later%d" % few.n, 1)
     many.__dict__["added%d" % many.n] = 0
 """
-)
 NAMES = (
     "few", "materialized", "late", "deleted", "again", "derived", "many", "broken", "numbers", "fields", "slotted",
     "swapped", "module", "function",
@@ -88,9 +80,7 @@ def test_each_reading_is_the_value_that_the_attribute_has(version: str) -> None:
         assert program.reader.read(attribute(program, "few", "first")) == 1
 
 
-CHANGING = (
-    READY
-    + """
+CHANGING = """
 class Few:
     def __init__(self):
         self.first = 1
@@ -139,7 +129,6 @@ bare.n = 40
 number = 50
 ready()
 """
-)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -199,7 +188,7 @@ def test_attributes_of_attributes_are_followed(version: str) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_value_in_a_cell_is_a_functions_alone(version: str) -> None:
-    program_text = READY + "class Few: pass\nfew = Few()\nfew.n = (lambda m: lambda: m)(5).__closure__[0]\nready()"
+    program_text = "\nclass Few: pass\nfew = Few()\nfew.n = (lambda m: lambda: m)(5).__closure__[0]\nready()"
     with standing(program_text, python(version)) as running:
         program = Program(running)
         with pytest.raises(Missing, match="no int"):

@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.synthetic import identity_of
 from support.waiting import DEADLINE_S, until
 
 from profd.daemon import processes
@@ -18,13 +19,6 @@ from profd.daemon.launch import relay
 from profd.daemon.launch.channel import LARGEST_BYTES, ScriptWrote, decode, make_channel
 from profd.daemon.launch.relay import Keyboard, Relay
 from profd.daemon.launch.terminal import RESET
-from profd.daemon.store.records import Identity
-
-
-def identity(pid: int) -> Identity:
-    stat = processes.read_stat(pid)
-    assert stat is not None
-    return Identity(pid, stat.start_ticks)
 
 
 class Ends:
@@ -38,7 +32,7 @@ class Ends:
         self.channel, self.session = make_channel()
         self.relay = Relay(self.master_fd, self.shown_fd, self.channel)
         self.pid = self.relay._pid
-        self.relay.order(script=identity(os.getpid()), is_shown=True)
+        self.relay.order(script=identity_of(os.getpid()), is_shown=True)
 
     def write(self, data: bytes) -> None:
         """Write as the script, and wait until the session was told of it."""
@@ -184,7 +178,7 @@ def test_it_ends_with_a_launcher_that_started_no_script() -> None:
 def test_a_stopped_dashboard_ends_with_its_launcher_and_leaves_the_screen(ends: Ends) -> None:
     with subprocess.Popen(["sleep", "1000"]) as dashboard:
         ends.relay.order(is_shown=False)
-        ends.relay.order(dashboard=identity(dashboard.pid))
+        ends.relay.order(dashboard=identity_of(dashboard.pid))
         dashboard.send_signal(signal.SIGSTOP)
         ends.lose_launcher()
         try:

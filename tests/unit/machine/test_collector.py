@@ -9,12 +9,12 @@ from collections.abc import Iterator
 import pytest
 from support.clocks import StoppedClock
 from support.procfiles import TARGET, BlockedSource
+from support.synthetic import identity_of
 
-from profd.daemon import processes
 from profd.daemon.machine import collector as host
 from profd.daemon.machine.collector import HostCollector, PollThread
 from profd.daemon.machine.machine import Watched
-from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken, Record
+from profd.daemon.store.records import EventHappened, Point, PointsTaken, Record
 
 OF_PROCESS = {
     "rss_bytes", "cpu_cores", "cpu_user_cores", "cpu_system_cores", "threads", "open_files", "minor_faults_per_s",
@@ -24,15 +24,9 @@ OF_PROCESS = {
 OF_HOST = {"host_memory_used_bytes", "host_memory_total_bytes", "host_load_1min"}
 
 
-def me() -> Identity:
-    stat = processes.read_stat(os.getpid())
-    assert stat is not None
-    return Identity(stat.pid, stat.start_ticks)
-
-
 async def collect(collector: HostCollector, clock: StoppedClock, times: int) -> None:
     for _ in range(times):
-        await collector.collect([me()], {me(): frozenset({threading.get_native_id()})}, patience_s=30)
+        await collector.collect([identity_of()], {identity_of(): frozenset({threading.get_native_id()})}, patience_s=30)
         clock.advance(1)
 
 
@@ -57,7 +51,7 @@ async def test_counters_of_this_process_are_true() -> None:
         for record in put
         if isinstance(record, PointsTaken)
         for point in record.points
-        if point.identity == me()
+        if point.identity == identity_of()
     }
     assert values["threads"] == pytest.approx(len(os.listdir("/proc/self/task")), abs=1)
     assert values["pss_bytes"] <= values["rss_bytes"] * 1.1
@@ -71,7 +65,7 @@ async def test_a_kernel_that_does_not_answer_delays_nothing_else(monkeypatch: py
     clock, put = StoppedClock(), list[Record]()
     collector = HostCollector(clock, put.append)
     for _ in range(12):
-        await collector.collect([me()], {}, patience_s=0.05)
+        await collector.collect([identity_of()], {}, patience_s=0.05)
         clock.advance(1)
     names = [point.name for record in put if isinstance(record, PointsTaken) for point in record.points]
     assert names.count("rss_bytes") == 12

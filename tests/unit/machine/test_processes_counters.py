@@ -7,6 +7,7 @@ import os
 import pytest
 from support.clocks import StoppedClock
 from support.procfiles import TARGET, ProcFiles, files_of, read, values
+from support.synthetic import identity_of
 
 from profd.daemon import processes
 from profd.daemon.machine.processes import QuickCounters, SlowCounters
@@ -148,9 +149,7 @@ def test_io_wait_that_the_kernel_does_not_count_is_missing(clock: StoppedClock, 
 
 
 def test_open_files_of_this_process_are_counted(clock: StoppedClock) -> None:
-    stat = processes.read_stat(os.getpid())
-    assert stat is not None
-    source, me = SlowCounters(clock), Identity(stat.pid, stat.start_ticks)
+    source, me = SlowCounters(clock), identity_of()
     before = values(read(source, me))["open_files"]
     with open(os.devnull), open(os.devnull):  # noqa: PTH123
         assert values(read(source, me))["open_files"] == before + 2

@@ -2,22 +2,19 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.clocks import StoppedClock
-from support.synthetic import run_started
+from support.synthetic import identity_of, run_started
 from support.training_stacks import describe
 
-from profd.daemon import processes
 from profd.daemon.machine import cgroup
 from profd.daemon.machine.cgroup import Group
 from profd.daemon.session.budget import LOWEST_RATE_HZ, CostMeter, Governor, Spending
 from profd.daemon.session.readings import Readings
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import Identity
 from profd.daemon.store.writer import RunWriter
 
 
@@ -32,11 +29,9 @@ class Desk:
         self.readings = Readings(self.clock, self.governor, self.writer.put)
 
     async def take(self, times: int = 1) -> None:
-        stat = processes.read_stat(os.getpid())
-        assert stat is not None
         for _ in range(times):
             self.clock.advance(1)
-            await self.readings.take([Identity(stat.pid, stat.start_ticks)], {})
+            await self.readings.take([identity_of()], {})
 
     def events(self) -> list[tuple[str, str]]:
         self.writer.close()

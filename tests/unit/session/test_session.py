@@ -15,9 +15,10 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
+from support.synthetic import identity_of
 from support.waiting import DEADLINE_S
 
-from profd.daemon import paths, processes
+from profd.daemon import paths
 from profd.daemon.errors import MissingTool, OutputUnwritable, ProfdError, SessionFailed
 from profd.daemon.session import session
 from profd.daemon.session.session import (
@@ -248,12 +249,6 @@ def waiting(install: Callable[[str], None]) -> RunningSession:
         "signal.pause()"
     )
     return start_session(OPTIONS)
-
-
-def identity_of(pid: int) -> Identity:
-    stat = processes.read_stat(pid)
-    assert stat is not None
-    return Identity(pid, stat.start_ticks)
 
 
 def test_a_session_is_ended_by_who_did_not_start_it_though_it_is_stopped(waiting: RunningSession) -> None:

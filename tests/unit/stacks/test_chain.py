@@ -6,7 +6,8 @@ import asyncio
 import os
 
 import pytest
-from support.fakerecordings import LONG_S, FakeRecording, Stage, fail, hang, kill, sample, stage, this_process
+from support.fakerecordings import LONG_S, FakeRecording, Stage, fail, hang, kill, sample, stage
+from support.synthetic import identity_of
 from support.waiting import DEADLINE_S
 
 from profd.daemon import processes
@@ -27,8 +28,7 @@ async def test_recordings_follow_each_other_without_gap_or_overlap(stage: Stage)
         await stage.studio.until_made(count)
         chain.hurry()
     await stage.studio.until_made(5)
-    chain.stop()
-    await stage.end()
+    await stage.end(chain)
     assert len(stage.taken) == 5
     for before, after in zip(stage.taken, stage.taken[1:], strict=False):
         assert before.end_ns == after.start_ns
@@ -44,8 +44,7 @@ async def test_the_one_before_ends_only_once_the_next_one_samples(stage: Stage) 
     assert not first.ended.done()
     second.sampling.set_result(True)
     await asyncio.wait_for(first.ended, DEADLINE_S)
-    chain.stop()
-    await stage.end()
+    await stage.end(chain)
 
 
 async def test_the_next_one_overlaps_by_three_mean_distances(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -62,8 +61,7 @@ async def test_the_next_one_overlaps_by_three_mean_distances(stage: Stage, monke
     stage.pace.hz = 50
     chain = stage.begin()
     await stage.studio.until_made(1)
-    chain.stop()
-    await stage.end()
+    await stage.end(chain)
     assert 3 / 50 in waited
 
 
@@ -72,8 +70,7 @@ async def test_a_recording_lasts_as_long_as_the_pace_says(stage: Stage, monkeypa
     stage.pace.seconds = 0.002
     chain = stage.begin()
     await stage.studio.until_made(3)
-    chain.stop()
-    await stage.end()
+    await stage.end(chain)
     assert [made.length_s for made in stage.studio.made[:3]] == [0.001, 0.002, 0.002]
 
 
@@ -83,16 +80,14 @@ async def test_the_rate_counts_from_the_next_recording_on(stage: Stage) -> None:
     stage.pace.hz = 700
     chain.hurry()
     await stage.studio.until_made(2)
-    chain.stop()
-    await stage.end()
+    await stage.end(chain)
     assert [record.rate_hz for record in stage.taken] == [1_000_000, 700]
 
 
 async def test_stop_keeps_what_is_in_flight(stage: Stage) -> None:
     chain = stage.begin()
     await stage.studio.until_made(1)
-    chain.stop()
-    await stage.end()
+    await stage.end(chain)
     assert len(stage.taken) == 1
     assert stage.taken[0].samples == 100
 
@@ -103,16 +98,14 @@ async def test_stop_waits_for_no_one_who_has_not_begun(stage: Stage) -> None:
     await stage.studio.until_made(1)
     chain.hurry()
     second = await stage.studio.until_made(2)
-    chain.stop()
-    await stage.end()
+    await stage.end(chain)
     assert second.abandoned
     assert len(stage.taken) == 1
 
 
 async def test_a_chain_stopped_before_it_began_does_nothing(stage: Stage) -> None:
     chain = stage.begin()
-    chain.stop()
-    await stage.end()
+    await stage.end(chain)
     assert stage.studio.made == []
 
 
@@ -141,8 +134,7 @@ async def test_after_exec_recording_begins_anew_with_a_gap(stage: Stage) -> None
     first = await stage.studio.until_made(1)
     first.stop()  # what py-spy does when the interpreter goes from under it
     await stage.studio.until_made(2)
-    chain.stop()
-    await stage.end()
+    await stage.end(chain)
     assert len(stage.taken) == 2
     assert stage.taken[0].end_ns < stage.taken[1].start_ns
 
@@ -173,8 +165,7 @@ async def test_what_fails_at_first_is_tried_again(stage: Stage) -> None:
     stage.studio.directions = [fail, fail, sample]
     chain = stage.begin()
     await stage.studio.until_made(3)
-    chain.stop()
-    await stage.end()
+    await stage.end(chain)
     assert len(stage.taken) == 1
     assert stage.said == []
 
@@ -183,8 +174,7 @@ async def test_what_fails_for_long_is_said_once(stage: Stage) -> None:
     stage.studio.directions = [fail]
     chain = stage.begin()
     await stage.studio.until_made(REPORT_AFTER_FAILURES + 3)
-    chain.stop()
-    await stage.end()
+    await stage.end(chain)
     assert stage.said == [("error", "its stacks cannot be read: Failed to find python version")]
     assert all(made.collected for made in stage.studio.made)
 
@@ -196,8 +186,7 @@ async def test_what_works_again_and_fails_again_is_said_again(stage: Stage) -> N
     works = await stage.studio.until_made(REPORT_AFTER_FAILURES + 1)
     works.stop()
     await stage.studio.until_made(2 * REPORT_AFTER_FAILURES + 2)
-    chain.stop()
-    await stage.end()
+    await stage.end(chain)
     assert [kind for kind, _ in stage.said] == ["error", "error"]
 
 
@@ -209,8 +198,7 @@ async def test_a_py_spy_that_cannot_be_started_is_a_failure_too(stage: Stage, mo
     chain = stage.begin()
     while not stage.said:
         await asyncio.sleep(0)
-    chain.stop()
-    await stage.end()
+    await stage.end(chain)
     assert stage.said[0][1].endswith("py-spy cannot be started (No such file or directory)")
 
 
@@ -219,8 +207,7 @@ async def test_one_that_never_samples_is_abandoned(stage: Stage, monkeypatch: py
     stage.studio.directions = [hang, sample]
     chain = stage.begin()
     await stage.studio.until_made(2)
-    chain.stop()
-    await stage.end()
+    await stage.end(chain)
     assert stage.studio.made[0].abandoned
     assert len(stage.taken) == 1
 
@@ -234,8 +221,7 @@ async def test_a_hurry_does_not_make_failing_quicker(stage: Stage, monkeypatch: 
     chain.hurry()
     await stage.studio.until_made(2)
     assert len(stage.studio.made) == 2
-    chain.stop()
-    await stage.end()
+    await stage.end(chain)
 
 
 @pytest.mark.parametrize("data", [b"", b"garbage", b"[]]"])
@@ -245,8 +231,7 @@ async def test_a_damaged_recording_is_a_loss_and_the_chain_goes_on(stage: Stage,
     first.data = data
     chain.hurry()
     await stage.studio.until_made(2)
-    chain.stop()
-    await stage.end()
+    await stage.end(chain)
     assert [kind for kind, _ in stage.said] == ["loss"]
     assert len(stage.taken) == 1
 
@@ -258,8 +243,7 @@ async def test_failed_reads_that_are_logged_in_unknown_words_are_said_once(stage
         made.errors = 7
         chain.hurry()
     await stage.studio.until_made(4)
-    chain.stop()
-    await stage.end()
+    await stage.end(chain)
     ((kind, text),) = stage.said
     assert kind == "loss"
     assert text.startswith("py-spy failed to read 7 stacks, and profd cannot read from its log when")
@@ -272,8 +256,7 @@ async def test_a_lost_recording_is_said(stage: Stage) -> None:
     first.failure = "py-spy did not answer and was killed"
     chain.hurry()
     await stage.studio.until_made(2)
-    chain.stop()
-    await stage.end()
+    await stage.end(chain)
     assert stage.said == [("loss", "a recording was lost: py-spy did not answer and was killed")]
 
 
@@ -292,7 +275,7 @@ async def test_a_record_that_cannot_be_taken_breaks_the_chain_and_leaves_nothing
     def refuse(record: Record) -> None:
         raise RuntimeError("no")
 
-    chain = StackChain("py-spy", this_process(), stage.pace, None, stage.clock, refuse)
+    chain = StackChain("py-spy", identity_of(), stage.pace, None, stage.clock, refuse)
     task = asyncio.ensure_future(chain.run())
     await stage.studio.until_made(1)
     chain.hurry()
@@ -309,9 +292,7 @@ async def test_in_turns_one_is_recorded_at_a_time(stage: Stage, monkeypatch: pyt
     for count in range(1, 8):
         await stage.studio.until_made(count)
         assert len(stage.studio.in_flight()) <= 1
-    for chain in chains:
-        chain.stop()
-    await stage.end()
+    await stage.end(*chains)
     assert len(stage.taken) >= 7
 
 
@@ -319,9 +300,7 @@ async def test_in_turns_stopping_starts_nothing_more(stage: Stage) -> None:
     turn = asyncio.Semaphore(1)
     chains = [stage.begin(turn) for _ in range(16)]
     await stage.studio.until_made(1)
-    for chain in chains:
-        chain.stop()
-    await stage.end()
+    await stage.end(*chains)
     assert len(stage.studio.made) == len(stage.taken) == 1
 
 
@@ -348,9 +327,7 @@ async def test_in_turns_a_hurry_serves_the_one_in_flight(stage: Stage) -> None:
     second = await stage.studio.until_made(2)
     assert first.collected
     assert not second.ended.done()
-    for chain in chains:
-        chain.stop()
-    await stage.end()
+    await stage.end(*chains)
 
 
 async def test_in_turns_failing_holds_no_turn(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -360,6 +337,4 @@ async def test_in_turns_failing_holds_no_turn(stage: Stage, monkeypatch: pytest.
     chains = [stage.begin(turn), stage.begin(turn)]
     second = await stage.studio.until_made(2)
     assert not second.ended.done()
-    for chain in chains:
-        chain.stop()
-    await stage.end()
+    await stage.end(*chains)

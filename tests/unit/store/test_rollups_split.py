@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import longrun
-import pytest
 from longrun import STARTED_NS
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store import database
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken, RecordingTaken
 from profd.daemon.store.rollups import LEAST_MINUTES
@@ -19,15 +16,6 @@ from profd.daemon.store.rows import StackTotal
 from profd.daemon.store.tables import Tables
 
 MINUTE_S = 60
-
-
-@pytest.fixture
-def live(tmp_path: Path) -> Iterator[Tables]:
-    """Give the tables of a run that is being written."""
-    tables = Tables(database.create(tmp_path / "live.profd"), longrun.describe)
-    tables.begin(longrun.run_started())
-    yield tables
-    tables.close()
 
 
 def at(second: int) -> int:

@@ -107,15 +107,6 @@ def test_sums_tell_how_busy_the_gpus_were(reader: RunReader, unsummed: RunReader
         assert found[stack].utilization == pytest.approx(busy.utilization)
 
 
-@pytest.fixture
-def live(tmp_path: Path) -> Iterator[Tables]:
-    """Give the tables of a run that is being written."""
-    tables = Tables(database.create(tmp_path / "live.profd"), longrun.describe)
-    tables.begin(longrun.run_started())
-    yield tables
-    tables.close()
-
-
 def recordings(seconds: int) -> Iterator[Record]:
     chance = random.Random(1)
     for second in range(0, seconds, 10):

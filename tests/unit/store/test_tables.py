@@ -31,11 +31,6 @@ from profd.daemon.store.writer import RunWriter
 CHILD = Identity(4300, 1100)
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "run.profd"
-
-
 def sampled(at_ns: int = STARTED_NS, identity: Identity = MAIN) -> RecordingTaken:
     return recording(identity, at_ns, [(MAIN_TID, "MainThread", True, [(CONV, 400), (LOSS, 600)])])
 

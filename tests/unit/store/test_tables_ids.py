@@ -32,11 +32,6 @@ LATER_NS = STARTED_NS + 10 * REMEMBERED_NS
 
 
 @pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "run.profd"
-
-
-@pytest.fixture
 def tables(path: Path) -> Iterator[Tables]:
     made = Tables(database.create(path), describe)
     made.begin(run_started())

@@ -41,11 +41,6 @@ from profd.daemon.store.writer import LEFT_FREE_BYTES, QUEUE_LENGTH, Losses, Run
 CHILD = Identity(4300, 1100)
 
 
-@pytest.fixture
-def path(tmp_path: Path) -> Path:
-    return tmp_path / "run.profd"
-
-
 class Gate:
     """Describes frames once it is opened; ``reached`` says that the writer stands before it."""
 

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
+from support.synthetic import identity_of
 
 from profd.daemon import processes
 from profd.daemon.store.records import Identity
@@ -32,12 +33,6 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
         process.kill()
 
 
-def identity_of(process: subprocess.Popen[bytes]) -> Identity:
-    stat = processes.read_stat(process.pid)
-    assert stat is not None
-    return Identity(process.pid, stat.start_ticks)
-
-
 def end(process: subprocess.Popen[bytes], code: int) -> None:
     assert process.stdin is not None
     process.stdin.write(f"{code}\n".encode())
@@ -45,7 +40,7 @@ def end(process: subprocess.Popen[bytes], code: int) -> None:
 
 
 def test_a_living_process_has_no_status_and_a_signal_is_read_from_the_zombie(child: subprocess.Popen[bytes]) -> None:
-    watch = Watch(identity_of(child))
+    watch = Watch(identity_of(child.pid))
     assert select.select([watch], [], [], 0)[0] == []
     assert watch.status() is None
     child.kill()
@@ -56,7 +51,7 @@ def test_a_living_process_has_no_status_and_a_signal_is_read_from_the_zombie(chi
 
 @pytest.mark.parametrize("code", [0, 3])
 def test_an_exit_code_is_read_from_the_zombie(child: subprocess.Popen[bytes], code: int) -> None:
-    watch = Watch(identity_of(child))
+    watch = Watch(identity_of(child.pid))
     end(child, code)
     assert select.select([watch], [], [], 60)[0] == [watch]
     assert exitstatus.code_and_signal(watch.status()) == (code, None)
@@ -65,7 +60,7 @@ def test_an_exit_code_is_read_from_the_zombie(child: subprocess.Popen[bytes], co
 
 
 def test_after_the_zombie_is_gone_the_kernel_may_still_tell(child: subprocess.Popen[bytes]) -> None:
-    watch = Watch(identity_of(child))
+    watch = Watch(identity_of(child.pid))
     end(child, 5)
     child.wait()
     kernel = tuple(int(part) for part in os.uname().release.split(".")[:2])
@@ -74,7 +69,7 @@ def test_after_the_zombie_is_gone_the_kernel_may_still_tell(child: subprocess.Po
 
 
 def test_an_older_kernel_keeps_no_note(child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    watch = Watch(identity_of(child))
+    watch = Watch(identity_of(child.pid))
     end(child, 5)
     child.wait()
 
@@ -87,7 +82,7 @@ def test_an_older_kernel_keeps_no_note(child: subprocess.Popen[bytes], monkeypat
 
 
 def test_another_process_under_the_same_pid_is_not_watched(child: subprocess.Popen[bytes]) -> None:
-    pid, start_ticks = identity_of(child)
+    pid, start_ticks = identity_of(child.pid)
     before = set(os.listdir("/proc/self/fd"))
     with pytest.raises(ProcessLookupError):
         Watch(Identity(pid, start_ticks + 1))
@@ -95,7 +90,7 @@ def test_another_process_under_the_same_pid_is_not_watched(child: subprocess.Pop
 
 
 def test_a_process_that_is_gone_is_not_watched(child: subprocess.Popen[bytes]) -> None:
-    identity = identity_of(child)
+    identity = identity_of(child.pid)
     child.kill()
     child.wait()
     with pytest.raises(ProcessLookupError):
@@ -130,7 +125,7 @@ def test_words_where_little_is_known() -> None:
 def test_who_has_the_pid_now_tells_nothing_of_who_had_it(
     child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    watch = Watch(identity_of(child))
+    watch = Watch(identity_of(child.pid))
     stat = processes.read_stat(child.pid)
     assert stat is not None
     newer = msgspec.structs.replace(stat, start_ticks=stat.start_ticks + 1)

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import pytest
 from support.fakesystem import FakeProcess, FakeSystem
+from support.synthetic import identity_of
 from support.training_stacks import DEFORM, WORKER_STEP
 
 from profd.daemon import processes
@@ -106,12 +107,6 @@ def fifo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     keeper = os.open(path, os.O_RDWR)
     yield path
     os.close(keeper)
-
-
-def identity_of(pid: int) -> Identity:
-    stat = processes.read_stat(pid)
-    assert stat is not None
-    return Identity(pid, stat.start_ticks)
 
 
 def watch(root: Identity, *, subprocesses: bool = True) -> ProcessTree:

@@ -16,16 +16,7 @@ from profd.daemon.analyze.selection import MAIN_THREADS
 from profd.daemon.errors import RunUnreadable, SessionFailed
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import RunInfo
-from profd.tui import actions
 from profd.tui.actions import ActionDone, WindowRefused, change_rate, export, mark, stop, take_window, write_report_of
-
-
-@pytest.fixture
-def session(monkeypatch: pytest.MonkeyPatch) -> FakeSession:
-    session = FakeSession()
-    monkeypatch.setattr(actions, "ControlClient", session)
-    monkeypatch.setattr(actions, "end_session", session.end)
-    return session
 
 
 @pytest.fixture

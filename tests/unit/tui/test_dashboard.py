@@ -15,11 +15,9 @@ import pytest
 from support import synthetic
 from support.dashboard import open_dashboard, train_backward
 
-from profd.daemon import processes
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store import records
-from profd.daemon.store.records import Identity
 from profd.daemon.store.writer import RunWriter
 from profd.tui.app import run_dashboard
 from profd.tui.dialogs import FailureScreen, Leaving
@@ -212,11 +210,8 @@ def test_a_file_that_cannot_be_read_at_all_is_an_error_before_anything_is_drawn(
 
 async def test_a_recorder_that_is_killed_is_said_to_be_gone(tmp_path: Path) -> None:
     recorder = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    stat = processes.read_stat(recorder.pid)
-    assert stat is not None
-    started = msgspec.structs.replace(
-        synthetic.run_started(live=True), recorder=Identity(recorder.pid, stat.start_ticks)
-    )
+    identity = synthetic.identity_of(recorder.pid)
+    started = msgspec.structs.replace(synthetic.run_started(live=True), recorder=identity)
     writer = RunWriter(tmp_path / "a.profd", started, synthetic.describe)
     writer.close()
     try:

@@ -29,7 +29,6 @@ from profd.daemon.store.records import Point, PointsTaken
 from profd.daemon.store.writer import RunWriter
 from profd.daemon.tree import tree
 from profd.daemon.tree.tree import DumpedProcess
-from profd.tui import actions
 from profd.tui.app import ProfdApp
 from profd.tui.colors import DARK, LIGHT
 from profd.tui.dashboard import Dashboard
@@ -43,14 +42,6 @@ from profd.tui.widgets.output import OutputPane
 from profd.tui.widgets.processes import EventTable, ProcessTable
 from profd.tui.widgets.tabs import KeyLine, TabLine
 from profd.tui.widgets.timeline import Timeline
-
-
-@pytest.fixture
-def session(monkeypatch: pytest.MonkeyPatch) -> FakeSession:
-    session = FakeSession()
-    monkeypatch.setattr(actions, "ControlClient", session)
-    monkeypatch.setattr(actions, "end_session", session.end)
-    return session
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 from support.clocks import StoppedClock
 from support.kinetotraces import TraceScript
+from support.synthetic import identity_of
 
-from profd.daemon import processes
 from profd.daemon.store.records import Identity
 from profd.daemon.userfiles import UserFiles
 from profd.daemon.windows import gdb, injection, intarget
@@ -26,9 +26,7 @@ from profd.daemon.windows.taking import ExchangeFolder, meeting
 @pytest.fixture
 def identity() -> Iterator[Identity]:
     with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        stat = processes.read_stat(process.pid)
-        assert stat is not None
-        yield Identity(stat.pid, stat.start_ticks)
+        yield identity_of(process.pid)
         process.kill()
 
 

@@ -14,11 +14,11 @@ import pytest
 from support.clocks import StoppedClock
 from support.kinetoclient import KinetoClient, inquiry
 from support.kinetotraces import TraceScript
+from support.synthetic import identity_of
 from support.waiting import eventually
 
-from profd.daemon import processes
 from profd.daemon.errors import SessionFailed
-from profd.daemon.store.records import EventHappened, Identity, Record, WindowTaken
+from profd.daemon.store.records import EventHappened, Record, WindowTaken
 from profd.daemon.windows import ondemand
 from profd.daemon.windows.ondemand import OnDemand, on_demand_in
 from profd.daemon.windows.request import WindowRequest
@@ -37,9 +37,7 @@ class Run:
     records: list[Record] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        stat = processes.read_stat(self.process.pid)
-        assert stat is not None
-        self.identity = Identity(stat.pid, stat.start_ticks)
+        self.identity = identity_of(self.process.pid)
         self.way = on_demand_in(self.folder, self.clock)
         self.way.daemon.start()
         self.taker = WindowTaker(self.clock, self.records.append)
