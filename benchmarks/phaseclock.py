@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
 # Of the phases that are on at one time the first counts. The last two are what is left before and in training.
@@ -24,27 +24,30 @@ ORDER = (
     "startup, import",
     "other",
 )
-_STARTUP, _OTHER = len(ORDER) - 2, len(ORDER) - 1
 _FIRST_OF_TRAINING = {"data wait", "data load in process", "forward", "evaluation"}
 
 
 class PhaseClock:
     """Knows which phases are on, and notes each change of the one that counts."""
 
-    def __init__(self, started_ns: int, now_ns: Callable[[], int] = time.time_ns) -> None:
-        self._on = [0] * len(ORDER)
-        self._on[_STARTUP] = self._on[_OTHER] = 1
-        self._current = _STARTUP
-        self._changes = [(started_ns, _STARTUP)]
+    def __init__(self, started_ns: int, now_ns: Callable[[], int] = time.time_ns, *, own: Collection[str] = ()) -> None:
+        """Begin in startup; ``own`` are names of the program's own beside the phases, the first of which ends it."""
+        self._own = frozenset(own) - set(ORDER)
+        self._order = (*sorted(self._own), *ORDER)
+        self._startup, self._other = len(self._order) - 2, len(self._order) - 1
+        self._on = [0] * len(self._order)
+        self._on[self._startup] = self._on[self._other] = 1
+        self._current = self._startup
+        self._changes = [(started_ns, self._startup)]
         self._now_ns = now_ns
 
     @contextmanager
     def phase(self, name: str) -> Iterator[None]:
         """Be in a phase for a while; the first one that training has ends the startup."""
-        if name in _FIRST_OF_TRAINING:
-            self._on[_STARTUP] = 0
+        if name in _FIRST_OF_TRAINING or name in self._own:
+            self._on[self._startup] = 0
         # The list of now, as ``apart`` puts another in its place.
-        on, number = self._on, ORDER.index(name)
+        on, number = self._on, self._order.index(name)
         on[number] += 1
         self._note()
         try:
@@ -56,8 +59,8 @@ class PhaseClock:
     @contextmanager
     def apart(self) -> Iterator[None]:
         """Forget for a while which phases are on."""
-        kept, self._on = self._on, [0] * len(ORDER)
-        self._on[_OTHER] = 1
+        kept, self._on = self._on, [0] * len(self._order)
+        self._on[self._other] = 1
         self._note()
         try:
             yield
@@ -98,4 +101,4 @@ class PhaseClock:
     def diary(self) -> str:
         """Return all changes until now, a line each; the last line is the end."""
         ended = (*self._changes, (self._now_ns(), self._current))
-        return "".join(f"{at_ns} {ORDER[number]}\n" for at_ns, number in ended)
+        return "".join(f"{at_ns} {self._order[number]}\n" for at_ns, number in ended)

@@ -7,19 +7,18 @@ than the table of rules that it is to judge.
 from __future__ import annotations
 
 import builtins
+from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
 
 import torch
+from torch._functorch import eager_transforms
 from torch.nn import functional
 from torch.optim import lr_scheduler, optimizer
 from torch.utils.data import dataloader
 
 if TYPE_CHECKING:
     from phaseclock import PhaseClock
-
-OWN_FUNCTIONS = {"evaluate": "evaluation", "get_batch": "data load in process"}
-"""Functions of the programs themselves."""
 
 
 def install(clock: PhaseClock, program: str) -> None:
@@ -29,10 +28,14 @@ def install(clock: PhaseClock, program: str) -> None:
         _wrap_compiler(clock)
     else:
         _wrap_modules(clock)
-    if "transformers" in program:
-        _wrap_transformers(clock)
     if "lightning" in program:
         _wrap_lightning(clock)
+    if "transformers" in program:
+        _wrap_transformers(clock)
+    elif "accelerate" in program:
+        _wrap_accelerate(clock)
+    if "torch.func" in program:
+        clock.wrap(eager_transforms, "_autograd_grad", "backward")
     if "torchmetrics" in program:
         _wrap_metrics(clock)
     if "SummaryWriter" in program:
@@ -109,6 +112,39 @@ def _wrap_transformers(clock: PhaseClock) -> None:
         (trainer_callback.ProgressCallback, "on_step_end", "logging"),
         (trainer_callback.ProgressCallback, "on_log", "logging"),
         (torch.nn.Module, "zero_grad", "optimizer"),
+        (data_loader, "send_to_device", "host-to-device copy"),
+    ):
+        clock.wrap(owner, name, phase)
+
+
+def _wrap_accelerate(clock: PhaseClock) -> None:
+    from accelerate import Accelerator, data_loader
+    from accelerate.data_loader import DataLoaderShard
+    from accelerate.optimizer import AcceleratedOptimizer
+    from accelerate.scheduler import AcceleratedScheduler
+
+    iterate = DataLoaderShard.__iter__
+
+    def timed(loader: DataLoaderShard) -> Iterator[object]:
+        """Make each batch in the phase of loading: a generator around the loader's own."""
+        phase = "data wait" if loader.num_workers else "data load in process"
+        batches = iterate(loader)
+        while True:
+            with clock.phase(phase):
+                try:
+                    batch = next(batches)
+                except StopIteration:
+                    return
+            yield batch
+
+    DataLoaderShard.__iter__ = timed
+    for owner, name, phase in (
+        (Accelerator, "backward", "backward"),
+        (Accelerator, "clip_grad_norm_", "optimizer"),
+        (Accelerator, "print", "logging"),
+        (AcceleratedOptimizer, "step", "optimizer"),
+        (AcceleratedOptimizer, "zero_grad", "optimizer"),
+        (AcceleratedScheduler, "step", "optimizer"),
         (data_loader, "send_to_device", "host-to-device copy"),
     ):
         clock.wrap(owner, name, phase)

@@ -47,6 +47,9 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "plain, bfloat16 autocast": ("convolutional.py", "--epochs", "15", "--bfloat16"),
     "LSTM": ("language.py", "lstm", "--steps", "600"),
     "transformer": ("language.py", "transformer", "--steps", "350"),
+    "Accelerate": ("accelerated.py", "--steps", "5000"),
+    "torch.func": ("functional.py", "--steps", "1200"),
+    "NumPy alone": ("numeric.py", "--steps", "2500"),
     "instrumented": ("instrumented.py", "--epochs", "64"),
     "torch.compile, aot_eager": ("compiled.py", "--backend", "aot_eager", "--steps", "800"),
     **({"torch.compile, inductor": ("compiled.py", "--steps", "1500")} if HAS_COMPILER else {}),
@@ -128,11 +131,10 @@ def judge(environment: Environment, words: Sequence[str], kept: Path) -> Judged:
     kept.mkdir(parents=True)
     output = run(unchanged, [environment.python, *program])
     run(timed, [environment.python, str(HERE / "phasetruth.py"), str(diary), str(time.time_ns()), *program])
-    told, of_timed = read_run(unchanged), read_run(timed)
+    true = read_diary(diary)
+    told, of_timed = (read_run(one, frozenset(true.of_phase)) for one in (unchanged, timed))
     true_per_s = paced(read_passes(diary), of_timed.counted_ns)
-    return Judged(
-        told.shares, of_timed.shares, read_diary(diary), told.steps, steps_made(output), of_timed.steps, true_per_s
-    )
+    return Judged(told.shares, of_timed.shares, true, told.steps, steps_made(output), of_timed.steps, true_per_s)
 
 
 def run(run_file: Path, words: Sequence[str]) -> str:
@@ -151,15 +153,17 @@ def steps_made(output: str) -> int:
     return int(output.split()[-3])
 
 
-def read_run(run_file: Path) -> Told:
-    """Return what profd tells of a run."""
+def read_run(run_file: Path, names: frozenset[str]) -> Told:
+    """Return what profd tells of a run: phases, and what it names of *other* where the program has it by that name."""
     with RunReader(run_file) as reader:
         summary = summarize(reader)
         counts = [
             point.at_ns for row in reader.series.values() if row.name == STEP_COUNT for point in reader.points(row.id)
         ]
         counted_ns = (min(counts), max(counts)) if len(counts) > 1 else None
-    spent_s = {name: share * summary.duration_s for name, share in summary.phases.items()}
+    named = {name: share for name, share in summary.rest.get(OTHER, {}).items() if name in names}
+    shares = {**summary.phases, OTHER: summary.phases.get(OTHER, 0.0) - sum(named.values()), **named}
+    spent_s = {name: share * summary.duration_s for name, share in shares.items()}
     return Told(Shares.of(spent_s), summary.steps, counted_ns)
 
 
@@ -208,7 +212,10 @@ def _made_by(passes: Sequence[int], at_ns: int) -> float:
 
 def shares_table(judged: Mapping[str, Judged]) -> list[str]:
     """Return the shares, a row a program."""
-    shown = [phase.name for phase in PHASES if phase.name != STARTUP and is_shown(phase.name, judged)]
+    names = dict.fromkeys(
+        (*(phase.name for phase in PHASES), *(name for one in judged.values() for name in one.true.of_phase))
+    )
+    shown = [name for name in names if name != STARTUP and is_shown(name, judged)]
     head = ["program", *shown, "distance", "of two runs", "startup, s", ""]
     rows = [f"| {' | '.join(head)} |", "|---" * len(head) + "|"]
     for name, one in judged.items():
@@ -253,6 +260,7 @@ def main() -> None:
     parser.add_argument("--cache", type=Path, default=Path(platformdirs.user_cache_dir("profd")) / "benchmarks")
     parser.add_argument("--keep", type=Path, help="a folder for the run files and diaries")
     parser.add_argument("--dry-run", action="store_true", help="print only")
+    parser.add_argument("--title", default="Phases of training loops", help="the section to write")
     parser.add_argument("programs", nargs="*", metavar="PROGRAM", default=list(PROGRAMS), help="; ".join(PROGRAMS))
     options = parser.parse_args()
     environment = make_environment(options.cache)
@@ -265,7 +273,7 @@ def main() -> None:
     lines = [*shares_table(judged), "", *steps_table(judged)]
     print("\n".join(lines))
     if not options.dry_run:
-        write_section("Phases of training loops", METHOD.format(versions=environment.versions()), lines)
+        write_section(options.title, METHOD.format(versions=environment.versions()), lines)
     sys.exit(not all(one.is_right for one in judged.values()))
 
 

@@ -15,6 +15,13 @@ from pathlib import Path
 
 from phaseclock import PhaseClock
 
+ANYWHERE = {"evaluate": "evaluation", "get_batch": "data load in process"}
+OWN_FUNCTIONS = {
+    "functional.py": {"draw": "data load in process", "predict": "forward", "adam": "optimizer"},
+    "numeric.py": {name: name for name in ("draw", "predict", "gradients", "descend")},
+}
+"""Functions of the programs themselves, and their phases; in NumPy alone they take the place of phases."""
+
 
 def keep_diary(clock: PhaseClock, diary: Path) -> None:
     """Write the diary when this process exits; a DataLoader's worker inherits the order, and writes nothing."""
@@ -29,20 +36,21 @@ def keep_diary(clock: PhaseClock, diary: Path) -> None:
 
 def main() -> None:
     """Wrap what the program uses, load it, and call its ``main``."""
-    clock = PhaseClock(int(sys.argv[2]))
+    program = Path(sys.argv[3])
+    own = OWN_FUNCTIONS.get(program.name, {}) | ANYWHERE
+    clock = PhaseClock(int(sys.argv[2]), own=own.values())
     keep_diary(clock, Path(sys.argv[1]))
     sys.argv = sys.argv[3:]
-    program = Path(sys.argv[0])
+    if "import torch" in program.read_text():
+        import phasehooks  # imports torch, which is to count as startup
 
-    import phasehooks  # imports torch, which is to count as startup
-
-    phasehooks.install(clock, program.read_text())
+        phasehooks.install(clock, program.read_text())
     specification = importlib.util.spec_from_file_location("program", program)
     assert specification is not None
     assert specification.loader is not None
     module = importlib.util.module_from_spec(specification)
     specification.loader.exec_module(module)
-    for name, phase in phasehooks.OWN_FUNCTIONS.items():
+    for name, phase in own.items():
         if hasattr(module, name):
             clock.wrap(module, name, phase)
     module.main()
