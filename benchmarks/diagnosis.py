@@ -1,10 +1,10 @@
 """Whether profd finds what is wrong with training programs of other people's kind: those of ``benchmarks/corpus``.
 
 Run on a quiet machine: ``python benchmarks/diagnosis.py [--part held_back] [--seconds 45] [--print-only]
-[--keep FOLDER] [PROGRAM ...]``, about a minute a program; writes its section of ``docs/measurements.md``. Each program
-runs with its cause and at the same time without it. An attach to the first has to name a line that the program marks;
-the second is a healthy program, and gives the gain of the remedy. What is kept is not recorded anew: rules that have
-changed are tried on it.
+[--keep FOLDER] [--section TITLE] [PROGRAM ...]``, about a minute a program; writes its section of
+``docs/measurements.md``. Each program runs with its cause and at the same time without it. An attach to the first has
+to name a line that the program marks; the second is a healthy program, and gives the gain of the remedy. What is kept
+is not recorded anew: rules that have changed are tried on it.
 """
 
 from __future__ import annotations
@@ -264,6 +264,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=45.0)
     parser.add_argument("--keep", type=Path, help="a folder of recordings, which are made where they are not there")
     parser.add_argument("--print-only", action="store_true")
+    parser.add_argument("--section", help="write one of the programs that are named, with this in its title")
     parser.add_argument("programs", nargs="*")
     options = parser.parse_args()
     paths = [path for part in PARTS if options.part in (None, part) for path in sorted((CORPUS / part).glob("*.py"))]
@@ -287,8 +288,9 @@ def main() -> None:
             print(f"{programs[-1].name}: {first[0]['title'] if first else 'no finding'}", flush=True)
     lines = table(programs)
     print("\n".join(lines))
-    if not options.print_only and not options.programs:
-        part = f" ({options.part.replace('_', ' ')} part)" if options.part else ""
+    if not options.print_only and (options.section or not options.programs):
+        part = options.section or (f"{options.part.replace('_', ' ')} part" if options.part else "")
+        part = f" ({part})" if part else ""
         method = (
             f"`benchmarks/diagnosis.py`: `profd attach` for {options.seconds:g} s to each program of "
             f"`benchmarks/corpus`{part} and to its twin without the planted cause, "

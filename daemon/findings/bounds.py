@@ -1,15 +1,11 @@
-"""By how much steps get faster at most, with the cores that a run may use, and the work that its GPUs have.
-
-A share of time was measured beside other work on the machine. While the main thread waits for cores that others use,
-what is left after a fix may stay as slow, or get much faster once they leave: shares do not show which.
-"""
+"""By how much steps get faster at most, with the cores that a run may use, and the work that its GPUs have."""
 
 from __future__ import annotations
 
 from profd.daemon.analyze import series
 from profd.daemon.analyze.phases import WITHOUT_WORK
 from profd.daemon.analyze.series import mean_of_known
-from profd.daemon.findings.context import MOST_CROWDING, FindingContext, Share
+from profd.daemon.findings.context import FindingContext, Share
 from profd.daemon.store.rows import ThreadRow
 
 
@@ -43,6 +39,7 @@ def thread_cores(context: FindingContext, thread: ThreadRow) -> list[float]:
 # What takes time on the main thread often slows the rest as well: caches are emptied, pages copied, cores fall asleep.
 # Where a fix removed half of a step and more, the rest took 0.81 to 1.09 of the time that it had taken before.
 _INDIRECT = 0.25
+_MOST_CROWDING = 1.5  # more is not gained by a fix, but once other processes leave
 
 
 def bound(
@@ -56,6 +53,6 @@ def bound(
     part ``indirect`` of the share at most: a limit that holds even so is given with ``limits``.
     """
     rest = 1 - indirect * min(share.high, 1.0)
-    slower = min(context.crowding, MOST_CROWDING)
+    slower = min(context.crowding, _MOST_CROWDING)
     busy = context.least_busy if beside_gpu else None
     return min([slower * share.gain / rest, *filter(None, limits), *([1 / busy] if busy else [])])

@@ -47,9 +47,8 @@ _FEWEST_READINGS = 4
 SATURATED = 0.8
 """A worker that is busy for more than this has no reserve: its next order is there before it has met the last one."""
 
-MOST_CROWDING = 1.5
-"""By how much more a step gets faster at most where cores are crowded: the rest of it may find one sooner."""
-_NOTICED = 1.05
+_CROWDED = 1.05
+"""From this crowding on it raises a bound so much that the finding says so."""
 
 _OF_EVALUATION = frozenset({EVALUATION, DATA_WAIT, DATA_LOAD})
 _NOT_LOADING = frozenset({WAITING, STARTUP})
@@ -168,7 +167,7 @@ class FindingContext:
         found = line() if line else self.line(texts.phase) if texts.phase else None
         gain = gain() if callable(gain) else gain
         share = first if isinstance(first, float) else first.value
-        speeds = speeds_up(gain, is_crowded=self.crowding > _NOTICED)
+        speeds = speeds_up(gain, is_crowded=self.crowding > _CROWDED)
         said = texts.said({"share": percent(share), "at": at(found), "speeds_up": speeds, **words}, cases)
         if not isinstance(first, Measure):
             first = first.measure(said["measure"]) if isinstance(first, Share) else Measure(said["measure"], first)
@@ -194,8 +193,8 @@ class FindingContext:
         return take_job(self.reader, self.selection, self.phases)
 
     @cached_property
-    def crowding(self) -> float:
-        """By how many times the main threads' own work takes longer because they wait for a core; 1 where unknown.
+    def lacking(self) -> float:
+        """The share of the time in which main threads have work and wait for a core; 0 where unknown.
 
         A thread with work and no CPU time may wait for a core, a disk, or a lock; for a core it waits as long as the
         kernel says, or where that is not counted by thread, no longer than it says that any thread did.
@@ -203,15 +202,14 @@ class FindingContext:
         cores = series.mean_of_known(self.main_thread_cores(row.id) for row in self.trainers)
         waited = series.mean_of_known(self.mean(series.CORE_WAIT, row.id) for row in self.trainers)
         waited = self.mean(series.PRESSURE) if waited is None else waited
-        if cores is None or waited is None:
-            return 1.0
         work = 1 - self.share(*WITHOUT_WORK).value
-        held_up = min(work - min(cores, work), waited)
-        return work / (work - held_up) if held_up < work else math.inf
+        return 0.0 if cores is None or waited is None else min(work - min(cores, work), waited)
 
     @property
-    def is_crowded(self) -> bool:
-        return self.crowding > MOST_CROWDING
+    def crowding(self) -> float:
+        """By how many times the main threads' own work takes longer because they wait for a core; 1 where unknown."""
+        work = 1 - self.share(*WITHOUT_WORK).value
+        return work / (work - self.lacking) if self.lacking < work else math.inf
 
     @cached_property
     def trainers(self) -> tuple[ProcessRow, ...]:

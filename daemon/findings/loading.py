@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 from profd.daemon.analyze.phases import COPY, DATA_LOAD, DATA_WAIT
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import mean_of_known
 from profd.daemon.findings.bounds import bound, ceiling, usable_cores
 from profd.daemon.findings.context import SATURATED, FindingContext, Loaders, Share
-from profd.daemon.findings.finding import INFO, Finding
+from profd.daemon.findings.finding import INFO, Finding, Line
 from profd.daemon.findings.texts import at
+from profd.daemon.store.rows import FrameRow
 from profd.daemon.units import percent, plural, size
 
 
@@ -23,8 +25,27 @@ def load_in_process(context: FindingContext) -> Finding | None:
     workers = max(int(min(needed, max((usable_cores(context) or needed) - 1, 1))), 1)
     gain = bound(context, share, ceiling(context))
     cases = {"iterable": _is_by_loader(context, _ITERABLE), "without-loader": not _is_by_loader(context)}
-    told = plural(workers, "worker")
-    return context.finding("input-bound-in-process", share, gain=gain, cases=cases, workers=told, number=workers)
+    told, line = plural(workers, "worker"), partial(_line_of_loading, context)
+    return context.finding(
+        "input-bound-in-process", share, gain=gain, line=line, cases=cases, workers=told, number=workers
+    )
+
+
+_TRAINERS = ("transformers/", "lightning/", "pytorch_lightning/")
+
+
+def _line_of_loading(context: FindingContext) -> Line | None:
+    """Return the line of the loop; where that is a framework's, the line of the dataset or of what collates."""
+
+    def frame_of(stack: int) -> FrameRow | None:
+        frames, line = context.reader.frames_of(stack), context.phases.user_line(stack)
+        trainers = [depth for depth, one in enumerate(frames, 1) if one.module_path.startswith(_TRAINERS)]
+        return next((one for one in frames[trainers[-1] :] if not one.is_library), line) if trainers else line
+
+    def loads(stack: int) -> bool:
+        return context.phases.of_stack(stack) == DATA_LOAD and stack not in context.evaluating
+
+    return context.heaviest_line(context.profile, loads, frame_of)
 
 
 def _share(context: FindingContext, phase: str) -> Share:
@@ -90,6 +111,7 @@ def _most_workers(context: FindingContext, cores: float | None) -> int:
 
 
 _RESTARTED = 3
+_START = "_get_iterator"
 _MOST = 0.5
 # What the main thread waits in for a batch that is not there yet; in any other function of the wait it has one.
 _EMPTY_HANDED = ("select.", "poll", "_poll", "wait", "get", "_get_data", "_try_get_data", "acquire", "__init__")
@@ -101,16 +123,28 @@ def idle_workers(context: FindingContext) -> Finding | None:
     loaders = context.loaders if context.severity("input-bound-idle", share.low) else None
     if loaders is None or loaders.busy.high >= SATURATED:
         return None
+    cases = _cause_between(context, share, loaders)
+    starts = "starts" in cases
     return context.finding(
         "input-bound-idle",
         share,
         loaders.busy.measure("workers busy"),
-        # On crowded cores, workers and main thread wait for one another's and for others' turns.
-        severity=INFO if context.is_crowded else None,
+        # Where cores are short, a batch that is there is taken late: main thread and workers wait for their turns.
+        severity=INFO if context.lacking >= share.low and not starts else None,
         gain=bound(context, share),
-        cases=_cause_between(context, share, loaders),
+        line=partial(_line_of_starts, context) if starts else None,
+        cases=cases,
         busy=percent(loaders.busy.value),
     )
+
+
+def _line_of_starts(context: FindingContext) -> Line | None:
+    """Return the user's line at which workers are started; their first batches may be waited for at another one."""
+
+    def starts(stack: int) -> bool:
+        return any(one.function.endswith(_START) for one in context.reader.frames_of(stack))
+
+    return context.heaviest_line(context.profile, starts) or context.line(DATA_WAIT)
 
 
 def _cause_between(context: FindingContext, share: Share, loaders: Loaders) -> dict[str, bool]:

@@ -16,7 +16,6 @@ from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext, Share, share_of_series
 from profd.daemon.findings.finding import CRITICAL, WARNING, Finding, Measure
 from profd.daemon.naming import process_title
-from profd.daemon.store.rows import ProcessRow
 from profd.daemon.units import duration, size
 
 _MINOR_FAULTS, _SYSTEM, _USER = "minor_faults_per_s", "cpu_system_cores", "cpu_user_cores"
@@ -32,9 +31,12 @@ _PAGE_BYTES = 4096
 def allocator_churn(context: FindingContext) -> Finding | None:
     for row in context.trainers:
         faults, system = context.mean(_MINOR_FAULTS, row.id), context.mean(_SYSTEM, row.id)
-        kernel = _kernel_share(context, row)
+        # The kernel's part of the time in which the training works: the threads of a process share both alike.
+        readings = zip(context.values(_SYSTEM, row.id), context.values(_USER, row.id), strict=False)
+        kernel = share_of_series([system / (system + user) for system, user in readings if system + user])
         if kernel is None or not faults or not system or faults < _MANY_MINOR_FAULTS or system > faults * _LONGEST_S:
             continue
+        kernel = kernel.times(1 - context.share(*WITHOUT_WORK).value)
         surely = kernel.times(min(faults * _USUAL_S / system, 1.0))
         share = Share(surely.value, surely.low, min(kernel.high + faults * _BESIDES_S, 1.0), kernel.samples)
         pages, memory = Measure("page faults", faults, "/s"), size(faults * _PAGE_BYTES)
@@ -42,13 +44,6 @@ def allocator_churn(context: FindingContext) -> Finding | None:
         if found := context.finding("allocator-churn", share, pages, gain=gain, memory=memory):
             return found
     return None
-
-
-def _kernel_share(context: FindingContext, row: ProcessRow) -> Share | None:
-    """Return the kernel's part of the time in which the training works; the threads of a process share both alike."""
-    readings = zip(context.values(_SYSTEM, row.id), context.values(_USER, row.id), strict=False)
-    kernel = share_of_series([system / (system + user) for system, user in readings if system + user])
-    return kernel.times(1 - context.share(*WITHOUT_WORK).value) if kernel else None
 
 
 _CALL = re.compile(r"\bgc\.collect\(")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 
 from profd.daemon.analyze.framepatterns import FramePattern, frame_test, own_table, read_patterns
@@ -130,7 +130,8 @@ def overhead(context: FindingContext) -> Finding | None:
         share,
         gain=lambda: bound(context, share),
         line=line,
-        cases={"unknown": not is_known, "line": not is_known and _is_one_line(paths, anchor, stacks)},
+        # A line: no function of the user's is below it.
+        cases={"unknown": not is_known, "line": not is_known and all(paths[stack] == anchor for stack in stacks)},
         function=function,
         what=kind.what if kind else "",
         instead=kind.instead if kind else "",
@@ -156,11 +157,6 @@ def named_rest(reader: RunReader, profile: Profile, phases: PhaseIndex) -> dict[
     }
     named = {phase: {name: one for name, one in some.items() if one >= _LEAST_NAMED} for phase, some in shares.items()}
     return {phase: some for phase, some in named.items() if some}
-
-
-def _is_one_line(paths: Mapping[int, LinePath], line: LinePath, stacks: set[int]) -> bool:
-    """Say whether no function of the user's is below a line."""
-    return all(paths[stack] == line for stack in stacks)
 
 
 def _is_hook(frames: Sequence[FrameRow]) -> bool:

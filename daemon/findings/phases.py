@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 
@@ -89,38 +89,37 @@ _LEAST_OF_LOOP = 0.02
 # Each has a rule of its own that says more.
 _OTHER_RULES = frozenset({DATA_LOAD, DATA_WAIT, STARTUP, SYNCHRONIZE})
 
+_COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>")
+
 _Key = tuple[str, str]
 
 
 def hot_function(context: FindingContext) -> Finding | None:
-    name = _hottest(context)
-    if name is None:
-        return None
+    functions = {stack: key for stack in context.profile.time_ns if (key := _function_of(context, stack))}
+    own_ns, looping_ns = Counter[_Key](), Counter[_Key]()
+    for stack, key in functions.items():
+        own_ns[key] += int(context.profile.time_ns[stack])
+        if _LOOP.search(context.leaf(stack).source or ""):
+            looping_ns[key] += int(context.profile.time_ns[stack])
+    looping = [key for key in own_ns if looping_ns[key] > _LEAST_OF_LOOP * own_ns[key]]
+    name = max(looping, key=own_ns.__getitem__, default=None)
 
     def of_it(stack: int) -> bool:
-        return _function_of(context, stack) == name
+        return functions.get(stack) == name
 
     share = context.share_of(context.profile, of_it)
-    if context.is_all_work(share):
+    if name is None or context.is_all_work(share):
         return None
     gain, line = partial(bound, context, share), partial(context.heaviest_line, context.profile, of_it, context.leaf)
     return context.finding("hot-function", share, gain=gain, line=line, name=name[0])
 
 
-def _hottest(context: FindingContext) -> _Key | None:
-    own_ns: defaultdict[_Key, float] = defaultdict(float)
-    looping_ns: defaultdict[_Key, float] = defaultdict(float)
-    for stack, time_ns in context.profile.time_ns.items():
-        key = _function_of(context, stack)
-        if key is not None:
-            own_ns[key] += time_ns
-            looping_ns[key] += time_ns if _LOOP.search(context.leaf(stack).source or "") else 0.0
-    looping = [key for key in own_ns if looping_ns[key] > _LEAST_OF_LOOP * own_ns[key]]
-    return max(looping, key=own_ns.__getitem__, default=None)
-
-
 def _function_of(context: FindingContext, stack: int) -> _Key | None:
-    """Return the user's function at the leaf of a stack, and its file; None where another rule speaks of the stack."""
-    frame = context.leaf(stack)
-    is_other = frame.is_library or context.phases.of_stack(stack) in _OTHER_RULES
-    return None if is_other else (frame.function, frame.file)
+    """Return the user's function at the leaf of a stack, and its file; None where another rule speaks of the stack.
+
+    What a comprehension takes is its function's, as Python has it itself from 3.12 on.
+    """
+    if context.leaf(stack).is_library or context.phases.of_stack(stack) in _OTHER_RULES:
+        return None
+    own = (one for one in reversed(context.reader.frames_of(stack)) if not one.function.endswith(_COMPREHENSIONS))
+    return next(((one.function, one.file) for one in own), None)

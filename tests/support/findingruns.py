@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,6 +68,15 @@ class Series:
         return records.Point(self.name, value, self.identity, self.tid, self.device)
 
 
+GPU = "gpu0"
+
+
+def gpu(utilization: float) -> list[Series]:
+    """Return the series of a GPU that the training uses."""
+    used = Series("gpu_process_memory_bytes", 1e9, identity=MAIN, device=GPU)
+    return [Series("gpu_utilization_share", utilization, identity=None, device=GPU), used]
+
+
 def cores(count: int) -> list[Series]:
     """Return the series of a machine with so many cores."""
     return [Series("host_core_cpu_share", 0.5, identity=None, device=f"cpu{number}") for number in range(count)]
@@ -114,20 +123,20 @@ def diagnose(path: Path, rule: Rule) -> Finding | None:
 
 
 class Case:
-    """What rules find in runs that a test writes."""
+    """What rules find in runs that a test writes, by ``write``: steps, or the ranks of a job."""
 
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
+    def __init__(self, folder: Path, write: Callable[..., Path] = write_case) -> None:
+        self._folder, self._write = folder, write
 
-    def found(self, rule: Rule, *steps: Spans, **more: Any) -> Finding | None:  # noqa: ANN401
-        """Return what a rule finds in the run that ``write_case`` makes of these words."""
+    def found(self, rule: Rule, *done: Any, **more: Any) -> Finding | None:  # noqa: ANN401
+        """Return what a rule finds in the run that is made of these words."""
         path = self._folder / "case.profd"
         path.unlink(missing_ok=True)
-        return diagnose(write_case(path, *steps, **more), rule)
+        return diagnose(self._write(path, *done, **more), rule)
 
-    def told(self, rule: Rule, *steps: Spans, **more: Any) -> Finding:  # noqa: ANN401
+    def told(self, rule: Rule, *done: Any, **more: Any) -> Finding:  # noqa: ANN401
         """Return what a rule finds, where it has to find something."""
-        found = self.found(rule, *steps, **more)
+        found = self.found(rule, *done, **more)
         assert found is not None
         return found
 

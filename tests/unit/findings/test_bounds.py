@@ -1,7 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
-
 import pytest
 from support.findingruns import (
     BUSY_WORKER,
@@ -10,9 +8,7 @@ from support.findingruns import (
     Case,
     Series,
     at_most_without,
-    diagnose,
     step,
-    write_case,
 )
 from support.synthetic import MAIN_TID
 from support.training_stacks import DATA_WAIT
@@ -29,12 +25,9 @@ def company(*, on_cpu: float, pressure: float) -> list[Series]:
     return [Series("cpu_cores", on_cpu, tid=MAIN_TID), Series("host_cpu_pressure_share", pressure, identity=None)]
 
 
-def plain(path: Path) -> float:
+def plain(case: Case) -> float:
     """Return the bound of the same steps on cores of their own."""
-    found = diagnose(write_case(path, LOADING), load_in_process)
-    assert found is not None
-    assert found.gain_bound is not None
-    return found.gain_bound
+    return case.told(load_in_process, LOADING).gain_bound or 0.0
 
 
 @pytest.mark.parametrize(
@@ -43,23 +36,23 @@ def plain(path: Path) -> float:
     ids=["has its core", "waits for it", "waits for something else too", "waits for something else"],
 )
 def test_what_is_left_may_get_faster_by_what_cores_are_lacking(
-    case: Case, tmp_path: Path, on_cpu: float, pressure: float, slower: float
+    case: Case, on_cpu: float, pressure: float, slower: float
 ) -> None:
     found = case.told(load_in_process, LOADING, series=company(on_cpu=on_cpu, pressure=pressure))
-    assert found.gain_bound == pytest.approx(plain(tmp_path / "b.profd") * slower, rel=0.01)
+    assert found.gain_bound == pytest.approx(plain(case) * slower, rel=0.01)
 
 
-def test_cores_are_lacking_for_as_long_as_the_main_thread_itself_waits(case: Case, tmp_path: Path) -> None:
+def test_cores_are_lacking_for_as_long_as_the_main_thread_itself_waits(case: Case) -> None:
     series = [*company(on_cpu=0.8, pressure=0.9), Series("main_thread_core_wait_share", 0.1)]
     found = case.told(load_in_process, LOADING, series=series)
-    assert found.gain_bound == pytest.approx(plain(tmp_path / "b.profd") / 0.9, rel=0.01)
+    assert found.gain_bound == pytest.approx(plain(case) / 0.9, rel=0.01)
 
 
-def test_a_bound_says_that_cores_are_crowded(tmp_path: Path, case: Case) -> None:
+def test_a_bound_says_that_cores_are_crowded(case: Case) -> None:
     found = case.told(load_in_process, LOADING, series=company(on_cpu=0.3, pressure=0.9))
     assert found.severity == CRITICAL
     # What is left may be shorter by half as much again, and no more by the fix.
-    assert found.gain_bound == pytest.approx(plain(tmp_path / "b.profd") * 1.5, rel=0.01)
+    assert found.gain_bound == pytest.approx(plain(case) * 1.5, rel=0.01)
     bound = times(found.gain_bound or 0.0)
     assert found.title.endswith(f"loading in 1 worker speeds steps up by at most {bound} on crowded cores")
 
@@ -71,6 +64,10 @@ def test_waiting_for_data_is_no_want_of_cores(case: Case) -> None:
     assert found.gain_bound == pytest.approx(at_most_without(0.4), rel=0.05)
 
 
-def test_on_crowded_cores_a_wait_beside_idle_workers_is_no_warning(case: Case) -> None:
-    series = company(on_cpu=0.2, pressure=0.9)
-    assert case.told(idle_workers, WAITING, workers={1: IDLE_WORKER}, series=series).severity == INFO
+def test_a_wait_beside_idle_workers_is_no_warning_where_want_of_cores_explains_it(case: Case) -> None:
+    # The main thread works for 60 % of the time, and lacks a core for 40 or 10 %.
+    wanting, having = (company(on_cpu=on_cpu, pressure=0.9) for on_cpu in (0.2, 0.5))
+    assert case.told(idle_workers, WAITING, workers={1: IDLE_WORKER}, series=wanting).severity == INFO
+    assert case.told(idle_workers, WAITING, workers={1: IDLE_WORKER}, series=having).severity == CRITICAL
+    restarted = case.told(idle_workers, WAITING, workers={1: IDLE_WORKER}, series=wanting, generations=6)
+    assert restarted.severity == CRITICAL

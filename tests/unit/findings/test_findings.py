@@ -16,6 +16,7 @@ from support.findingruns import (
     at_most_without,
     cores,
     diagnose,
+    gpu,
     step,
     write_case,
 )
@@ -30,17 +31,8 @@ from profd.daemon.findings.memory import allocator_churn, garbage_collection, me
 from profd.daemon.findings.phases import compilation, small_batches
 from profd.daemon.store.records import Frame
 
-GPU = "gpu0"
 ROOT = (Frame("<module>", TRAIN, 96), Frame("main", TRAIN, 90), Frame("train_epoch", TRAIN, 59))
 COMPILE = (*ROOT, Frame("compile_fx", LIBRARY + "torch/_inductor/compile_fx.py", 1200))
-
-
-def gpu(utilization: float) -> list[Series]:
-    """Return the series of a GPU that the training uses."""
-    return [
-        Series("gpu_utilization_share", utilization, identity=None, device=GPU),
-        Series("gpu_process_memory_bytes", 1e9, identity=MAIN, device=GPU),
-    ]
 
 
 def test_a_gpu_that_waits_for_python_wants_larger_batches(case: Case) -> None:
@@ -170,6 +162,12 @@ def test_loading_between_steps_is_found_with_its_line_share_and_bound(case: Case
     assert found.evidence.selection.phase == "data load in process"
 
 
+def test_below_the_loop_of_a_framework_the_line_is_that_of_the_dataset(case: Case) -> None:
+    trainer = (*LOAD_IN_PROCESS[:3], Frame("Trainer._inner_training_loop", LIBRARY + "transformers/trainer.py", 2400))
+    found = case.told(load_in_process, step(((*trainer, *LOAD_IN_PROCESS[3:]), 200)))
+    assert "(augment.py:33)" in found.title
+
+
 def test_workers_share_a_stream(case: Case) -> None:
     fetch = Frame("_IterableDatasetFetcher.fetch", LIBRARY + "torch/utils/data/_utils/fetch.py", 33)
     loading = (*LOAD_IN_PROCESS[:5], fetch, Frame("ClickLog.__iter__", TRAIN, 30))
@@ -257,8 +255,10 @@ def test_a_wait_beside_idle_workers_is_not_for_want_of_workers(tmp_path: Path) -
 
 
 def test_idle_workers_should_persist_or_hand_over_smaller_types(case: Case) -> None:
-    found = case.told(idle_workers, WAITING, workers={1: IDLE_WORKER}, generations=6)
-    assert "persistent_workers=True" in found.remedy
+    starting = (*DATA_WAIT[:3], Frame("iterate", TRAIN, 31), Frame("_get_iterator", DATA_WAIT[3].file, 9))
+    spans = step((DATA_WAIT, 200), (starting, 50))
+    found = case.told(idle_workers, spans, workers={1: IDLE_WORKER}, generations=6)
+    assert "persistent_workers=True in the DataLoader (train.py:31)" in found.remedy
     # The same wait, but the main thread is busy with a batch that it has.
     rebuild = (*DATA_WAIT[:-2], Frame("rebuild_storage_fd", DATA_WAIT[-1].file, 9))
     found = case.told(idle_workers, step((rebuild, 250)), workers={1: IDLE_WORKER})

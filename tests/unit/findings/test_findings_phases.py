@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from support.findingruns import (
     BESIDE_TID,
+    GPU,
     HEALTHY,
     LOAD_IN_PROCESS,
     Case,
@@ -16,18 +17,20 @@ from support.findingruns import (
     at_most_without,
     cores,
     diagnose,
+    gpu,
     step,
     write_case,
 )
 from support.synthetic import MAIN, MAIN_TID
-from support.training_stacks import BACKWARD, CONV, DATA_WAIT, LIBRARY, SYNCHRONIZE, TRAIN
+from support.training_stacks import BACKWARD, CONV, DATA_WAIT, LIBRARY, OPTIMIZER, SYNCHRONIZE, TRAIN
 
-from profd.daemon.findings.catalog import RULES, Rule
+from profd.daemon.findings.catalog import RULES, Rule, find
 from profd.daemon.findings.cpu import idle_cores, interpreter_lock
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
 from profd.daemon.findings.gpu import synchronization
 from profd.daemon.findings.loading import load_in_process
-from profd.daemon.findings.phases import checkpoints, evaluations, hot_function, logging_stalls
+from profd.daemon.findings.phases import checkpoints, evaluations, hot_function, logging_stalls, unfused_optimizer
+from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
 
 ROOT = (Frame("<module>", TRAIN, 96), Frame("main", TRAIN, 90), Frame("train_epoch", TRAIN, 70))
@@ -35,15 +38,6 @@ SAVE = (*ROOT, Frame("save", LIBRARY + "torch/serialization.py", 944))
 LOG = (*ROOT, Frame("Logger.info", "/usr/lib/python3.11/logging/__init__.py", 1489))
 EVALUATE = (*ROOT, Frame("evaluate", TRAIN, 120), Frame("Module._call_impl", LIBRARY + "torch/nn/modules/module.py", 9))
 LOOP, ADD = (*ROOT, Frame("spread", TRAIN, 77)), (*ROOT, Frame("spread", TRAIN, 78))
-GPU = "gpu0"
-
-
-def gpu(utilization: float) -> list[Series]:
-    """Return the series of a GPU that the training uses."""
-    return [
-        Series("gpu_utilization_share", utilization, identity=None, device=GPU),
-        Series("gpu_process_memory_bytes", 1e9, identity=MAIN, device=GPU),
-    ]
 
 
 @pytest.mark.parametrize(
@@ -96,18 +90,20 @@ def test_a_function_that_loops_in_python_is_found(case: Case) -> None:
     assert "spread loops in Python for 50 % of the time (train.py:78)" in found.title
 
 
-def test_time_that_another_rule_tells_is_not_blamed_on_the_loop_around_it(tmp_path: Path) -> None:
-    around = (*ROOT[:-1], Frame("train_epoch", TRAIN, 77))
-    path = write_case(tmp_path / "a.profd", step((around, 10), (SYNCHRONIZE, 200)))
+def test_a_comprehension_is_its_functions_loop(case: Case) -> None:
+    inner = (*LOOP, Frame("spread.<locals>.<listcomp>", TRAIN, 77))
+    found = case.told(hot_function, step((LOOP, 100), (inner, 100)))
+    assert "spread loops in Python for 40 % of the time (train.py:77)" in found.title
 
-    assert diagnose(path, hot_function) is None
-    assert diagnose(path, synchronization) is not None
+
+def test_time_that_another_rule_tells_is_not_blamed_on_the_loop_around_it(case: Case) -> None:
+    spans = step(((*ROOT[:-1], Frame("train_epoch", TRAIN, 77)), 10), (SYNCHRONIZE, 200))
+    assert [case.found(rule, spans) is None for rule in (hot_function, synchronization)] == [True, False]
 
 
 def test_a_healthy_run_has_no_findings(tmp_path: Path) -> None:
-    path = write_case(tmp_path / "a.profd", HEALTHY)
-
-    assert [rule for rule in RULES if diagnose(path, rule) is not None] == []
+    with RunReader(write_case(tmp_path / "a.profd", HEALTHY)) as reader:
+        assert find(reader) == ()
 
 
 def test_a_phase_that_may_take_less_is_not_warned_of(case: Case) -> None:
@@ -145,13 +141,11 @@ def test_where_hardly_anything_is_left_to_the_main_thread_no_bound_is_told(case:
 
 @pytest.mark.parametrize(("core_wait", "is_found"), [(0.0, True), (0.5, False)])
 def test_what_the_main_thread_itself_waits_for_says_more_than_the_machine_does(
-    tmp_path: Path, core_wait: float, is_found: bool
+    case: Case, core_wait: float, is_found: bool
 ) -> None:
     # Whether it is the other thread that is kept from a core, or it.
     series = [*turns(main=0.5, rival=0.5, pressure=0.5), Series("main_thread_core_wait_share", core_wait)]
-    path = write_case(tmp_path / "a.profd", HEALTHY, beside=COMPUTES, series=series)
-
-    assert (diagnose(path, interpreter_lock) is not None) == is_found
+    assert (case.found(interpreter_lock, HEALTHY, beside=COMPUTES, series=series) is not None) == is_found
 
 
 def machine(count: int, *, used: float, process: float = 1.0) -> list[Series]:
@@ -172,6 +166,33 @@ def test_idle_cores_beside_a_model_in_one_thread_are_told(case: Case) -> None:
     assert found.gain_bound == pytest.approx(1 / (1 - 0.96 * 3 / 4), rel=0.03)
 
 
+FUSED = (*OPTIMIZER[:-1], Frame("_fused_adam", LIBRARY + "torch/optim/adam.py", 790))
+FOREACH = (*OPTIMIZER[:-1], Frame("_multi_tensor_adam", LIBRARY + "torch/optim/adam.py", 590))
+
+
+@pytest.mark.parametrize(
+    ("stack", "series", "said"),
+    [(OPTIMIZER, [], "tensor by tensor takes 40 %"), (FOREACH, gpu(0.5), "operation by operation takes 38 %")],
+    ids=["tensor by tensor", "torch's default on a GPU"],
+)
+def test_weights_that_are_not_updated_at_once_are_told_with_the_line(
+    case: Case, stack: tuple[Frame, ...], series: list[Series], said: str
+) -> None:
+    found = case.told(unfused_optimizer, step((stack, 190)), series=series)
+    assert found.severity == WARNING
+    assert found.title.startswith(f"optimizer: updating the weights {said} of a step (train.py:64)")
+    assert found.gain_bound == pytest.approx(at_most_without(found.evidence.measures[0].value), rel=0.03)
+    assert "fused=True" in found.remedy
+
+
+@pytest.mark.parametrize(("one_by_one_ms", "besides_ms"), [(190, 0), (225, 30)], ids=["mild", "grave"])
+def test_a_slow_optimizer_comes_before_larger_batches(tmp_path: Path, one_by_one_ms: int, besides_ms: int) -> None:
+    # What is no update of weights is half of a step for sure only where it is added to that.
+    spans = step((OPTIMIZER, one_by_one_ms), (FUSED, besides_ms))
+    with RunReader(write_case(tmp_path / "a.profd", spans)) as reader:
+        assert [one.rule for one in find(reader)] == ["unfused-optimizer", "small-batches"]
+
+
 ON_A_GPU = Series("gpu_process_memory_bytes", 1e9, identity=MAIN, device=GPU)
 TURNS = turns(main=0.5, rival=0.5)
 NOTHING: dict[str, tuple[Rule, Spans, dict[str, Any]]] = {
@@ -184,6 +205,9 @@ NOTHING: dict[str, tuple[Rule, Spans, dict[str, Any]]] = {
     ),
     "nothing tells of turns": (interpreter_lock, HEALTHY, {"beside": COMPUTES, "series": TURNS[:2]}),
     "it waits for data": (interpreter_lock, step((DATA_WAIT, 250)), {"beside": COMPUTES, "series": TURNS}),
+    "a fused optimizer": (unfused_optimizer, step((FUSED, 190)), {}),
+    "a short one": (unfused_optimizer, HEALTHY, {}),
+    "torch's default on a GPU, without one": (unfused_optimizer, step((FOREACH, 190)), {}),
     "no core is idle": (idle_cores, HEALTHY, {"series": machine(4, used=0.95)}),
     "it has several threads": (idle_cores, HEALTHY, {"series": machine(4, used=0.5, process=2.0)}),
     "it computes on a GPU": (idle_cores, HEALTHY, {"series": [*machine(4, used=0.26), ON_A_GPU]}),

@@ -3,29 +3,35 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pytest
-from support.findingruns import diagnose
+from support.findingruns import Case
 from support.jobruns import FORWARD, LOAD, Rank, gpu_seen, identity_of, write_job
 from support.synthetic import COMMAND, STARTED_NS, recording
 from support.training_stacks import BACKWARD, CONV, DATA_WAIT, TRAIN, WORKER_STEP
 
 from profd.daemon.analyze.ranks import OwnWork
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.findings.catalog import Rule
 from profd.daemon.findings.context import Share
 from profd.daemon.findings.finding import CRITICAL, WARNING
 from profd.daemon.findings.ranks import collectives, straggler, take_waiting
 from profd.daemon.store import records
 from profd.daemon.store.records import Frame, Identity
 
+
+@pytest.fixture
+def job(tmp_path: Path) -> Case:
+    return Case(tmp_path, write_job)
+
+
 USUAL = Rank((LOAD, 100), (FORWARD, 100))
 SLOW_DATA = Rank((LOAD, 300), (FORWARD, 100))
 
 
-def test_the_rank_that_loads_longer_is_named_with_its_function_and_bound(tmp_path: Path) -> None:
-    found = diagnose(write_job(tmp_path / "a.profd", USUAL, USUAL, SLOW_DATA, USUAL), straggler)
-
-    assert found is not None
+def test_the_rank_that_loads_longer_is_named_with_its_function_and_bound(job: Case) -> None:
+    found = job.told(straggler, USUAL, USUAL, SLOW_DATA, USUAL)
     surplus = found.evidence.measures[0]
     assert surplus.value == pytest.approx(0.4, abs=0.01)
     assert found.severity == CRITICAL
@@ -40,14 +46,10 @@ def test_the_rank_that_loads_longer_is_named_with_its_function_and_bound(tmp_pat
     assert (found.evidence.selection.rank, found.evidence.selection.phase) == (2, "data load in process")
 
 
-def test_it_is_said_where_the_late_rank_computes_and_where_it_waits(tmp_path: Path) -> None:
+def test_it_is_said_where_the_late_rank_computes_and_where_it_waits(job: Case) -> None:
     waits = Rank((LOAD, 300), (FORWARD, 100), cores=0.2)
     computes = Rank((LOAD, 300), (FORWARD, 100), cores=0.6)
-    of_disk = diagnose(write_job(tmp_path / "a.profd", USUAL, USUAL, waits), straggler)
-    of_cpu = diagnose(write_job(tmp_path / "b.profd", USUAL, USUAL, computes), straggler)
-
-    assert of_disk is not None
-    assert of_cpu is not None
+    of_disk, of_cpu = (job.told(straggler, USUAL, USUAL, late) for late in (waits, computes))
     assert "it waits for storage" in of_disk.cause
     assert "it waits for storage" not in of_cpu.cause
     # It may compute longer in backward, too.
@@ -55,11 +57,9 @@ def test_it_is_said_where_the_late_rank_computes_and_where_it_waits(tmp_path: Pa
     assert of_disk.gain_bound == pytest.approx(1 / 0.6, rel=0.06)
 
 
-def test_more_work_in_backward_shows_as_cpu_time(tmp_path: Path) -> None:
+def test_more_work_in_backward_shows_as_cpu_time(job: Case) -> None:
     heavy = Rank((LOAD, 100), (FORWARD, 100), cores=0.7)
-    found = diagnose(write_job(tmp_path / "a.profd", USUAL, heavy, USUAL), straggler)
-
-    assert found is not None
+    found = job.told(straggler, USUAL, heavy, USUAL)
     said = "straggler: rank 1 makes the others wait at least 50 % of the time, in train_epoch (train.py:63)"
     assert found.title.startswith(said)
     # The others load and go forward for two fifths of a step, which nothing shortens.
@@ -75,69 +75,53 @@ COMPUTES, WAITS = (0.82, 0.86, 0.84), (0.42, 0.44, 0.46)
     ("clock_hz", "said"), [(1.98e9, "It is the kernels"), (1.2e9, "clocked 39 % below the others")]
 )
 def test_on_gpus_the_rank_whose_kernels_take_longer_is_named_and_a_slow_clock(
-    tmp_path: Path, clock_hz: float, said: str
+    job: Case, clock_hz: float, said: str
 ) -> None:
     usual = Rank((LOAD, 100), (FORWARD, 100), cores=1.0, active=WAITS)
     slow = Rank((LOAD, 100), (FORWARD, 100), cores=1.0, active=COMPUTES, clock_hz=clock_hz)
-    found = diagnose(
-        write_job(tmp_path / "a.profd", usual, slow, usual, more=[gpu_seen(rank) for rank in range(3)]), straggler
-    )
-
-    assert found is not None
+    found = job.told(straggler, usual, slow, usual, more=[gpu_seen(rank) for rank in range(3)])
     assert found.title.startswith("straggler: rank 1 makes the others wait 40 % of the time")
     assert said in found.cause
-    equal = diagnose(
-        write_job(tmp_path / "b.profd", usual, usual, usual, more=[gpu_seen(rank) for rank in range(3)]), straggler
-    )
-    assert equal is None
+    assert job.found(straggler, usual, usual, usual, more=[gpu_seen(rank) for rank in range(3)]) is None
 
 
-def test_counts_of_nccl_stand_beside_the_rank_that_is_late(tmp_path: Path) -> None:
+def test_counts_of_nccl_stand_beside_the_rank_that_is_late(job: Case) -> None:
     late = Rank((LOAD, 300), (FORWARD, 100), behind=(1, 0))
     usual = Rank((LOAD, 100), (FORWARD, 100), behind=(0, 0))
-    found = diagnose(write_job(tmp_path / "a.profd", usual, usual, late), straggler)
-
-    assert found is not None
+    found = job.told(straggler, usual, usual, late)
     assert "In 1 of 2 looks at NCCL's counts it was behind all others." in found.cause
 
 
-def test_cpu_time_says_nothing_where_a_gpu_keeps_the_waiting_busy(tmp_path: Path) -> None:
+def test_cpu_time_says_nothing_where_a_gpu_keeps_the_waiting_busy(job: Case) -> None:
     busy = Rank((LOAD, 100), (FORWARD, 100), cores=0.9)
     device = records.DeviceSeen(STARTED_NS, "gpu0", 0, "H100", "GPU-1")
-    path = write_job(tmp_path / "a.profd", USUAL, busy, USUAL, more=[device])
-
-    assert diagnose(path, straggler) is None
+    assert job.found(straggler, USUAL, busy, USUAL, more=[device]) is None
 
 
-def test_ranks_that_wait_by_running_are_not_blamed_for_it(tmp_path: Path) -> None:
+def test_ranks_that_wait_by_running_are_not_blamed_for_it(job: Case) -> None:
     waits = Rank((LOAD, 100), (FORWARD, 100), cores=1.0)
     late = Rank((LOAD, 300), (FORWARD, 100), cores=0.3)
-    found = diagnose(write_job(tmp_path / "a.profd", waits, late), straggler)
-
-    assert found is not None
+    found = job.told(straggler, waits, late)
     assert "rank 1 makes the others wait" in found.title
 
 
 @pytest.mark.parametrize(
     ("longer_ms", "severity"), [(30, None), (45, None), (75, WARNING), (200, CRITICAL)], ids=lambda value: str(value)
 )
-def test_less_than_a_tenth_of_a_step_is_no_straggler(tmp_path: Path, longer_ms: int, severity: str | None) -> None:
+def test_less_than_a_tenth_of_a_step_is_no_straggler(job: Case, longer_ms: int, severity: str | None) -> None:
     late = Rank((LOAD, 100 + longer_ms), (FORWARD, 100))
-    found = diagnose(write_job(tmp_path / "a.profd", USUAL, late, USUAL), straggler)
-
+    found = job.found(straggler, USUAL, late, USUAL)
     assert (found.severity if found else None) == severity
 
 
-def test_all_that_are_late_are_named_the_latest_first(tmp_path: Path) -> None:
+def test_all_that_are_late_are_named_the_latest_first(job: Case) -> None:
     later = Rank((LOAD, 340), (FORWARD, 100))
-    found = diagnose(write_job(tmp_path / "a.profd", USUAL, SLOW_DATA, USUAL, later, USUAL), straggler)
-
-    assert found is not None
+    found = job.told(straggler, USUAL, SLOW_DATA, USUAL, later, USUAL)
     assert "rank 3 makes the others wait" in found.title
     assert found.cause.endswith("Rank 1 is late too.")
 
 
-def test_a_rank_that_waits_for_its_workers_is_late_by_what_these_do(tmp_path: Path) -> None:
+def test_a_rank_that_waits_for_its_workers_is_late_by_what_these_do(job: Case) -> None:
     usual, late = Rank((DATA_WAIT, 20), (FORWARD, 100)), Rank((DATA_WAIT, 240), (FORWARD, 100))
     worker = Identity(7100, 1100)
     more: list[records.Record] = [
@@ -147,68 +131,52 @@ def test_a_rank_that_waits_for_its_workers_is_late_by_what_these_do(tmp_path: Pa
             for second in range(30)
         ),
     ]
-    found = diagnose(write_job(tmp_path / "a.profd", usual, late, usual, more=more), straggler)
-
-    assert found is not None
+    found = job.told(straggler, usual, late, usual, more=more)
     assert found.evidence.line is not None
     assert found.evidence.line.module_path == "augment.py"
     assert found.evidence.selection.phase == "data wait"
 
 
-def test_processes_that_exchange_nothing_wait_for_nobody(tmp_path: Path) -> None:
-    alone, longer = Rank((LOAD, 100), (CONV, 100)), Rank((LOAD, 300), (CONV, 100))
-    unrelated = write_job(tmp_path / "a.profd", alone, longer)
-    unnumbered = write_job(tmp_path / "b.profd", USUAL, SLOW_DATA, numbered=False)
-
-    for path in (unrelated, unnumbered):
-        assert diagnose(path, straggler) is None
-        assert diagnose(path, collectives) is None
-
-
-def test_python_that_backward_calls_is_work_of_the_rank(tmp_path: Path) -> None:
+def test_python_that_backward_calls_is_work_of_the_rank(job: Case) -> None:
     hook = (
         *BACKWARD,
         Frame("BackwardCFunction.apply", "/usr/lib/python3/site-packages/torch/autograd/function.py", 311),
         Frame("Quantize.backward", TRAIN, 31),
     )
     late = Rank((LOAD, 100), (FORWARD, 100), (hook, 200))
-    found = diagnose(write_job(tmp_path / "a.profd", USUAL, late, USUAL), straggler)
-
-    assert found is not None
+    found = job.told(straggler, USUAL, late, USUAL)
     assert "in Quantize.backward (train.py:31)" in found.title
 
 
-def test_waits_without_a_straggler_are_those_of_the_exchange(tmp_path: Path) -> None:
-    path = write_job(tmp_path / "a.profd", USUAL, USUAL, USUAL)
-    found = diagnose(path, collectives)
-
-    assert found is not None
+def test_waits_without_a_straggler_are_those_of_the_exchange(job: Case) -> None:
+    found = job.told(collectives, USUAL, USUAL, USUAL)
     # Of the three fifths in backward one might be CPU time.
     assert found.evidence.measures[0].value == pytest.approx(0.4, abs=0.01)
     assert found.severity == WARNING
     assert found.gain_bound == pytest.approx(1 / (1 - 0.6), rel=0.02)
     assert "3 ranks wait 40 % of the time" in found.title
-    assert diagnose(path, straggler) is None
+    assert job.found(straggler, USUAL, USUAL, USUAL) is None
 
 
-def test_waits_for_one_late_rank_are_not_those_of_the_exchange(tmp_path: Path) -> None:
-    path = write_job(tmp_path / "a.profd", USUAL, SLOW_DATA, USUAL)
-
-    assert diagnose(path, collectives) is None
+BUSY = Rank((LOAD, 20), (FORWARD, 200), cores=0.95)
+ALONE, LONGER = Rank((LOAD, 100), (CONV, 100)), Rank((LOAD, 300), (CONV, 100))
 
 
-def test_ranks_that_lack_cores_may_not_wait_for_each_other(tmp_path: Path) -> None:
-    path = write_job(tmp_path / "a.profd", USUAL, USUAL, pressure=0.5)
-
-    assert diagnose(path, collectives) is None
-
-
-def test_a_job_that_computes_most_of_the_time_is_healthy(tmp_path: Path) -> None:
-    busy = Rank((LOAD, 20), (FORWARD, 200), cores=0.95)
-    path = write_job(tmp_path / "a.profd", busy, busy, busy, busy)
-
-    assert diagnose(path, collectives) is None
-    assert diagnose(path, straggler) is None
+@pytest.mark.parametrize(
+    ("rules", "ranks", "more"),
+    [
+        ((collectives,), (USUAL, SLOW_DATA, USUAL), {}),
+        ((collectives,), (USUAL, USUAL), {"pressure": 0.5}),
+        ((collectives, straggler), (BUSY,) * 4, {}),
+        ((collectives, straggler), (ALONE, LONGER), {}),
+        ((collectives, straggler), (USUAL, SLOW_DATA), {"numbered": False}),
+    ],
+    ids=["one is late", "cores are lacking", "they compute most of the time", "they exchange nothing", "no numbers"],
+)
+def test_ranks_do_not_wait_for_one_another(
+    job: Case, rules: tuple[Rule, ...], ranks: tuple[Rank, ...], more: dict[str, Any]
+) -> None:
+    assert [job.found(rule, *ranks, **more) for rule in rules] == [None] * len(rules)
 
 
 def effort(own: tuple[float | None, ...], cores: tuple[float | None, ...]) -> OwnWork:
