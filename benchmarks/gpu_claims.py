@@ -6,6 +6,7 @@ import gzip
 import io
 import json
 import os
+import sqlite3
 import subprocess
 import sys
 import tempfile
@@ -26,7 +27,7 @@ SUMMARY_S = 15
 
 def tables(pace: Pace) -> Iterator[Values | Assumed]:
     """Compare profd's reduction of a trace with torch's own table of the same steps."""
-    for name in pace.each(("gpu-bound", "launch-bound", "planes+", "foreach+", "graph")):
+    for name in pace.each(("gpu-bound", "transformer", "launch-bound", "planes+", "foreach+", "graph")):
         with tempfile.TemporaryDirectory() as folder:
             ran = program(name, "--seconds", "2", "--profile", folder, limit_s=90)
             trace, table = Path(folder, "trace.json"), Path(folder, "table.json")
@@ -74,6 +75,75 @@ def windows(pace: Pace) -> Iterator[Values | Assumed]:
             found = commands.summary(home)
             yield {"program": name, "windows": found.get("last_window"), "steps": found.get("steps")}
             yield Assumed(f"{name}: a window was taken", bool(found.get("last_window")), found.get("losses"))
+
+
+def in_process(_: Pace) -> Iterator[Values | Assumed]:
+    """Compare a training with the same one in which profd's part takes a window, without gdb."""
+    with tempfile.TemporaryDirectory() as folder:
+        words = ("launch-bound", "--steps", "100", "--seconds", "60")
+        bare, own = program(*words), program(*words, "--window", str(Path(folder, "window")))
+        trace = Path(folder, "window", "trace.json")
+        yield {"bare": bare, "with_window": own, "bytes": trace.stat().st_size if trace.exists() else None}
+        yield Assumed("profd's part in the process writes a window", trace.exists(), own.get("failed"))
+    same = bool(own.get("became")) and bare.get("became") == own.get("became")
+    yield Assumed("a window changes no bit of the model", same, [bare.get("became"), own.get("became")])
+    memory = own.get("memory", [[], []])
+    lost = [before - after for before, after in zip(*memory, strict=True)]
+    yield Assumed("after a window each GPU has its memory back but for 64 MB", all(one < 1 << 26 for one in lost), lost)
+
+
+CLIENTS: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
+    "a client of CUPTI": (("--cupti",), ("--steps", "5")),
+    "a script that profiles itself": (("--own-profile",), ("--steps", "5")),
+    "1,000 steps": ((), ("--steps", "1000")),
+}
+"""Options of the training, and of the window."""
+
+
+def clients(pace: Pace) -> Iterator[Values | Assumed]:
+    """Take a window beside another profiler, and one of as many steps as there may be."""
+    for name in pace.each(CLIENTS):
+        own, asked = CLIENTS[name]
+        with tempfile.TemporaryDirectory() as home:
+            log = Path(home, "steps.jsonl")
+            training = [sys.executable, str(PROGRAMS), "tiny", "--seconds", "30", "--log", str(log), *own]
+            run = subprocess.Popen(
+                [*PROFD, "run", "--headless", "--quiet", "--torch-window", "--", *training],
+                env={**os.environ, "PROFD_HOME": home}, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True,
+            )  # fmt: skip
+            commands.until_it_steps(log, run, pace)
+            time.sleep(2)
+            begun = time.monotonic()
+            told = said(
+                [*PROFD, "window", "latest", *asked, "--limit", "8"], min(pace.left_s - 10, 60), PROFD_HOME=home
+            )
+            yield {"beside": name, "took_s": time.monotonic() - begun, "told": told[-3000:]}
+            run.terminate()
+            output, _ = run.communicate()
+            yield {
+                "beside": name,
+                "said": commands.last_line(output),
+                "window": commands.summary(home).get("last_window"),
+            }
+            if name != "1,000 steps" and "launches" in told:
+                yield Assumed(f"{name}: a window without kernels says that another profiler holds CUPTI",
+                              "another profiler" in told or "cuda" in told.lower(), told[-600:])  # fmt: skip
+
+
+def every(pace: Pace) -> Iterator[Values | Assumed]:
+    """Take windows by themselves each eight seconds."""
+    seconds = pace.seconds(30, 12)
+    with tempfile.TemporaryDirectory() as home:
+        run = [*PROFD, "run", "--headless", "--quiet", "--torch-window=every=8s,steps=3", "--"]
+        ran = said([*run, sys.executable, str(PROGRAMS), "item", "--seconds", str(seconds)], 90, PROFD_HOME=home)
+        path = next(Path(home).rglob("*.profd"), None)
+        rows = []
+        if path is not None:
+            sql = "SELECT start_ns, end_ns, trace_bytes, error FROM window ORDER BY start_ns"
+            rows = sqlite3.connect(path).execute(sql).fetchall()
+        yield {"said": commands.last_line(ran), "windows": rows, "seconds": seconds}
+        taken = [row for row in rows if row[3] is None]
+        yield Assumed("windows each 8 s come as often as that, but one", len(taken) >= int(seconds / 8) - 1, len(taken))
 
 
 # The rules by program: profd has to name one of them. A healthy twin has no finding above info.

@@ -1,14 +1,19 @@
 """Trainings with one planted cause each, and without it, for a day with a GPU: ``gpu_session.py`` runs them.
 
 ``python gpu_programs.py NAME [--seconds 25] [--steps N] [--gap MS] [--busy MS] [--profile FOLDER] [--log FILE]``:
-trains on the GPU where there is one, and ends with a line of JSON: the step times, and of gaps the truth.
+trains on the GPU where there is one, and ends with a line of JSON: the step times, and what the model became.
+``--own-profile``, ``--cupti`` and ``--window FOLDER`` have another profiler beside it, or profd's part in the process.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import ctypes
+import hashlib
 import json
 import statistics
+import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -20,6 +25,7 @@ from torch import nn
 HAS_CUDA = torch.cuda.is_available()
 DEVICE = "cuda" if HAS_CUDA else "cpu"
 Step = Callable[[], object]
+MODELS: list[nn.Module] = []
 
 
 def sized(count: int) -> int:
@@ -52,6 +58,20 @@ def convolutions(width: int) -> nn.Module:
     return nn.Sequential(*layers, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(width, 10))
 
 
+class Transformer(nn.Module):
+    """An encoder of sequences of vectors, and what class each is of."""
+
+    def __init__(self, width: int, depth: int) -> None:
+        super().__init__()
+        layer = nn.TransformerEncoderLayer(sized(width), 8, 4 * sized(width), batch_first=True)
+        self.encoder = nn.TransformerEncoder(layer, depth, enable_nested_tensor=False)
+        self.head = nn.Linear(sized(width), 10)
+
+    def forward(self, sequences: torch.Tensor) -> torch.Tensor:
+        classes: torch.Tensor = self.head(self.encoder(sequences).mean(1))
+        return classes
+
+
 def perceptron(width: int, depth: int) -> nn.Module:
     """Return a network of products."""
     linears = (nn.Linear(sized(width), sized(width)) for _ in range(depth))
@@ -69,6 +89,7 @@ def training(
 ) -> Step:
     """Return a step: ``item`` asks for the loss each time, ``hidden_s`` is Python's own work meanwhile."""
     model.to(DEVICE)
+    MODELS.append(model)
     adam = torch.optim.AdamW(model.parameters(), **optimizer)
     loss_of = nn.CrossEntropyLoss()
 
@@ -153,6 +174,8 @@ PROGRAMS: dict[str, Callable[[], Step]] = {
     "full-power+": lambda: training(perceptron(8192, 8), resident(8192, 8192), autocast=True),
     "memory": filled,
     "launch-bound": lambda: training(perceptron(64, 60), resident(16, 64)),
+    "tiny": lambda: training(perceptron(64, 2), resident(16, 64), item=True),
+    "transformer": lambda: training(Transformer(512, 6), resident(32, 256, 512)),
     "gpu-bound": lambda: training(convolutions(256), resident(256, 3, 32, 32)),
 }
 
@@ -190,6 +213,45 @@ def _cycles_per_ms() -> float:
     return 100_000_000 / first.elapsed_time(last)
 
 
+def context() -> Step:
+    """Return a step that does nothing, beside a context on the GPU."""
+    context.kept = torch.zeros(1, device=DEVICE)  # type: ignore[attr-defined]
+    return lambda: time.sleep(0.1)
+
+
+def subscribe() -> int:
+    """Be a client of CUPTI, as a profiler is; returns CUPTI's code, 0 where that was granted."""
+    import nvidia
+
+    paths = [path for folder in nvidia.__path__ for path in Path(folder).rglob("libcupti.so.*")]
+    library = ctypes.CDLL(str(paths[0]))
+    subscribe.kept = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint, ctypes.c_void_p)(  # type: ignore[attr-defined]
+        lambda *_: None
+    )
+    handle = ctypes.c_void_p()
+    return int(library.cuptiSubscribe(ctypes.byref(handle), subscribe.kept, None))  # type: ignore[attr-defined]
+
+
+def window_of_profd(folder: Path) -> threading.Thread:
+    """Begin a window of five steps by profd's code that runs in a training, without what brings it there."""
+    from profd.daemon.windows import intarget
+
+    folder.mkdir(exist_ok=True)
+    order = intarget.Order(str(folder), 5, None, shapes=True, memory=False, stacks=False, patience_s=30.0)
+    thread = threading.Thread(target=intarget.take, args=(order,))
+    thread.start()
+    return thread
+
+
+def what_became() -> str | None:
+    """Return a digest of all parameters: the same where not a bit differs."""
+    digest = hashlib.sha256()
+    for model in MODELS:
+        for parameter in model.parameters():
+            digest.update(parameter.detach().float().cpu().numpy().tobytes())
+    return digest.hexdigest() if MODELS else None
+
+
 def profiled(step: Step, folder: Path) -> None:
     """Take five steps with torch.profiler: its trace, and its own table."""
     from torch.profiler import ProfilerActivity, profile
@@ -212,23 +274,33 @@ def profiled(step: Step, folder: Path) -> None:
 def main() -> None:
     """Train, and print what the steps took."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("name", choices=[*PROGRAMS, "gaps", "graph"])
+    parser.add_argument("name", choices=[*PROGRAMS, "gaps", "graph", "context"])
     parser.add_argument("--seconds", type=float, default=25)
     parser.add_argument("--steps", type=int, default=1 << 40)
     parser.add_argument("--gap", type=float, default=100)
     parser.add_argument("--busy", type=float, default=100)
     parser.add_argument("--profile", type=Path)
     parser.add_argument("--log", type=Path, help="write when each step ended, by the monotonic clock, and its length")
+    parser.add_argument("--own-profile", action="store_true", help="profile all steps")
+    parser.add_argument("--cupti", action="store_true", help="be another client of CUPTI")
+    parser.add_argument("--window", type=Path, help="take a window by profd's part in the process after a third")
     options = parser.parse_args()
+    torch.manual_seed(0)
+    subscribed = subscribe() if options.cupti else None
     step = gaps(options.busy, options.gap) if options.name == "gaps" else _program(options.name)
     for _ in range(3):
         step()
     if options.profile:
         profiled(step, options.profile)
     log = options.log.open("w") if options.log else None
-    times, begun = [], time.perf_counter()
+    own = torch.profiler.profile() if options.own_profile else contextlib.nullcontext()
+    times, begun, memory = [], time.perf_counter(), [free_memory()]
+    window = None
+    own.__enter__()
     while time.perf_counter() < begun + options.seconds and len(times) < options.steps:
         before = time.perf_counter()
+        if options.window and window is None and len(times) >= options.steps // 3:
+            window = window_of_profd(options.window)
         step()
         times.append(time.perf_counter() - before)
         if log is not None:
@@ -236,12 +308,31 @@ def main() -> None:
     if HAS_CUDA:
         torch.cuda.synchronize()
     took = time.perf_counter() - begun
-    median = statistics.median(times) if times else None
-    memory = torch.cuda.mem_get_info() if HAS_CUDA else None
-    print(json.dumps({"steps": len(times), "seconds": took, "median_s": median, "memory": memory, "cuda": HAS_CUDA}))
+    own.__exit__(None, None, None)
+    if window is not None:
+        window.join()
+    said = {
+        "steps": len(times),
+        "seconds": took,
+        "median_s": statistics.median(times) if times else None,
+        "longest_s": max(times, default=None),
+        "memory": [*memory, free_memory()],
+        "cuda": HAS_CUDA,
+        "became": what_became(),
+        "cupti": subscribed,
+        "own_rows": len(own.key_averages()) if isinstance(own, torch.profiler.profile) else None,
+    }
+    print(json.dumps(said))
+
+
+def free_memory() -> list[int]:
+    """Return the free memory of each GPU, in bytes."""
+    return [torch.cuda.mem_get_info(number)[0] for number in range(torch.cuda.device_count())]
 
 
 def _program(name: str) -> Step:
+    if name == "context":
+        return context()
     if name != "graph":
         return PROGRAMS[name]()
     inner = training(perceptron(256, 40), resident(64, 256), capturable=HAS_CUDA)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import itertools
 import json
 import os
@@ -42,24 +43,49 @@ def facts(_: Pace) -> Iterator[Values | Assumed]:
 
 
 def recorder(pace: Pace) -> Iterator[Values | Assumed]:
-    """Record raw answers of NVML: without a context, beside one, and as another user."""
-    folder, seconds = Path(os.environ.get("GPU_SESSION_FOLDER", ".")), str(pace.seconds(20, 2))
+    """Record raw answers of NVML: without a context, beside an idle one, beside work, by an old pynvml, as nobody.
 
-    def record(name: str) -> Values:
+    An old pynvml lies in the folder of the results, since the machine may have no network.
+    """
+    folder = Path(os.environ.get("GPU_SESSION_FOLDER", "."))
+    older = folder / "pynvml-12.560"
+
+    def record(name: str, seconds: float = 20, **environment: str) -> Values:
         path = folder / f"nvml-raw-{name}.jsonl.gz"
-        told = said([sys.executable, str(RECORDER), str(path), "--seconds", seconds], 60)
+        words = [sys.executable, str(RECORDER), str(path), "--seconds", str(pace.seconds(seconds, 2))]
+        told = said(words, 60, **environment)
         return {"recorded": name, "bytes": path.stat().st_size if path.exists() else None, "told": told}
 
     yield record("without-a-context")
-    words = [sys.executable, str(PROGRAMS), "gaps", "--gap", "100", "--seconds", str(2 * pace.seconds(20, 2) + 5)]
-    beside = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-    yield record("beside-gaps")
+    with beside("context"):
+        yield record("beside-an-idle-context")
+    if older.exists():
+        yield record("pynvml-12.560", 10, PYTHONPATH=str(older))
+        doctor = said([sys.executable, "-m", "profd", "doctor"], 90, PYTHONPATH=str(older))
+        yield {"doctor by pynvml 12.560": doctor}
+    else:
+        yield {"skipped": f"{older} is not there"}
+    with beside("gaps", "--gap", "100"):
+        yield record("beside-gaps", 10)
     if os.geteuid() == 0:  # GPM may be for administrators
         path = Path(tempfile.mkdtemp(), "nvml-raw-as-nobody.jsonl.gz")
         path.parent.chmod(0o777)
         yield {"as nobody": said([sys.executable, str(RECORDER), str(path), "--seconds", "2"], 60, user=65534)}
-    beside.terminate()
-    beside.wait()
+
+
+@contextlib.contextmanager
+def beside(*words: str) -> Iterator[None]:
+    """Have a training run meanwhile."""
+    running = subprocess.Popen(
+        [sys.executable, str(PROGRAMS), *words, "--seconds", "120"],
+        stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+    )  # fmt: skip
+    try:
+        time.sleep(4)  # until it has its context
+        yield
+    finally:
+        running.terminate()
+        running.wait()
 
 
 def idle_reading(pace: Pace) -> Iterator[Values | Assumed]:
@@ -162,6 +188,61 @@ def shapes_of_work(pace: Pace) -> Iterator[Values | Assumed]:
             yield Assumed(
                 f"copies to {device} have the measured rate within 15 %", abs(told / rate - 1) < 0.15, [rate, told]
             )
+
+
+COUNTERS = ((197, "sent"), (198, "received"))
+"""NVML's fields for bytes over PCIe: 32 bits."""
+
+
+def copies(pace: Pace) -> Iterator[Values | Assumed]:
+    """Copy 1 GB and 20 GB to the GPU: what NVML's counters, its measurement of 20 ms, and the collector make of it."""
+    torch = cuda()
+    import pynvml
+    from torch import empty, uint8
+
+    with contextlib.suppress(pynvml.NVMLError):
+        pynvml.nvmlInit()
+        handle = pynvml.nvmlDeviceGetHandleByIndex(0)
+        for gigabytes in pace.each((1, 20)):
+            host, block = empty(1 << 28, dtype=uint8), empty(1 << 28, dtype=uint8, device="cuda" if torch else "cpu")
+            host = host.pin_memory() if torch else host
+            with Collected() as collected:
+                time.sleep(2.5)
+                before, begun = counters(pynvml, handle), time.monotonic()
+                for number in range(4 * gigabytes):
+                    block.copy_(host, non_blocking=True)
+                    if number == 2:
+                        measured = [ask_pynvml(pynvml.nvmlDeviceGetPcieThroughput, handle, way) for way in (0, 1)]
+                if torch:
+                    torch.cuda.synchronize()
+                took, after = time.monotonic() - begun, counters(pynvml, handle)
+                time.sleep(2.5)
+            copied = gigabytes << 30
+            counted = {name: (after[name] - before[name]) % (1 << 32) for name in before.keys() & after.keys()}
+            told = {name: [one.value for one in points]
+                    for way in ("sent", "received")
+                    for name, points in collected.series(f"gpu_pcie_{way}_bytes_per_s").items()}  # fmt: skip
+            yield {"bytes": copied, "took_s": took, "counted_modulo": counted, "modulo": copied % (1 << 32),
+                   "measured_kb_per_s": measured, "told": told}  # fmt: skip
+            if torch and "received" in counted:
+                off = (counted["received"] - copied) % (1 << 32) / copied
+                yield Assumed(f"the counter has at most 12 % more than the {gigabytes} GB, modulo 2^32",
+                              off < 0.12, off)  # fmt: skip
+
+
+def counters(pynvml: Any, handle: Any) -> dict[str, int]:  # noqa: ANN401
+    """Return the bytes that NVML has counted over PCIe."""
+    fields = ask_pynvml(pynvml.nvmlDeviceGetFieldValues, handle, [number for number, _ in COUNTERS]) or []
+    named = zip((name for _, name in COUNTERS), fields, strict=False)
+    return {name: int(field.value.uiVal) for name, field in named if field.nvmlReturn == 0}
+
+
+def ask_pynvml(function: Any, *arguments: Any) -> Any:  # noqa: ANN401
+    """Call a function of pynvml; the words of its error where it has no answer."""
+    try:
+        return function(*arguments)
+    except Exception as error:  # noqa: BLE001  whatever it was, it is told
+        return str(error)
 
 
 def memory(_: Pace) -> Iterator[Values | Assumed]:

@@ -5,7 +5,9 @@ the network. Each step is a process of its own with its own time limit, and what
 line of JSON as it comes. Nothing is asserted: a device may answer as it likes. What there is no time for is left out,
 and named. At the end stands what differs from what the simulator of the tests and the documents assume.
 
-Without a GPU: ``--simulated`` puts the simulator in the driver's place, ``--scale 0.1`` shortens all.
+Where pynvml's lowest version is to be tried, it lies beside ``--out``:
+``python -m pip install --no-deps --target pynvml-12.560 nvidia-ml-py==12.560.30``. Without a GPU: ``--simulated`` puts
+the simulator in the driver's place, ``--scale 0.1`` shortens all.
 """
 
 from __future__ import annotations
@@ -45,15 +47,19 @@ class Step(NamedTuple):
 
 STEPS = (
     Step("A", "facts", 60, readings.facts),
-    Step("A", "recorder", 70, readings.recorder),
+    Step("A", "recorder", 120, readings.recorder),
     Step("A", "idle", 30, readings.idle_reading),
     Step("A", "truth", 160, readings.truth),
     Step("A", "work", 40, readings.shapes_of_work),
+    Step("A", "copies", 40, readings.copies),
     Step("A", "memory", 30, readings.memory),
     Step("A", "cost", 180, readings.cost),
     Step("A", "gaps", 110, readings.gap_runs),
     Step("B", "tables", 150, claims.tables),
-    Step("B", "windows", 300, claims.windows),
+    Step("B", "windows", 240, claims.windows),
+    Step("B", "in-process", 75, claims.in_process),
+    Step("B", "clients", 150, claims.clients),
+    Step("B", "every", 60, claims.every),
     Step("C", "findings", 440, claims.findings),
     Step("C", "classic", 90, claims.classic),
 )
