@@ -245,8 +245,6 @@ def written(rows: Sequence[Row]) -> str:
         "",
         f"**{len(sound)} of {len(tried)} environments are sound**; the slowest answer took {slowest:.1f} s.",
         "",
-        "Answers without a load are of a machine whose two cores had a load of 12 to 70, beside other work.",
-        "",
         "| environment | first command | error of shares | answer |",
         "|---|---|---|---|",
     ]
