@@ -241,7 +241,7 @@ def ask_pynvml(function: Any, *arguments: Any) -> Any:  # noqa: ANN401
     """Call a function of pynvml; the words of its error where it has no answer."""
     try:
         return function(*arguments)
-    except Exception as error:  # noqa: BLE001  whatever it was, it is told
+    except Exception as error:  # noqa: BLE001  the result names the error, whatever it was
         return str(error)
 
 

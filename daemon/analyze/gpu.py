@@ -118,8 +118,8 @@ def _queues(phases: PhaseIndex) -> Callable[[int], Queue | None]:
     return queue_of
 
 
-# Of longer ranges so much is looked at, of all processes together but not less of each; an estimate of a loop needs a
-# minute. Slices are many readings long, as the first and the last of each are not whole.
+# A longer range is read in slices, of so much time for all processes together, and of so much for each at least. An
+# estimate of a loop needs a minute. A slice has many readings, because its first and its last one are not whole.
 _LOOKED_AT_NS, _LEAST_LOOKED_AT_NS, _SLICE_NS = 240 * SECOND_NS, 20 * SECOND_NS, 10 * SECOND_NS
 
 

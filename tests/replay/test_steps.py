@@ -5,17 +5,10 @@ from __future__ import annotations
 from support.expectations import check_results, check_truth, for_each, names_with
 from support.recordings import recording_names
 
-WITHOUT_STEPS = ("steps-none", "steps-retries")
-
 
 @for_each(recording_names())
 def test_steps_are_those_expected(name: str) -> None:
     check_results(name, "steps")
-
-
-@for_each(WITHOUT_STEPS)
-def test_a_program_that_does_not_step_has_no_steps(name: str) -> None:
-    assert check_results(name, "steps").results["steps"]["per_s"] is None
 
 
 @for_each(names_with("rate"))

@@ -13,10 +13,7 @@ RATE_HZ = 100
 def sampled(
     cycles: int, outside_s: float, inside_s: float, jitter: float, seed: int, rate_hz: float = RATE_HZ, waits: float = 0
 ) -> list[Seen]:
-    """Return what is seen of so many cycles, each part of which is longer or shorter by up to ``jitter``.
-
-    A share of the parts ``waits`` for 20 to 100 ms more.
-    """
+    """Return what is seen of cycles whose parts vary by up to ``jitter``; a share ``waits`` for up to 0.1 s more."""
     chance = random.Random(seed)
     found: list[Seen] = []
     part_from_s, sample_s = 0.0, chance.expovariate(rate_hz)

@@ -27,7 +27,8 @@ def backward():
 @contextlib.contextmanager
 def training(folder: Path, source: str, version: str) -> Iterator[tuple[Standing, Program, StepLoop]]:
     """Run a script up to its first call of ``backward()``; give what reads it, and the loop around that call."""
-    file = folder / "train.py"
+    file = folder / ("loops/training_epoch_loop.py" if source is LIGHTNING else "train.py")
+    file.parent.mkdir(exist_ok=True)
     file.write_text(WAITS + source)
     lines = file.read_text().splitlines()
     line = next(number for number, text in enumerate(lines, 1) if text.strip() == "backward()")
@@ -101,7 +102,6 @@ train()
 """
 BAR = """
 class tqdm:
-    n = 0
     def update(self, by):
         self.n = self.n + by
 def train():
@@ -110,6 +110,18 @@ def train():
     while True:
         backward()
         bar.update(1)
+train()
+"""
+# As the epoch loop of Lightning 2.6 reaches it; here each part is the one object.
+LIGHTNING = """
+class Part: completed = 4
+def step(total): total.completed += 1
+def train():
+    self = Part()
+    self.automatic_optimization = self.optim_progress = self.optimizer = self.step = self.total = self
+    while True:
+        step(self)
+        backward()
 train()
 """
 
@@ -125,8 +137,9 @@ train()
         (GENERATOR, "loop counter `count` in batches (train.py:9)", (0, 1, 2)),
         (LOADER, "DataLoader", (0, 1, 2)),
         (BAR, "progress bar `bar` in train", (7, 8, 9)),
+        (LIGHTNING, "Lightning's global_step", (5, 6, 7)),
     ],
-    ids=["module", "enumerate", "stride", "attribute", "generator", "loader", "bar"],
+    ids=["module", "enumerate", "stride", "attribute", "generator", "loader", "bar", "lightning"],
 )
 def test_each_round_is_read(version: str, source: str, name: str, rounds: tuple[int, ...], tmp_path: Path) -> None:
     with training(tmp_path, source, version) as (running, program, loop):
