@@ -223,9 +223,11 @@ class Recorder:
     async def _poll_job(self) -> None:
         from profd.daemon.hangs.job import POLL_S
 
+        wait_s = POLL_S if self._hangs is None else 1.0
         while True:
-            await asyncio.sleep(POLL_S)
+            await asyncio.sleep(wait_s)
             if self._hangs is None or self._hangs.is_settled():
+                wait_s = POLL_S
                 await asyncio.to_thread(self._inquiry.poll, list(self._tree.members.values()))
 
     def _learn_ranks(self, ranks: dict[int, int]) -> None:
