@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -200,8 +201,10 @@ def test_a_wrong_table_of_the_user_is_refused_with_its_path(tmp_path: Path, monk
         load_kinds()
 
 
-def test_each_kind_says_what_helps() -> None:
+def test_each_kind_says_what_helps_in_programs_without_a_training_too() -> None:
     for kind in load_kinds():
+        if not kind.anywhere:
+            assert not re.search(r"\b(training|steps?)\b", f"{kind.instead} {kind.remedy}")
         assert kind.remedy.endswith(".")
         assert not kind.instead.endswith(".")
     assert finding.BUILT_IN.is_file()
