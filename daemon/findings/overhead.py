@@ -12,6 +12,7 @@ import functools
 import itertools
 from collections import Counter, defaultdict
 from collections.abc import Sequence
+from functools import partial
 from pathlib import Path
 
 from profd.daemon.analyze.framepatterns import FramePattern, frame_test, own_table, read_patterns
@@ -111,7 +112,6 @@ def overhead(context: FindingContext) -> Finding | None:
     for stack in stacks:
         by_kind[of_stack(stack)] += int(spent_ns[stack])
     kind, most_ns = by_kind.most_common(1)[0]
-    is_known = kind is not None and most_ns >= _MOST * by_kind.total()
     share = context.share_of(context.profile, stacks.__contains__)
     if context.is_all_work(share):
         return None
@@ -125,17 +125,26 @@ def overhead(context: FindingContext) -> Finding | None:
             return context.heaviest_line(context.profile, stacks.__contains__)
         return line_of(context.reader.frames[anchor[-1]])
 
+    gain = partial(bound, context, share)
+    if kind is not None and most_ns >= _MOST * by_kind.total():
+        what, instead, what_helps = kind.what, kind.instead, kind.remedy
+        return context.finding(
+            "overhead",
+            share,
+            gain=gain,
+            line=line,
+            function=function,
+            what=what,
+            instead=instead,
+            what_helps=what_helps,
+        )
+    # Work in C on whole arrays may be what a step needs; a loop in Python is a loss at any size.
+    severity = context.severity("overhead" if hot_line == function else "own-function", share.low)
+    if severity is None:
+        return None
+    cases = {"line": all(paths[stack] == anchor for stack in stacks)}  # no function of the user's is below it
     return context.finding(
-        "overhead",
-        share,
-        gain=lambda: bound(context, share),
-        line=line,
-        # A line: no function of the user's is below it.
-        cases={"unknown": not is_known, "line": not is_known and all(paths[stack] == anchor for stack in stacks)},
-        function=function,
-        what=kind.what if kind else "",
-        instead=kind.instead if kind else "",
-        what_helps=kind.remedy if kind else "",
+        "own-function", share, severity=severity, gain=gain, line=line, cases=cases, function=function
     )
 
 

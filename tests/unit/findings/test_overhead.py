@@ -15,7 +15,7 @@ from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS
 from profd.daemon.errors import UsageError
 from profd.daemon.findings import overhead as finding
-from profd.daemon.findings.finding import CRITICAL, WARNING
+from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
 from profd.daemon.findings.overhead import load_kinds, named_rest, overhead
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
@@ -63,6 +63,15 @@ def test_the_line_below_which_time_is_lost_is_named_with_its_kind(
     found = case.told(overhead, step(*lost))
     assert found.title.startswith(title)
     assert found.gain_bound == pytest.approx(at_most_without(found.evidence.measures[0].value), rel=0.03)
+
+
+@pytest.mark.parametrize(("loop", "severity"), [("pairs = boxes, anchors", INFO), ("for pair in boxes:", WARNING)])
+def test_whole_arrays_of_no_kind_are_a_remark_below_a_fifth_and_a_loop_over_elements_is_none(
+    case: Case, monkeypatch: pytest.MonkeyPatch, loop: str, severity: str
+) -> None:
+    monkeypatch.setitem(SOURCES, (DATA, 41), loop)
+    parts = [(OWN, 50), ((*CALL, Frame("relabel", DATA, 41)), 10), ((*OWN, Frame("iou", DATA, 58)), 20)]
+    assert case.told(overhead, step(*parts)).severity == severity
 
 
 def test_a_call_into_c_is_known_by_the_text_of_its_line(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
