@@ -36,9 +36,8 @@ def cpu_saturated(reader: RunReader, time: Within = WHOLE) -> IntervalSet:
 def throttled(reader: RunReader, process: int, time: Within = WHOLE) -> IntervalSet:
     """Return when the control group had used up its CPU time, or a GPU of the process ran slower for heat or power."""
     tracks = [_host_track(reader, "cgroup_cpu_throttled_share", time)]
-    for device in GpuTracks(reader).used_by(process):
-        series = reader.find_series("gpu_throttle_reasons_mask", device=device)
-        tracks += [reader.steps(series.id, *time)] if series else []
+    gpus = GpuTracks(reader, name="gpu_throttle_reasons_mask")
+    tracks += [reader.steps(gpus.series[device], *time) for device in gpus.used_by(process)]
     return reduce(stepfunction.united, (track.where(lambda value: value > 0) for track in tracks))
 
 

@@ -31,11 +31,16 @@ from profd.daemon.store.writer import RunWriter
 GROWING = (Condition("memory-growing"),)
 
 
-def write_readings(path: Path, name: str, values: list[float]) -> Path:
-    """Write a run with one series of the host, read each second."""
+def write_readings(path: Path, name: str, values: list[float], device: str | None = None) -> Path:
+    """Write a run with one series of the host, or of a GPU that its process uses, read each second."""
     found: list[records.Record] = [main_process()]
+    if device is not None:
+        found.append(records.DeviceSeen(STARTED_NS, device, 0, "GPU", "GPU-0", 80 << 30))
     for second, value in enumerate(values):
-        found.append(records.PointsTaken(STARTED_NS + second * SECOND_NS, (records.Point(name, value),)))
+        points = [records.Point(name, value, device=device)]
+        if device is not None:
+            points.append(records.Point("gpu_process_memory_bytes", 1 << 30, MAIN, device=device))
+        found.append(records.PointsTaken(STARTED_NS + second * SECOND_NS, tuple(points)))
     return write_records(path, found)
 
 
@@ -57,9 +62,14 @@ def test_all_cores_are_busy_from_95_percent_on(tmp_path: Path) -> None:
     assert list(cover.ranges()) == [(STARTED_NS + SECOND_NS, STARTED_NS + 3 * SECOND_NS)]
 
 
-def test_what_a_control_group_held_back_counts(tmp_path: Path) -> None:
-    readings = [0.0, 0.0, 0.3, 0.0]
-    with RunReader(write_readings(tmp_path / "a.profd", "cgroup_cpu_throttled_share", readings)) as reader:
+@pytest.mark.parametrize(
+    ("name", "device", "readings"),
+    [("cgroup_cpu_throttled_share", None, [0.0, 0.0, 0.3, 0.0]), ("gpu_throttle_reasons_mask", "gpu0", [0, 0, 0x4, 0])],
+)
+def test_what_held_back_the_cpu_or_a_gpu_counts(
+    name: str, device: str | None, readings: list[float], tmp_path: Path
+) -> None:
+    with RunReader(write_readings(tmp_path / "a.profd", name, readings, device)) as reader:
         cover = conditions.throttled(reader, 1)
     assert list(cover.ranges()) == [(STARTED_NS + SECOND_NS, STARTED_NS + 2 * SECOND_NS)]
 
