@@ -91,8 +91,17 @@ def _runs_loop(row: Standing) -> bool:
 
 
 def ends_by_itself(look: Look) -> bool:
-    """Say whether all waits of the processes that train end by themselves: it takes longer until that is a hang."""
-    return all(row.wait.kind in ("sleep", "flush") for row in look.mains())
+    """Say whether all waits of the processes that train end by themselves: it takes longer until that is a hang.
+
+    A process that waits for its children waits as long as they do.
+    """
+    return all(one.wait.kind in ("sleep", "flush") for row in look.mains() for one in _awaited(look, row))
+
+
+def _awaited(look: Look, row: Standing) -> list[Standing]:
+    """Return the main threads of the children that a thread waits for; itself where it waits for none."""
+    children = [one for one in look.standing if one.is_main and one.member.parent == row.member.identity]
+    return children if row.wait.kind == "child" and children else [row]
 
 
 def find_cause(look: Look, deaths: Sequence[Death]) -> Cause:

@@ -38,6 +38,11 @@ def test_who_waits_for_a_queue_misses_a_worker_that_died(code: int | None, numbe
 def test_a_hang_ends_by_itself_only_where_all_who_train_sleep() -> None:
     assert ends_by_itself(look(standing(0, "sleep"), standing(1, "flush")))
     assert not ends_by_itself(look(standing(0, "sleep"), standing(1, "lock")))
+    parent = standing(0, "child")
+    for kind in ("sleep", "lock"):
+        child = standing(1, kind)
+        child.member.role, child.member.parent = "helper", parent.member.identity
+        assert ends_by_itself(look(parent, child)) == (kind == "sleep")
     cause = find_cause(look(standing(0, "lock"), standing(1, "lock"), standing(2, "read")), [])
     assert cause.group == "lock"
     assert cause.text.startswith("2 of 3 processes wait so: ")
