@@ -26,7 +26,7 @@ from measurements import write_section
 
 from profd.daemon.units import percent
 
-PROGRAMS = ("accelerate_tagger", "diffusers_queue_poll", "ensemble_vmap")
+PROGRAMS = ("accelerate_tagger", "diffusers_queue_poll", "ensemble_vmap", "pointnet_clouds")
 KEEPS = {"MALLOC_TRIM_THRESHOLD_": "4294967296", "MALLOC_MMAP_THRESHOLD_": "4294967296"}
 TURNS = 2
 BESIDE = ("quiet", "crowded")

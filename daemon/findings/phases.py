@@ -74,7 +74,13 @@ def small_batches(context: FindingContext) -> Finding | None:
 
 
 def _of_heavy_optimizer(context: FindingContext) -> Finding | None:
-    share = context.share(OPTIMIZER)
+    def is_as_large(stack: int) -> bool:  # sparse gradients have as many rows as the batch has
+        frames = context.reader.frames_of(stack)
+        return context.phases.of_stack(stack) == OPTIMIZER and not any(
+            "sparse" in one.function.lower() for one in frames
+        )
+
+    share = context.share_of(context.profile, is_as_large)
     severity, slow = context.severity("small-batches-on-cpu", share.low), context.once(unfused_optimizer)
     if severity is None:
         return None

@@ -58,6 +58,11 @@ def test_an_optimizer_warns_from_a_quarter_of_a_step_on(case: Case) -> None:
     assert [case.told(small_batches, step((nadam, ms))).severity for ms in (100, 140)] == [INFO, WARNING]
 
 
+def test_an_optimizer_of_sparse_gradients_does_the_more_the_larger_the_batch_is(case: Case) -> None:
+    sparse = (*ROOT, Frame("sparse_adam", LIBRARY + "torch/optim/_functional.py", 83))
+    assert case.found(small_batches, step((sparse, 300))) is None
+
+
 def test_compiling_in_the_middle_of_the_training_is_told(case: Case) -> None:
     found = case.told(compilation, step((COMPILE, 150)))
     assert found.severity == WARNING
