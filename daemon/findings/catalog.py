@@ -101,9 +101,9 @@ def as_stored(findings: Iterable[Finding]) -> tuple[Found, ...]:
 
 
 def analysis_name(phases: PhaseIndex) -> str:
-    """Return the name of this kind of analysis: this version of profd, and the rules of its phases."""
-    rules = hashlib.sha256(msgspec.json.encode(phases.rules)).hexdigest()[:16]
-    return f"profd {metadata.version('profd')}, phases {rules}"
+    """Return the name of this kind of analysis: this version of profd, and its tables, with those of the user."""
+    tables = phases.rules, overhead.load_kinds(), table()
+    return f"profd {metadata.version('profd')}, tables {hashlib.sha256(msgspec.json.encode(tables)).hexdigest()[:16]}"
 
 
 def as_findings(run_file: Path, stored: Iterable[Found | FindingRow]) -> tuple[Finding, ...]:

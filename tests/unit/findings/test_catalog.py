@@ -23,6 +23,7 @@ from profd.daemon.findings import catalog
 from profd.daemon.findings.analyst import Analyst
 from profd.daemon.findings.catalog import RULES, analysis_name, as_stored, find, findings_in, present_findings, ranked
 from profd.daemon.findings.finding import CRITICAL, INFO, Finding
+from profd.daemon.findings.overhead import load_kinds
 from profd.daemon.findings.texts import table
 from profd.daemon.render.sections import finding_lines, verdict
 from profd.daemon.render.summary import summarize
@@ -194,8 +195,18 @@ def test_a_run_that_was_killed_is_looked_at(tmp_path: Path) -> None:
         assert findings_in(reader, MAIN_THREADS, phases) == find(reader) != ()
 
 
-def test_findings_of_another_version_or_by_other_rules_are_looked_for_anew(
-    run: Path, profd_home: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(
+    ("table", "own"),
+    [
+        ("phases.toml", '[[rule]]\nphase = "loss"\nfunction = ["none"]\n'),
+        (
+            "overhead.toml",
+            '[[kind]]\nwhat = "our store"\ninstead = "asking once"\nremedy = "Ask."\nfunction = ["none"]\n',
+        ),
+    ],
+)
+def test_findings_of_another_version_or_by_other_tables_are_looked_for_anew(
+    run: Path, profd_home: Path, monkeypatch: pytest.MonkeyPatch, table: str, own: str
 ) -> None:
     with reading(run) as (reader, phases):
         name = analysis_name(phases)
@@ -205,9 +216,12 @@ def test_findings_of_another_version_or_by_other_rules_are_looked_for_anew(
     monkeypatch.undo()
     monkeypatch.setenv("PROFD_HOME", str(profd_home))
     profd_home.mkdir(exist_ok=True)
-    (profd_home / "phases.toml").write_text('[[rule]]\nphase = "loss"\nfunction = ["none"]\n')
+    (profd_home / table).write_text(own)
+    load_kinds.cache_clear()
     with reading(run) as (reader, phases):
+        assert analysis_name(phases) != name
         assert findings_in(reader, MAIN_THREADS, phases) == find(reader)
+    load_kinds.cache_clear()
 
 
 def test_that_nothing_was_found_is_known(tmp_path: Path) -> None:
