@@ -7,8 +7,10 @@ import time
 from collections.abc import Callable, Collection, Iterator
 from contextlib import AbstractContextManager, contextmanager
 
-# Of the phases that are on at one time the first counts. The last two are what is left before and in training.
+# Of the phases that are on at one time the first counts: an import is one, whatever it runs. The last two are what is
+# left before and in training.
 ORDER = (
+    "startup, import",
     "data wait",
     "data load in process",
     "compile",

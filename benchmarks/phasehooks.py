@@ -7,6 +7,7 @@ than the table of rules that it is to judge.
 from __future__ import annotations
 
 import builtins
+import importlib
 from collections.abc import Iterator
 from contextlib import AbstractContextManager
 from typing import TYPE_CHECKING
@@ -28,6 +29,8 @@ def install(clock: PhaseClock, program: str) -> None:
         _wrap_compiler(clock)
     else:
         _wrap_modules(clock)
+        # What a compiler imports counts for it. The interpreter looks this function up by its name at each import.
+        clock.wrap(importlib._bootstrap, "_find_and_load", "startup, import")  # type: ignore[attr-defined]
     if "lightning" in program:
         _wrap_lightning(clock)
     if "transformers" in program:

@@ -47,7 +47,7 @@ PROGRAMS: dict[str, tuple[str, ...]] = {
     "plain, bfloat16 autocast": ("convolutional.py", "--epochs", "15", "--bfloat16"),
     "LSTM": ("language.py", "lstm", "--steps", "600"),
     "transformer": ("language.py", "transformer", "--steps", "350"),
-    "Accelerate": ("accelerated.py", "--steps", "5000"),
+    "Accelerate": ("accelerated.py", "--steps", "10000"),
     "torch.func": ("functional.py", "--steps", "1200"),
     "NumPy alone": ("numeric.py", "--steps", "2500"),
     "instrumented": ("instrumented.py", "--epochs", "64"),

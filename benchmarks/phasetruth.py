@@ -17,10 +17,13 @@ from phaseclock import PhaseClock
 
 ANYWHERE = {"evaluate": "evaluation", "get_batch": "data load in process"}
 OWN_FUNCTIONS = {
-    "functional.py": {"draw": "data load in process", "predict": "forward", "adam": "optimizer"},
+    "functional.py": {"draw": "data load in process", "loss_fn": "forward", "adam": "optimizer"},
     "numeric.py": {name: name for name in ("draw", "predict", "gradients", "descend")},
 }
-"""Functions of the programs themselves, and their phases; in NumPy alone they take the place of phases."""
+"""Functions of the programs themselves, and their phases; in NumPy alone they take the place of phases.
+
+``loss_fn`` is what torch.func differentiates: the forward pass, up to the loss in it.
+"""
 
 
 def keep_diary(clock: PhaseClock, diary: Path) -> None:

@@ -62,6 +62,15 @@ def test_a_loop_inside_of_an_optimizer_is_told_apart() -> None:
     ]
 
 
+def test_an_import_is_startup_whatever_it_interrupts_and_runs() -> None:
+    clock = clock_of_seconds()
+
+    with clock.phase("backward"), clock.phase("startup, import"), clock.phase("optimizer"):
+        pass
+
+    assert diary_of(clock)[1:-2] == ["1 backward", "2 startup, import", "3 backward"]
+
+
 def test_wrapped_function_is_in_its_phase_and_returns_what_it_did() -> None:
     clock = clock_of_seconds()
     owner = SimpleNamespace(twice=lambda number: 2 * number)
