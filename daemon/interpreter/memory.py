@@ -2,22 +2,31 @@
 
 The kernel asks for the right to trace the process, as it does of py-spy. What is read may be of two moments: the
 process goes on meanwhile.
+
+/proc/PID/environ has the variables that a process was started with. Ray Train and scripts that spawn their ranks set
+RANK inside of the process; setenv(3) keeps the list at the C library's ``environ``, which ``variables_now`` reads.
 """
 
 from __future__ import annotations
 
 import ctypes
 import os
+import re
 import struct
 from collections.abc import Iterable
+from pathlib import PurePath
 
-from profd.daemon.processes import PROC
+from profd.daemon import processes
 
 _SEGMENT = struct.Struct("<2I6Q")
 _LOADED, _DYNAMIC = 1, 2
 _DYNAMIC_ENTRY = struct.Struct("<2Q")
 _NAMES, _SYMBOLS, _GNU_HASH = 5, 6, 0x6FFFFEF5
 _SYMBOL = struct.Struct("<I2BH2Q")
+_MOST_VARIABLES = 4096
+_LENGTH = 256
+_PAGE = 4096
+_LIBRARY = re.compile(r"libc(-[\d.]+)?\.so|ld-musl")
 _libc = ctypes.CDLL(None, use_errno=True)
 
 
@@ -35,7 +44,7 @@ class Memory:
     def __init__(self, pid: int) -> None:
         """Open it; raises Unreadable where the kernel does not allow that."""
         try:
-            self._fd = os.open(PROC / str(pid) / "mem", os.O_RDONLY | os.O_CLOEXEC)
+            self._fd = os.open(processes.PROC / str(pid) / "mem", os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             raise Unreadable(f"its memory cannot be opened ({error.strerror})") from error
         self._pid = pid
@@ -133,3 +142,38 @@ def _look_up(memory: Memory, name: bytes, names_at: int, symbols_at: int, hash_a
         if in_chain & 1:
             break
     return 0
+
+
+def variables_now(pid: int, allowed: frozenset[str]) -> dict[str, str]:
+    """Return the variables in ``allowed``, cut at 256 bytes; none where the memory cannot be read."""
+    try:
+        memory = Memory(pid)
+    except Unreadable:
+        return {}
+    try:
+        return _variables(memory, pid, allowed)
+    except Unreadable:  # it moved the list meanwhile, or ends
+        return {}
+    finally:
+        memory.close()
+
+
+def _variables(memory: Memory, pid: int, allowed: frozenset[str]) -> dict[str, str]:
+    executable = processes.link(pid, "exe")
+    mapped = re.findall(r"([0-9a-f]+)-[0-9a-f]+ \S+ 0+ \S+ \d+ +(/.*)", processes.maps(pid))
+    # The executable's own copy first: where there is one, the library uses it too (R_X86_64_COPY).
+    places = [int(start, 16) for start, path in mapped if path == executable]
+    places += [int(start, 16) for start, path in mapped if _LIBRARY.match(PurePath(path).name)]
+    address = next((found["environ"] for start in places if (found := exported(memory, start, ("environ",)))), None)
+    if address is None:
+        return {}
+    table, values = memory.word(address), dict[str, str]()
+    for at in range(_MOST_VARIABLES):
+        pointer = memory.word(table + 8 * at)
+        if not pointer:
+            break
+        data = memory.read(pointer, min(_LENGTH, _PAGE - pointer % _PAGE))
+        name, _, value = data.split(b"\0")[0].decode(errors="replace").partition("=")
+        if name in allowed:
+            values[name] = value
+    return values

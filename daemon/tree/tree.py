@@ -11,7 +11,7 @@ import msgspec
 
 from profd.daemon import processes
 from profd.daemon.clock import Clock
-from profd.daemon.interpreter.variables import variables_now
+from profd.daemon.interpreter.memory import variables_now
 from profd.daemon.rights import Rights
 from profd.daemon.secrets import mask_command
 from profd.daemon.stacks.dump import DumpedFrame, DumpedThread, DumpFailed, take_dump

@@ -121,3 +121,20 @@ def test_steady_has_an_interval_too_and_holes_and_days_are_no_error() -> None:
 @pytest.mark.parametrize("seconds", [0, 1, 10, int(LEAST_SPAN_S)])
 def test_too_short_a_series_says_nothing(seconds: int) -> None:
     assert trend(range(seconds), [1e9 + MB * at_s for at_s in range(seconds)], least_growth=LEAST) is None
+
+
+READINGS = 60
+MB = 1e6
+
+
+@pytest.mark.parametrize("apart_s", [61.0, 120.0, 600.0])
+def test_readings_minutes_apart_tell_growth_and_none(apart_s: float) -> None:
+    """The windows that begin late hold a single one of them."""
+    times_s = [number * apart_s for number in range(READINGS)]
+    leak = trend(times_s, [number * MB for number in range(READINGS)], least_growth=MB)
+    steady = trend(times_s, [500 * MB] * READINGS, least_growth=MB)
+    assert leak is not None
+    assert leak.is_growing
+    assert leak.slope_per_s == pytest.approx(MB / apart_s)
+    assert steady is not None
+    assert not steady.is_growing

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import time
 from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
@@ -186,76 +185,6 @@ def test_each_frame_stands_at_the_line_that_it_says(version: str, text: str, at_
             assert [(frame.code.name, lines.line_of(frame)) for frame in stack] == said
             seen.add(tuple(said))
         assert len(seen) >= at_least
-
-
-STATEMENT = """
-n = 1
-input(
-    str(
-        "ready\\n"
-    )
-)
-"""
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_statement_of_several_lines_is_at_its_call(version: str) -> None:
-    with standing(STATEMENT, python(version)) as running:
-        program = Program(running)
-        (module,) = program.python.stack(program.thread)
-        assert Lines(program.python).line_of(module) == 3
-
-
-RUNNING = """
-import threading
-def ready():
-    print("ready", flush=True)
-    input()
-def leaf(n):
-    n += 1
-    return n
-def branch(n):
-    if n % 2:
-        return leaf(
-            leaf(n)
-        )
-    return [leaf(n)
-        for n in range(3)]
-def trunk():
-    n = 0
-    while True:
-        branch(n)
-        n += 1
-        if n == 1000:
-            threading.Thread(target=ready).start()
-trunk()
-"""
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_program_may_run_on_meanwhile(version: str) -> None:
-    def lines_of(first: str, count: int) -> set[int | None]:
-        start = RUNNING[: RUNNING.index(first)].count("\n") + 1
-        return {None, *range(start, start + count)}
-
-    with standing(RUNNING, python(version)) as running:
-        program = Program(running)
-        lines = Lines(program.python)
-        seen: dict[str, set[int | None]] = {"branch": set(), "leaf": set()}
-        deadline, turns = time.monotonic() + 30, 0
-        while turns < 1_000 or ((len(seen["branch"]) < 4 or not seen["leaf"]) and time.monotonic() < deadline):
-            turns += 1
-            try:
-                for frame in program.python.stack(program.thread):
-                    seen.setdefault(frame.code.name, set()).add(lines.line_of(frame))
-            except Unreadable:
-                continue
-        assert seen["<module>"] == {RUNNING.count("\n")}
-        assert seen["trunk"] <= lines_of("def trunk", 7)
-        assert seen["branch"] <= lines_of("def branch", 7)
-        assert seen["leaf"] <= lines_of("def leaf", 3)
-        assert seen["leaf"]
-        assert len(seen["branch"]) >= 4
 
 
 ENDING = """

@@ -11,9 +11,10 @@ from collections.abc import Callable
 
 import msgspec
 import pytest
-from support.interpreters import standing
+from support.interpreters import VERSIONS, python, standing
 
-from profd.daemon.interpreter.memory import Memory, Unreadable, exported
+from profd.daemon import processes
+from profd.daemon.interpreter.memory import Memory, Unreadable, exported, variables_now
 from profd.daemon.windows import symbols
 
 NAMES = ("Py_AddPendingCall", "PyLong_Type", "Py_NoSuchFunction")
@@ -103,3 +104,31 @@ def test_a_program_that_ends_is_unreadable() -> None:
         other.end()
         with pytest.raises(Unreadable):
             exported(memory, 0x400000, NAMES)
+
+
+SETS_VARIABLES = """
+import os
+os.environ.pop("GIVEN", None)
+os.environ["RANK"] = "3"
+os.environ["LONG"] = "x" * 9000
+print("ready", flush=True)
+input()
+"""
+VARIABLES = frozenset({"RANK", "GIVEN", "LONG", "KEPT"})
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_what_a_program_has_set_and_unset_is_seen(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GIVEN", "1")
+    monkeypatch.setenv("KEPT", "2")
+    with standing(SETS_VARIABLES, python(version)) as program:
+        found = variables_now(program.pid, VARIABLES)
+        assert {name: value for name, value in found.items() if name != "LONG"} == {"RANK": "3", "KEPT": "2"}
+        assert set(found["LONG"]) == {"x"}
+        assert processes.environment(program.pid, VARIABLES) == {"GIVEN": "1", "KEPT": "2"}
+
+
+def test_a_process_that_is_gone_has_none() -> None:
+    child = os.posix_spawn("/bin/true", ["true"], {})
+    os.waitpid(child, 0)
+    assert variables_now(child, VARIABLES) == {}

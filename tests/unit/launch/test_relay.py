@@ -84,11 +84,6 @@ def ends() -> Iterator[Ends]:
     ends.close()
 
 
-def test_output_is_shown_and_kept(ends: Ends) -> None:
-    ends.write(b"\xffoutput")
-    assert os.read(ends.screen_fd, 100) == b"\xffoutput"
-
-
 def test_hidden_relay_leaves_the_terminal_alone(ends: Ends) -> None:
     ends.relay.order(is_shown=False)
     ends.write(b"hidden")
@@ -229,12 +224,6 @@ def keyboard() -> Iterator[tuple[Keyboard, int, int]]:
 
 
 Pressed = tuple[Keyboard, int, int]
-
-
-def test_keys_reach_the_script(keyboard: Pressed) -> None:
-    _, pressed_fd, script_fd = keyboard
-    os.write(pressed_fd, b"keys")
-    assert os.read(script_fd, 100) == b"keys"
 
 
 def test_keys_are_someone_elses_in_the_end(keyboard: Pressed) -> None:

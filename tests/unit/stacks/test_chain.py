@@ -84,14 +84,6 @@ async def test_the_rate_counts_from_the_next_recording_on(stage: Stage) -> None:
     assert [record.rate_hz for record in stage.taken] == [1_000_000, 700]
 
 
-async def test_stop_keeps_what_is_in_flight(stage: Stage) -> None:
-    chain = stage.begin()
-    await stage.studio.until_made(1)
-    await stage.end(chain)
-    assert len(stage.taken) == 1
-    assert stage.taken[0].samples == 100
-
-
 async def test_stop_waits_for_no_one_who_has_not_begun(stage: Stage) -> None:
     stage.studio.directions = [sample, hang]
     chain = stage.begin()
