@@ -62,14 +62,6 @@ def plain_python(first: str) -> Iterator[int]:
         process.kill()
 
 
-def test_pid_that_does_not_exist() -> None:
-    with subprocess.Popen(["true"]) as ended:
-        pass
-    code, line = refused("attach", str(ended.pid))
-    assert code == ExitCode.NO_PROCESS
-    assert f"there is no process {ended.pid}" in line
-
-
 def test_zombie() -> None:
     with subprocess.Popen(["true"]) as ended:
         os.waitid(os.P_PID, ended.pid, os.WEXITED | os.WNOWAIT)
@@ -83,13 +75,6 @@ def test_first_process_as_plain_user(plain_home: Path) -> None:
     code, line = refused("attach", "1", before=before, home=plain_home)
     assert code == ExitCode.OTHER_USER
     assert "belongs to" in line
-
-
-def test_shell_is_not_python_and_is_named() -> None:
-    with subprocess.Popen(["sh"], stdin=subprocess.PIPE) as shell:
-        code, line = refused("attach", str(shell.pid))
-    assert code == ExitCode.NOT_PYTHON
-    assert f"pid {shell.pid} is sh" in line
 
 
 def test_shell_that_profd_was_started_from_is_not_python() -> None:

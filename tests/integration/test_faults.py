@@ -114,24 +114,6 @@ def test_a_disk_that_others_fill_pauses_the_recording_until_there_is_room(small_
             assert reader.info.state == "ended"
 
 
-@pytest.mark.requires("root")
-@pytest.mark.usefixtures("py_spy")
-def test_samples_pause_before_a_disk_is_full_and_go_on_when_there_is_room(small_disk: Path) -> None:
-    with running("counting.py", numbers := small_disk.with_name("numbers")) as target:
-        scene = Scene(target.pid, numbers, begin_session(target.pid))
-        hand_over(scene.session.run_file)
-        filler = small_disk / "filler"
-        filler.write_bytes(bytes(free_bytes(small_disk) - SMALL_DISK // 25))
-        until(lambda: said(scene.session, "samples and readings pause"), "the session to meet it")
-        scene.goes_on()
-        assert free_bytes(small_disk) > 0
-        filler.unlink()
-        until(lambda: said(scene.session, "the recording goes on"), "the session to go on")
-        hand_over(scene.session.run_file)
-        with scene.end() as reader:
-            assert reader.info.state == "ended"
-
-
 def test_a_target_that_is_stopped_stays_so_and_is_recorded_when_it_goes_on(scene: Scene) -> None:
     os.kill(scene.target, signal.SIGSTOP)
     until(lambda: state_of(scene.target) == "T", "the stop")
@@ -175,11 +157,6 @@ def test_many_processes_are_all_told_and_may_all_become_another_program(tmp_path
         with scene.end() as reader:
             assert len(reader.processes) == MANY + 1
             assert not [event.text for event in reader.events() if event.kind in ("error", "loss")]
-
-
-def free_bytes(folder: Path) -> int:
-    disk = os.statvfs(folder)
-    return disk.f_bavail * disk.f_frsize
 
 
 def said(session: RunningSession, text: str) -> bool:

@@ -10,7 +10,6 @@ import subprocess
 import sys
 from pathlib import Path
 
-import pytest
 from support import launches
 from support.scrapes import is_answered, names, scrape
 from support.waiting import DEADLINE_S, until
@@ -18,13 +17,6 @@ from support.waiting import DEADLINE_S, until
 from profd.daemon.metrics.catalog import METRICS
 
 URL = re.compile(rb"^profd: metrics at (http://127\.0\.0\.1:\d+/metrics)$", re.MULTILINE)
-
-UNTIL_METRICS_START = """
-import pathlib, sys, time
-while not any(pathlib.Path(sys.argv[1], "run").glob("*.metrics.log")):
-    time.sleep(0.001)
-"""
-"""Ends when the log of the process that serves is opened, right before that process is started."""
 
 
 def start(*words: str) -> tuple[subprocess.Popen[bytes], str]:
@@ -76,15 +68,6 @@ def test_a_port_in_use_ends_the_command_before_the_script_starts(tmp_path: Path)
     assert f"port {port} (it is in use)".encode() in done.stderr
     assert b"Traceback" not in done.stderr
     assert not (tmp_path / "started").exists()
-
-
-@pytest.mark.parametrize("code", ["pass", UNTIL_METRICS_START])
-def test_a_short_run_ends_without_a_word_of_its_metrics(profd_home: Path, code: str) -> None:
-    done = launches.run("--metrics=0", "--", *launches.PYTHON, code, str(profd_home))
-
-    assert b"broke off" not in done.stderr
-    assert done.returncode == 0
-    assert list((profd_home / "run").glob("*")) == []
 
 
 def test_a_killed_exporter_changes_nothing() -> None:

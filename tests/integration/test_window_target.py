@@ -135,12 +135,3 @@ async def test_gdb_that_is_killed_leaves_the_process_running(
         with pytest.raises(WindowFailed, match="gdb could not do it"):
             await task
     until(target.runs_on, "the process runs on")
-
-
-async def test_process_that_is_stopped_is_left_so(target: Target) -> None:
-    os.kill(target.pid, signal.SIGSTOP)
-    until(lambda: "T" in str(processes.read_stat(target.pid)), "the process stands")
-    with pytest.raises(WindowFailed, match="is stopped: let it run on: kill -CONT"):
-        await gdb.execute(target.pid, target.text("pass"), gdb.find_calls(target.pid))
-    os.kill(target.pid, signal.SIGCONT)
-    until(target.runs_on, "the process runs on")

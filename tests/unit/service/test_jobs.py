@@ -192,15 +192,6 @@ def test_a_job_that_was_let_go_as_it_is_quiet_comes_back_when_it_computes(host: 
     assert host.jobs.quietest() is None
 
 
-def test_who_computes_is_never_quiet(host: Host) -> None:
-    host.table.add(7, torch=True)
-    host.poll()
-    for _ in range(20):
-        host.table.cpu[7] = host.table.cpu.get(7, 0.0) + 10.0
-        host.poll(60)
-    assert host.jobs.quietest() is None
-
-
 ROOT = Identity(7, 70)
 
 

@@ -94,10 +94,6 @@ def test_a_session_that_is_ready_is_returned_and_waited_for(start: Start) -> Non
     assert not running.is_running()
 
 
-def test_a_session_that_ends_in_order_has_closed_its_file(start: Start) -> None:
-    assert start(f"sys.stdin.read(); print({READY!r}, flush=True)").wait_closed(60)
-
-
 def test_a_session_stands_apart_from_its_starter(start: Start, profd_home: Path) -> None:
     running = start(
         "sys.stdin.read()\n"

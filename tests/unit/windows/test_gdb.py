@@ -84,11 +84,6 @@ async def test_a_gdb_that_cannot_give_back_registers_is_kept_from_the_process(
     assert "attach" not in asked
 
 
-async def test_queued_call_is_all_that_is_wanted(pid: int, tools: Path) -> None:
-    pretend(tools, "profd page 7000", "profd queued 0")
-    await gdb.execute(pid, TEXT, CALLS)
-
-
 async def test_gdb_reads_no_symbols_and_is_served_first(
     pid: int, tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -125,7 +120,7 @@ async def test_gdb_may_be_refused_to_be_served_first(pid: int, tools: Path, monk
         raise PermissionError
 
     monkeypatch.setattr("os.setpriority", refuse)
-    pretend(tools, "profd queued 0")
+    pretend(tools, "profd page 7000", "profd queued 0")
     await gdb.execute(pid, TEXT, CALLS)
 
 
