@@ -183,9 +183,9 @@ def record(options: dict[str, str], scenario: dict[str, Any], journal: Journal) 
     signal.signal(signal.SIGINT, lambda *_: None)  # as py-spy has one, though it never runs here
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
     length = f" for {limit_s} seconds" if limit_s is not None else ""
+    journal.write("sampling")  # first: whoever reads that it samples may act before the next line
     say(f"py-spy> Sampling process {rate} times a second{length}. Press Control-C to exit.\n")
     sampling_s = time.monotonic()
-    journal.write("sampling")
     fault.strike("sampling")
     is_logging = "warn" in os.environ.get("RUST_LOG", "")
     how, readable_s, missed = _sample(target, pid, (rate, limit_s), fault.is_deaf, is_logging)
