@@ -265,6 +265,9 @@ def test_copies_and_imports_belong_to_what_they_are_a_part_of() -> None:
 
     assert phase_of(*imported) == "startup, import"
     assert phase_of("_compile | torch/_dynamo/convert_frame.py", *imported) == "compile"
+    looked_for = ("find_spec | <frozen importlib.util>", "_find_spec | <frozen importlib._bootstrap>")
+    assert phase_of("AcceleratedOptimizer.step | accelerate/optimizer.py", *looked_for) == "optimizer"
+    assert phase_of(imported[0], looked_for[1]) == "startup, import"
     copy = "mask = mask.to(hidden.device)"
 
     assert (
