@@ -25,23 +25,6 @@ def terminal(profd_home: Path) -> Iterator[Terminal]:
         yield terminal
 
 
-def test_the_dashboard_shows_where_the_time_goes_and_leaves_on_q(terminal: Terminal, tmp_path: Path) -> None:
-    run = synthetic.write_run(tmp_path / "a.profd", seconds=40)
-    before = terminal.modes()
-    terminal.start([*PROFD, "view", run])
-
-    terminal.wait_for(
-        "Condition.wait", "40 % of the time the main thread waits for data, at train.py:58", "4,000 samples"
-    )
-    assert terminal.uses_alternate_screen()
-
-    terminal.press("q")
-    assert terminal.wait_ended() == ExitCode.OK
-    assert not terminal.uses_alternate_screen()
-    assert not terminal.takes_mouse()
-    assert terminal.modes() == before
-
-
 def test_it_follows_the_size_of_the_terminal(terminal: Terminal, tmp_path: Path) -> None:
     terminal.start([*PROFD, "view", synthetic.write_run(tmp_path / "a.profd")])
     terminal.wait_for("Condition.wait")

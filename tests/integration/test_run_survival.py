@@ -10,10 +10,7 @@ from pathlib import Path
 
 import pytest
 from support import launches
-from support.waiting import DEADLINE_S, until
-
-from profd.daemon.paths import list_runs
-from profd.daemon.store.reader import RunReader
+from support.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.usefixtures("py_spy")
 
@@ -34,19 +31,6 @@ def test_session_that_does_not_start_changes_nothing(profd_home: Path) -> None:
     assert (done.stdout, done.returncode) == (b"out\n", 3)
     assert done.stderr.startswith(b"profd: nothing is recorded: ")
     assert done.stderr.count(b"\n") == 1
-
-
-def test_script_outlives_a_killed_launcher() -> None:
-    launched = launches.start(*launches.PYTHON, launches.WAITING)
-    script_pid = launches.read_ready(launched)
-    session_pid = launches.session_pid(launched.pid)
-    launched.kill()
-    out, _, _ = launches.finish(launched)
-    assert out == b"done\n"
-    until(lambda: not launches.is_alive(script_pid), "the script's end")
-    until(lambda: not launches.is_alive(session_pid), "the session's end")
-    with RunReader(list_runs()[0]) as reader:
-        assert reader.info.why_ended == "target-exited"
 
 
 def test_nothing_is_left_running() -> None:
@@ -81,14 +65,3 @@ def test_second_interrupt_does_not_wait_for_the_session() -> None:
         assert launched.stderr.readline() == b"closing\n"
         launched.send_signal(signal.SIGINT)
         assert launched.wait(DEADLINE_S) == 3
-
-
-def test_a_stopped_session_closes_its_file_when_the_script_has_ended() -> None:
-    launched = launches.start(*launches.PYTHON, launches.WAITING)
-    launches.read_ready(launched)
-    os.kill(launches.session_pid(launched.pid), signal.SIGSTOP)
-    _, err, code = launches.finish(launched)
-    assert code == 3
-    assert b"broke off" not in err
-    with RunReader(list_runs()[0]) as reader:
-        assert reader.info.exit_code == 3

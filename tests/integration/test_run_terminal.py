@@ -69,13 +69,6 @@ def test_script_is_shown_once_the_dashboard_is_left_and_resized_with_its_window(
     end_script(launch)
 
 
-def test_keys_reach_the_script_through_the_dashboard(start: Start) -> None:
-    launch, _ = start_echoing(start)
-    launch.type(b"end\nq")
-    launch.expect(b"farewell")
-    assert launch.launcher.wait(DEADLINE_S) == 3
-
-
 def test_dashboard_stays_when_the_script_has_ended(start: Start) -> None:
     launch, dashboard_pid = start_echoing(start)
     session_pid = launches.session_pid(launch.launcher.pid)
