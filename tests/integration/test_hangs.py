@@ -42,8 +42,8 @@ def hanging(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
 
 
 @contextlib.contextmanager
-def watched(pid: int, *, on_hang: str | None = None) -> Iterator[RunningSession]:
-    session = begin_session(pid, hang_after_s=AFTER_S, on_hang=on_hang)
+def watched(pid: int, *, on_hang: str | None = None, nccl_ras: str = "hang") -> Iterator[RunningSession]:
+    session = begin_session(pid, hang_after_s=AFTER_S, on_hang=on_hang, nccl_ras=nccl_ras)
     yield session
     session.end()
     assert session.wait_closed(DEADLINE_S)
@@ -108,7 +108,7 @@ def test_rank_that_nccl_has_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         free.bind(("127.0.0.1", 0))
         monkeypatch.setenv("NCCL_RAS_ADDR", f"localhost:{free.getsockname()[1]}")
     program = [sys.executable, str(HANGS / "nccl_ranks.py"), str(tmp_path)]
-    with hanging(program) as target, watched(target.pid) as session:
+    with hanging(program) as target, watched(target.pid, nccl_ras="poll") as session:
         # NCCL is not asked before the job is set up, and a job that hangs earlier has no counts.
         until(lambda: {0, 1} <= ranks_of(session).keys(), "NCCL's ranks")
         give_line(target)

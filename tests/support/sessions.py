@@ -52,10 +52,11 @@ def begin_session(
     hang_after_s: float | None = None,
     on_hang: str | None = None,
     server_metrics: int | None = None,
+    nccl_ras: str = "hang",
 ) -> RunningSession:
     """Start recording a process and its children."""
     options = session_options("test", pid, rate_hz, duration_s, hang_after_s)
-    more = {"steps": steps, "on_hang": on_hang, "server_metrics": server_metrics}
+    more = {"steps": steps, "on_hang": on_hang, "server_metrics": server_metrics, "nccl_ras": nccl_ras}
     return start_session(msgspec.structs.replace(options, **more))
 
 
