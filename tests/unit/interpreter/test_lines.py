@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 from bisect import bisect_right
 from collections.abc import Iterator
 from pathlib import Path
@@ -267,6 +268,22 @@ def test_what_is_no_instruction_of_the_code_is_unreadable(version: str) -> None:
         running.end()
         with pytest.raises(Unreadable):
             Lines(program.python).line_of(frame)
+
+
+def test_what_cannot_be_read_since_the_frame_went_on_is_no_line(monkeypatch: pytest.MonkeyPatch) -> None:
+    with standing(ENDING, sys.executable) as running:
+        program = Program(running)
+        frame, offsets, memory = program.frame("first"), program.python.offsets, program.python.memory
+        program.python.offsets = replace(offsets, line_table=offsets.name)
+        read, seen = memory.read, set()
+
+        def read_once(address: int, length: int) -> bytes:
+            data = bytes(length) if (address, length) in seen else read(address, length)
+            seen.add((address, length))
+            return data
+
+        monkeypatch.setattr(memory, "read", read_once)
+        assert Lines(program.python).line_of(frame) is None
 
 
 COMPILED = """
