@@ -2,25 +2,30 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support.folders import PROGRAMS
 from support.gpusim import SimulatedDriver
-from support.launches import PROFD, run
-from support.waiting import DEADLINE_S
+from support.launches import PROFD, finish, read_ready
+from support.waiting import DEADLINE_S, until
 
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import Condition, Selection
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.errors import RunUnreadable
 from profd.daemon.gpu.processes import ProcessTraces
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import PointRow
 
 GIB = 1 << 30
 SCRIPT = str(PROGRAMS / "gpuwork.py")
@@ -36,15 +41,36 @@ def driver(nvml_library: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     return made
 
 
-def record(path: Path, steps: int, *options: str) -> None:
-    """Run the training loop under profd."""
-    ended = run(*options, "-o", str(path), "--", sys.executable, SCRIPT, str(steps))
-    assert ended.returncode == 0, ended.stderr.decode()
+def record(path: Path, seen: Callable[[RunReader], object], *options: str) -> None:
+    """Run the training loop under profd until its run file has what is to be seen."""
+
+    def has_seen() -> object:
+        with contextlib.suppress(RunUnreadable), RunReader(path) as reader:  # it may be about to be made
+            return seen(reader)
+        return False
+
+    words = [PROFD, "run", "--headless", *options, "-o", str(path), "--", sys.executable, SCRIPT]
+    process = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    read_ready(process)
+    until(has_seen, "what is to be seen")
+    _, err, code = finish(process)
+    assert code == 0, err.decode()
+
+
+def points(reader: RunReader, name: str, device: str | None = None) -> list[PointRow]:
+    """Return the points of all series of a name, and of a device, so far."""
+    found = [one.id for one in reader.series.values() if one.name == name and one.device == device]
+    return [point for series in found for point in reader.points(series)]
+
+
+def sees_gaps(reader: RunReader) -> bool:
+    read = points(reader, "gpu_utilization_share", "gpu0")
+    return len(read) > 1 and read[-1].at_ns - read[0].at_ns > 3 * SECOND_NS
 
 
 def test_idle_gaps_are_found_with_what_python_did_in_them(driver: SimulatedDriver, tmp_path: Path) -> None:
     path = tmp_path / "run.profd"
-    record(path, 3, "--all-gpus")  # in a container NVML's PIDs are not those of the loop
+    record(path, sees_gaps, "--all-gpus")  # in a container NVML's PIDs are not those of the loop
     idle_ns: Counter[str] = Counter()
     while_idle = Selection(main_threads=True, when=(Condition("gpu-idle"),))
     with RunReader(path) as reader:
@@ -67,7 +93,7 @@ def test_only_the_gpu_of_the_run_is_read_with_the_memory_of_its_process(
 ) -> None:
     driver.add_gpu("gpu1", memory_used_bytes=1 * GIB, memory_total_bytes=80 * GIB, utilization_share=1)
     path = tmp_path / "run.profd"
-    record(path, 2)
+    record(path, lambda reader: points(reader, "gpu_process_memory_bytes", "gpu0"))
     with RunReader(path) as reader:
         assert [device.name for device in reader.devices()] == ["gpu0"]
         memory = reader.find_series("gpu_process_memory_bytes", process=1, device="gpu0")
@@ -79,12 +105,13 @@ def test_call_into_the_driver_that_never_returns_holds_up_nothing_else(driver: S
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     driver.add("block", gate, key="nvmlDeviceGetPowerUsage")
+
+    def goes_on(reader: RunReader) -> bool:
+        events = [event.at_ns for event in reader.events() if event.kind == "gpu"]
+        return any(point.at_ns > at_ns for at_ns in events for point in points(reader, "host_cpu_share"))
+
     path = tmp_path / "run.profd"
-    record(path, 4, "--all-gpus")
+    record(path, goes_on, "--all-gpus")
     with RunReader(path) as reader:
         (silent,) = [event for event in reader.events() if event.kind == "gpu"]
-        host = reader.find_series("host_cpu_share")
-        assert host is not None
-        read_ns = [point.at_ns for point in reader.points(host.id)]
     assert silent.text.split(":")[0] == "NVML does not answer (nvmlDeviceGetPowerUsage)"
-    assert read_ns[-1] > silent.at_ns

@@ -1,12 +1,13 @@
 """A training loop whose GPU is the fake driver's: it says there when the GPU is busy, and plants idle gaps.
 
 Each step keeps the GPU busy for a while in ``compute`` and leaves it idle for as long in ``load``; both spin, as the
-main thread of a training does that waits for its GPU.
+main thread of a training does that waits for its GPU. It ends after the step in which it gets a line of input.
 """
 
 from __future__ import annotations
 
 import os
+import select
 import sys
 import time
 from pathlib import Path
@@ -39,8 +40,8 @@ def load(start_s: float) -> None:
     spin(HALF_STEP_S)
 
 
-def train(steps: int, start_s: float) -> None:
-    for _step in range(steps):
+def train(start_s: float) -> None:
+    while not select.select([sys.stdin], [], [], 0)[0]:
         compute(start_s)
         load(start_s)
 
@@ -48,7 +49,8 @@ def train(steps: int, start_s: float) -> None:
 def main() -> None:
     start_s = float(SCENARIO.read_text().split("start_unix_s,,")[1].splitlines()[0])
     tell("process_memory_bytes", os.getpid(), MEMORY_BYTES, start_s)
-    train(int(sys.argv[1]), start_s)
+    print("ready", os.getpid(), flush=True)
+    train(start_s)
 
 
 if __name__ == "__main__":
