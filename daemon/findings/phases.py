@@ -75,10 +75,8 @@ def small_batches(context: FindingContext) -> Finding | None:
 
 def _of_heavy_optimizer(context: FindingContext) -> Finding | None:
     def is_as_large(stack: int) -> bool:  # sparse gradients have as many rows as the batch has
-        frames = context.reader.frames_of(stack)
-        return context.phases.of_stack(stack) == OPTIMIZER and not any(
-            "sparse" in one.function.lower() for one in frames
-        )
+        modules = {one.module_path for one in context.reader.frames_of(stack)}
+        return context.phases.of_stack(stack) == OPTIMIZER and "torch/optim/sparse_adam.py" not in modules
 
     share = context.share_of(context.profile, is_as_large)
     severity, slow = context.severity("small-batches-on-cpu", share.low), context.once(unfused_optimizer)

@@ -59,8 +59,12 @@ def test_an_optimizer_warns_from_a_quarter_of_a_step_on(case: Case) -> None:
 
 
 def test_an_optimizer_of_sparse_gradients_does_the_more_the_larger_the_batch_is(case: Case) -> None:
-    sparse = (*ROOT, Frame("sparse_adam", LIBRARY + "torch/optim/_functional.py", 83))
+    called = Frame("sparse_adam", LIBRARY + "torch/optim/_functional.py", 83)
+    sparse = (*ROOT, Frame("step", LIBRARY + "torch/optim/sparse_adam.py", 160), called)
     assert case.found(small_batches, step((sparse, 300))) is None
+    adam = Frame("_single_tensor_adam", LIBRARY + "torch/optim/adam.py", 357)
+    own = (*ROOT, Frame("train_sparse_autoencoder", ROOT[0].file, 3), adam)
+    assert case.told(small_batches, step((own, 300))).rule == "small-batches"
 
 
 def test_compiling_in_the_middle_of_the_training_is_told(case: Case) -> None:
