@@ -190,7 +190,7 @@ async def test_socket_that_another_daemon_serves_is_why_there_is_no_window(run: 
     assert window.error.startswith("another daemon serves this Kineto")
 
 
-pytestmark = pytest.mark.requires("root", "setpriv")
+of_another_user = pytest.mark.requires("root", "setpriv")
 FILE = "trace.json"
 
 
@@ -210,6 +210,7 @@ def secret(tmp_path: Path) -> Path:
     return path
 
 
+@of_another_user
 def test_what_the_process_leaves_is_read(place: ExchangeFolder) -> None:
     (place.there / FILE).write_text("{}")
     assert place.has(FILE)
@@ -218,6 +219,7 @@ def test_what_the_process_leaves_is_read(place: ExchangeFolder) -> None:
     assert place.there.stat().st_uid == NOBODY
 
 
+@of_another_user
 @pytest.mark.parametrize("plant", [os.symlink, os.link], ids=["link", "second name"])
 def test_files_of_others_are_not_read(plant: Callable[[Path, Path], None], place: ExchangeFolder, secret: Path) -> None:
     plant(secret, place.there / FILE)
@@ -225,6 +227,7 @@ def test_files_of_others_are_not_read(plant: Callable[[Path, Path], None], place
         pass
 
 
+@of_another_user
 def test_nobody_waits_for_a_pipe(place: ExchangeFolder) -> None:
     os.mkfifo(place.there / FILE)
     assert not place.has(FILE)
@@ -232,6 +235,7 @@ def test_nobody_waits_for_a_pipe(place: ExchangeFolder) -> None:
         pass
 
 
+@of_another_user
 def test_what_was_opened_is_what_is_read(place: ExchangeFolder, secret: Path) -> None:
     (place.there / FILE).write_text("{}")
     with place.opened(FILE) as opened:
@@ -240,6 +244,7 @@ def test_what_was_opened_is_what_is_read(place: ExchangeFolder, secret: Path) ->
         assert os.read(opened, 99) == b"{}"
 
 
+@of_another_user
 @pytest.mark.parametrize("is_there", [True, False])
 def test_a_file_is_never_written_through_a_link(place: ExchangeFolder, secret: Path, is_there: bool) -> None:
     wanted = secret if is_there else secret.with_name("new")
@@ -250,6 +255,7 @@ def test_a_file_is_never_written_through_a_link(place: ExchangeFolder, secret: P
     assert not secret.with_name("new").exists()
 
 
+@of_another_user
 def test_what_is_written_is_the_users(place: ExchangeFolder) -> None:
     place.files.write(place.there / FILE, b"text")
     state = (place.there / FILE).stat()
