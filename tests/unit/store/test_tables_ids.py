@@ -32,7 +32,9 @@ LATER_NS = STARTED_NS + 10 * REMEMBERED_NS
 
 
 @pytest.fixture
-def tables(path: Path) -> Iterator[Tables]:
+def tables(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tables]:
+    for name in ("FRAMES_HELD", "STACKS_HELD", "THREADS_HELD", "SERIES_HELD"):
+        monkeypatch.setattr(tables_module, name, getattr(tables_module, name) >> 4)
     made = Tables(database.create(path), describe)
     made.begin(run_started())
     yield made
@@ -56,12 +58,6 @@ def held_after(tables: Tables, workers: int) -> int:
     for number in range(workers):
         tables.commit(life(number, STARTED_NS + number * 10 * SECOND_NS))
     return len(tables._ids)
-
-
-def see_functions(tables: Tables, count: int) -> None:
-    """Write a recording with so many functions that were made up."""
-    stacks = tuple((Frame("made_up", f"<code {number}>", 1),) for number in range(count))
-    tables.commit([RecordingTaken(Identity(1, 1), STARTED_NS, STARTED_NS, 20, 0, 0, 0, 0, 0, stacks, ())])
 
 
 def test_workers_that_came_and_went_are_not_held(tables: Tables) -> None:
@@ -91,16 +87,19 @@ def test_a_thread_without_a_name_is_the_one_that_has_it(
 
 
 def test_a_process_that_makes_threads_for_ever_holds_few(tables: Tables) -> None:
-    points = tuple(Point("cpu_cores", 0.0, MAIN, 5000 + number) for number in range(3000))
-    threads = tuple(ThreadTimeline(5000 + number, "feeder", is_main=False, intervals=()) for number in range(3000))
+    points = tuple(Point("cpu_cores", 0.0, MAIN, 5000 + number) for number in range(200))
+    threads = tuple(ThreadTimeline(5000 + number, "feeder", is_main=False, intervals=()) for number in range(200))
     recording = RecordingTaken(MAIN, STARTED_NS, STARTED_NS, 20, 0, 0, 0, 0, 0, (), threads)
     tables.commit([PointsTaken(STARTED_NS, points), recording])
     assert len(tables._ids) <= 2 * (tables_module.THREADS_HELD + tables_module.SERIES_HELD) + 2
 
 
-def test_functions_that_are_made_up_for_ever_are_not_all_held(tables: Tables) -> None:
-    see_functions(tables, 3 * tables_module.STACKS_HELD)
+def test_functions_that_are_made_up_for_ever_are_not_all_held_and_keep_their_ids(tables: Tables) -> None:
+    before = tables._ids.stacks([STACK])
+    stacks = tuple((Frame("made_up", f"<code {number}>", 1),) for number in range(3 * tables_module.STACKS_HELD))
+    tables.commit([RecordingTaken(Identity(1, 1), STARTED_NS, STARTED_NS, 20, 0, 0, 0, 0, 0, stacks, ())])
     assert len(tables._ids) <= 2 * (tables_module.STACKS_HELD + tables_module.FRAMES_HELD) + 2
+    assert tables._ids.stacks([STACK]) == before
 
 
 def test_what_comes_late_of_who_was_forgotten_belongs_to_the_same_process(tables: Tables, path: Path) -> None:
@@ -136,12 +135,6 @@ def test_who_is_forgotten_again_is_not_held_either(tables: Tables) -> None:
     for number in range(2, 100):
         tables.commit([*life(number, STARTED_NS + number * REMEMBERED_NS), *life(1, STARTED_NS)[1:2]])
     assert len(tables._ids) < 40
-
-
-def test_stacks_that_were_forgotten_keep_their_ids(tables: Tables) -> None:
-    before = tables._ids.stacks([STACK])
-    see_functions(tables, 3 * tables_module.STACKS_HELD)
-    assert tables._ids.stacks([STACK]) == before
 
 
 def test_the_machine_has_series_of_its_own(tables: Tables) -> None:
