@@ -48,20 +48,16 @@ CASES: dict[str, tuple[Controls, tuple[str, ...], int]] = {
 }  # fmt: skip
 
 
-def test_a_filter_selects_what_the_export_selects(report: ReportPage, ranked_run: Path, capsys: Exported) -> None:
+def test_a_filter_selects_what_the_export_selects_and_its_address_brings_it_back_with_a_range(
+    report: ReportPage, ranked_run: Path, capsys: Exported
+) -> None:
     for name, (controls, options, about) in CASES.items():
         report.open()
         use(report, controls)
         expected = exported(ranked_run, capsys, *options)
         assert expected == pytest.approx(about, rel=0.03), name
         assert report.samples == report.shown("profd.graph.tree.samples[0]") == expected, name
-
-
-def test_an_address_brings_a_filter_back_with_its_range(report: ReportPage, ranked_run: Path, capsys: Exported) -> None:
-    for name, (controls, options, _) in CASES.items():
-        report.open("#t=3.5-9.25")
-        use(report, controls)
-        report.open(str(report.shown("location.hash")))
+        report.open(f"#{str(report.shown('location.hash')).removeprefix('#')}&t=3.5-9.25")
         assert report.samples == exported(ranked_run, capsys, "--from", "3.5", "--to", "9.25", *options), name
 
 
