@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from gpu_commands import PROFD, PROGRAMS, Assumed, Collected, Pace, Values, cuda, profiled, said, until_it_steps
+from gpu_cost import SETTLING_S
 
 from profd.daemon.analyze.idletime import IdleTime
 from profd.daemon.clock import SECOND_NS
@@ -90,10 +91,11 @@ def beside(*words: str) -> Iterator[None]:
 
 def idle_reading(pace: Pace) -> Iterator[Values | Assumed]:
     """Read a GPU that nobody uses, and say what that costs."""
-    begun_s, spent_s = time.monotonic(), time.process_time()
     with Collected() as collected:
+        time.sleep(pace.seconds(SETTLING_S, 1))
+        begun_s, spent_s = time.monotonic(), time.process_time()
         time.sleep(pace.seconds(20, 3))
-    cores = (time.process_time() - spent_s) / (time.monotonic() - begun_s)
+        cores = (time.process_time() - spent_s) / (time.monotonic() - begun_s)
     found = collected.summary()
     yield {**found, "cores": cores}
     yield Assumed("the collector takes at most 0.5 % of a core (docs/gpu.md)", cores <= 0.005, cores)

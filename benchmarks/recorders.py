@@ -73,7 +73,7 @@ class Profd:
 
     def end(self) -> float:
         """End an attached profd that has no duration; returns its CPU seconds as ``wait`` does."""
-        self.process.send_signal(signal.SIGINT)
+        self.process.send_signal(signal.SIGTERM)  # SIGINT is ignored by what a shell starts in its background
         return self.wait()
 
     def wait(self) -> float:

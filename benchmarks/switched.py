@@ -1,8 +1,9 @@
-"""Cost of something that is switched on and off in one process: blocks of pseudo-random order, regression, its error.
+"""Cost of something that is switched on and off in one process: blocks of pseudo-random order and their differences.
 
-Each block has two switches that know nothing of each other: the real one, and a sham that does nothing. The time of a
-step is regressed on both and on a slow drift, so the sham is a null control under the same noise. Blocks next to each
-other are alike, so errors are those of Newey and West (Econometrica 55, 1987), with a Bartlett kernel.
+Each block has two switches that know nothing of each other: the real one, and a sham that does nothing. Four blocks in
+a row have both in all four positions, so on is compared with off within a second: the speed of a machine changes more
+slowly than that. The sham is a null control under the same noise. Fours next to each other are alike, so errors are
+those of Newey and West (Econometrica 55, 1987), with a Bartlett kernel.
 """
 
 from __future__ import annotations
@@ -16,8 +17,7 @@ from numpy.typing import NDArray
 
 from profd.daemon.analyze.confidence import student_95
 
-DRIFT_S = 30.0
-"""The drift is linear between nodes so far apart."""
+FOUR = 4
 _DETECTED = 2.8  # errors of an effect that is found in 80 % of measurements at the level of 5 %
 Values = NDArray[np.float64]
 
@@ -31,18 +31,12 @@ class Block(NamedTuple):
 
 
 class Taken(NamedTuple):
-    """A block that was taken: what its whole steps took, ``from_s`` seconds after the start of the first.
+    """A block that was taken: the means of its whole steps, by the clock and in CPU time; None where it has none."""
 
-    ``capped_s`` is their wall time, each step of more than the 99th percentile of all counted as that.
-    """
-
-    from_s: float
     is_on: bool
     is_sham: bool
-    steps: int
-    wall_s: float
-    cpu_s: float
-    capped_s: float
+    wall_s: float | None
+    cpu_s: float | None
 
 
 class Estimate(NamedTuple):
@@ -71,66 +65,50 @@ def plan(seconds: float, shortest_s: float, longest_s: float, seed: int) -> list
         positions = [(is_on, is_sham) for is_on in (False, True) for is_sham in (False, True)]
         chance.shuffle(positions)
         blocks += [Block(chance.uniform(shortest_s, longest_s), *position) for position in positions]
-        left_s -= sum(block.length_s for block in blocks[-4:])
+        left_s -= sum(block.length_s for block in blocks[-FOUR:])
     return blocks
 
 
 def take_blocks(spans: Sequence[tuple[float, float, bool, bool]], ends_s: Values, cpu_s: Values) -> list[Taken]:
     """Return what the steps took that lie whole within each span (from, to, real, sham), of the loop's own clock.
 
-    ``ends_s`` are the ends of the steps, ``cpu_s`` the CPU time of the process by then. A span without a whole step is
-    left out.
+    ``ends_s`` are the ends of the steps, ``cpu_s`` the CPU time of the process by then.
     """
     taken = []
-    lengths = np.diff(ends_s, prepend=ends_s[:1])
-    capped = np.cumsum(np.minimum(lengths, np.quantile(lengths, 0.99)))
     for from_s, to_s, is_on, is_sham in spans:
         first, last = np.searchsorted(ends_s, from_s), np.searchsorted(ends_s, to_s, "right") - 1
-        if last > first:
-            wall, cpu = ends_s[last] - ends_s[first], cpu_s[last] - cpu_s[first]
-            times = float(wall), float(cpu), float(capped[last] - capped[first])
-            taken.append(Taken(from_s - spans[0][0], is_on, is_sham, int(last - first), *times))
+        means = [float((all_s[last] - all_s[first]) / (last - first)) for all_s in (ends_s, cpu_s) if last > first]
+        taken.append(Taken(is_on, is_sham, *(means or (None, None))))
     return taken
 
 
 def estimate(blocks: Sequence[Taken], field: str) -> tuple[Estimate, Estimate]:
-    """Return by how many percent the real switch and the sham lengthen one of the times of a step."""
-    took = np.array([getattr(block, field) / block.steps for block in blocks])
-    weights = np.sqrt([block.wall_s for block in blocks])
-    switches = [[block.is_on for block in blocks], [block.is_sham for block in blocks]]
-    columns = np.vstack([*switches, *_drift([block.from_s for block in blocks])]).astype(float).T
-    found, errors = least_squares(columns * weights[:, None], took * weights)
-    off = took[[not block.is_on for block in blocks]].mean()
-    quantile = student_95(len(blocks) - columns.shape[1])
-    real, sham = (
-        Estimate(
-            *(float(100 * value / off) for value in (found[place], quantile * errors[place], _DETECTED * errors[place]))
-        )
-        for place in (0, 1)
-    )
-    return real, sham
+    """Return by how many percent the real switch and the sham lengthen a step, over all the time: half of it is on.
 
-
-def _drift(at_s: Sequence[float]) -> list[Values]:
-    """Return the columns of a line with nodes every ``DRIFT_S``."""
-    nodes = np.linspace(0, max(at_s), max(round(max(at_s) / DRIFT_S), 1) + 1)
-    return [np.interp(at_s, nodes, unit) for unit in np.eye(len(nodes))]
-
-
-def least_squares(columns: Values, values: Values) -> tuple[Values, Values]:
-    """Return the coefficients of ordinary least squares and their errors by Newey and West.
-
-    The kernel reaches over 4 (n / 100)^(2/9) neighbors, as Newey and West (Review of Economic Studies 61, 1994) begin
-    with; the errors are corrected for the number of columns.
+    So that is half of the difference between on and off. A four that lacks a block is left out.
     """
-    count, width = columns.shape
-    inverse = np.linalg.inv(columns.T @ columns)
-    found = inverse @ columns.T @ values
-    scores = columns * (values - columns @ found)[:, None]
+    real, sham = list[float](), list[float]()
+    for place in range(0, len(blocks), FOUR):
+        four = blocks[place : place + FOUR]
+        took = [getattr(block, field) for block in four]
+        if len(took) == FOUR and None not in took:
+            for found, name in ((real, "is_on"), (sham, "is_sham")):
+                difference = sum(
+                    value if getattr(block, name) else -value for block, value in zip(four, took, strict=True)
+                )
+                found.append(100 * difference / sum(took))
+    return _mean(np.array(real)), _mean(np.array(sham))
+
+
+def _mean(values: Values) -> Estimate:
+    """Return the mean; the kernel of its error reaches over 4 (n / 100)^(2/9) neighbors.
+
+    So begin Newey and West (Review of Economic Studies 61, 1994).
+    """
+    count, rest = len(values), values - values.mean()
     reach = int(4 * (count / 100) ** (2 / 9))
-    middle = scores.T @ scores
-    for lag in range(1, reach + 1):
-        beside = scores[lag:].T @ scores[:-lag]
-        middle += (1 - lag / (reach + 1)) * (beside + beside.T)
-    variances = np.diag(inverse @ middle @ inverse) * count / (count - width)
-    return found, np.sqrt(variances)
+    variance = rest @ rest + 2 * sum(
+        (1 - lag / (reach + 1)) * (rest[lag:] @ rest[:-lag]) for lag in range(1, reach + 1)
+    )
+    error = float(max(variance, 0.0) / count / (count - 1)) ** 0.5
+    return Estimate(float(values.mean()), student_95(count - 1) * error, _DETECTED * error)

@@ -1,104 +1,77 @@
-"""What profd costs a training's steps: recording is switched on and off within one process, in short random blocks.
+"""What profd costs a training's steps: profd is switched on and off within one process, in short random blocks.
 
-Run on a quiet machine: ``python benchmarks/throughput.py [--minutes 5] [--quick]``; some 6 minutes for each of four
+Run on a quiet machine: ``python benchmarks/throughput.py [--minutes 6] [--quick]``; some 8 minutes for each of four
 loops. Writes its section of ``docs/measurements.md``, unless quick.
 
-Off: profd's session is stopped (SIGSTOP), py-spy's recording is ended and waited for, and everything else of profd is
-stopped, so nothing reads the loop. On: all goes on; the session takes the recording that was ended, and starts the
-next. So each block that is on has a start of py-spy, which else comes every nine seconds: the cost found is an upper
-bound. As profd counts its cost by the clock, its budget is halved here.
+Off: all of profd is stopped (SIGSTOP), py-spy too, so nothing reads the loop. On: all goes on, and makes up for what
+it missed, as py-spy and profd's threads go by the clock. So profd does all of its work in half of the time, and half
+of the difference between on and off is its cost. Its CPU time beside that before the switching shows what it left out.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
 import signal
+import statistics
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 import load
 import numpy as np
 from measurements import write_section
-from meters import cpu_with_children_s
-from recorders import Profd
+from recorders import Profd, mark
+from scaling import mean_rate_hz
 from switched import Block, Estimate, Taken, estimate, plan, take_blocks
 
 from profd.daemon import processes
 
-SHORTEST_S, LONGEST_S = 0.5, 1.5
-PILOT_SHARE = 0.2
+SHORTEST_S, LONGEST_S = 0.1, 0.3
+START_S, SETTLED_S = 20.0, 40.0
+"""How long profd starts, which counts elsewhere, and how long its CPU time is taken before the switching."""
+PILOT_SHARE = 0.1
 HIGHEST_PERCENT, WIDEST_PERCENT = 0.4, 0.25
-BUDGET = "5"
 LOOPS = ("small steps", "data-bound", "many threads", "restless")
 METHOD = (
     "`benchmarks/throughput.py`: one process a loop, {minutes:g} minutes of blocks of {shortest} to {longest} s in "
-    "pseudo-random order, in which `profd attach --headless` at its defaults records or is stopped, py-spy not "
-    "running; the budget of 10 % is halved, as half of the time is off. Each block that is on begins with a start of "
-    "py-spy, nine times as many as there are without switching: the cost is an upper bound. The loop notes the end of "
-    "each step, and the CPU time of the process; steps during a switch count for neither side. The sham is a second "
-    "switch, of a process that does nothing. Slower by: the change of the mean step time, by regression on both "
-    "switches and a drift that is linear between nodes 30 s apart, with 95 % intervals that allow for autocorrelation "
-    "(Newey-West). Capped: each step of more than the 99th percentile of all counts as that, so that what the machine "
-    "does now and then weighs less; what profd did to these steps shows in the row above only. Detectable: the cost "
-    "that would be found in four of five measurements; foreseen is what a pilot without profd said of it beforehand. "
-    "To hold: the upper end at most {highest} %, half the width at most {widest} %, and the sham's interval with 0 in "
-    "it. Off: CPU time of profd in blocks that are off, in percent of that in blocks that are on."
+    "pseudo-random order, in which `profd attach --headless` at its defaults runs or is stopped, py-spy too. Both "
+    "go by the clock and make up for what they missed: all of profd's work falls into the half of the time that is "
+    "on. So half of the difference between on and off is its cost. Work: profd's CPU time while it is switched, "
+    "beside that of {settled:g} s before: near 100 % where nothing was left out. Rate: of py-spy's samples. The "
+    "loop notes the end of each step, and the CPU time of the process; steps during a switch count for neither "
+    "side. The sham is a second switch, of a process that does nothing. Slower by: the change of the mean step "
+    "time, the mean over fours of blocks, which have each position of both switches once, with 95 % intervals that "
+    "allow for autocorrelation (Newey-West). Detectable: the cost that would be found in four of five measurements; "
+    "foreseen is what a pilot without profd said of it beforehand. To hold: the upper end at most {highest} %, half "
+    "the width at most {widest} %, and the sham's interval with 0 in it."
 )
 
 
 class Switch:
-    """Recording by profd, to be switched: ``cpu_s`` is what profd took while it was on, and while it was off."""
+    """All processes of profd, to be stopped and to go on."""
 
     def __init__(self, profd: Profd) -> None:
         self._profd = profd
-        self._session = profd.session_pid
-        self._since_s = self._read_s()
-        self.is_on = True
-        self.cpu_s = {True: 0.0, False: 0.0}
-
-    def _read_s(self) -> float:
-        return cpu_with_children_s(self._session)
+        self._stopped: list[int] = []
 
     def turn(self, is_on: bool) -> None:
-        """Have it record or not; returns once that is so."""
-        if is_on == self.is_on:
-            return
+        """Have it run or not; returns once that is so."""
         if is_on:
-            self._account()
-            for pid in (*self._others(), self._session):
+            for pid in self._stopped:
                 _send(pid, signal.SIGCONT)
-        else:
-            _send(self._session, signal.SIGSTOP)  # first: it would start the next recording
-            for pid in self._recordings():
-                _send(pid, signal.SIGINT)
-            while any(_is_running(pid) for pid in self._recordings()):
-                time.sleep(0.001)
-            for pid in self._others():
+            self._stopped = []
+        elif not self._stopped:
+            session = self._profd.session_pid
+            _send(session, signal.SIGSTOP)  # first: it starts the others
+            self._stopped = [session, self._profd.process.pid, *processes.children(session)]
+            for pid in self._stopped[1:]:
                 _send(pid, signal.SIGSTOP)
-            self._account()
-        self.is_on = is_on
-
-    def _account(self) -> None:
-        now_s = self._read_s()
-        self.cpu_s[self.is_on] += now_s - self._since_s
-        self._since_s = now_s
-
-    def _recordings(self) -> list[int]:
-        return [pid for pid in processes.children(self._session) if processes.command_line(pid)[:1] == ("py-spy",)]
-
-    def _others(self) -> list[int]:
-        recordings = self._recordings()
-        return [self._profd.process.pid, *(pid for pid in processes.children(self._session) if pid not in recordings)]
-
-
-def _is_running(pid: int) -> bool:
-    stat = processes.read_stat(pid)
-    return stat is not None and stat.state != "Z"
 
 
 def _send(pid: int, number: signal.Signals) -> None:
@@ -131,34 +104,45 @@ def follow(blocks: Sequence[Block], real: Callable[[bool], None]) -> list[tuple[
     return spans
 
 
-def measure(kind: str, minutes: float, seed: int) -> tuple[list[Taken], list[Taken], float]:
-    """Measure one loop: blocks of the pilot without profd, those with it, and the share of CPU in blocks off."""
+class Work(NamedTuple):
+    """What profd did while it was switched: its CPU time beside that before, in one, and its mean rate in Hz."""
+
+    share: float
+    rate_hz: float
+
+
+def measure(kind: str, minutes: float, seed: int) -> tuple[list[Taken], list[Taken], Work]:
+    """Measure one loop: the blocks of a pilot without profd, those with it, and its work in them."""
     lengths = 60 * minutes, SHORTEST_S, LONGEST_S
     with tempfile.TemporaryDirectory() as folder:
-        noted = Path(folder) / "steps"
+        noted, run_file = Path(folder) / "steps", Path(folder) / "run.profd"
         with load.running("stepping", kind, noted) as loop:
             pilot = follow(plan(max(PILOT_SHARE * lengths[0], 20.0), *lengths[1:], seed), lambda _: None)
-            profd = Profd.attach(loop.pid, Path(folder) / "run.profd", "--budget", BUDGET)
-            time.sleep(15.0)  # the start, which counts elsewhere
-            switch = Switch(profd)
-            spans = follow(plan(*lengths, seed + 1), switch.turn)
+            profd = Profd.attach(loop.pid, run_file)
+            time.sleep(START_S)
+            marks = [mark(profd, 0.0)]
+            time.sleep(SETTLED_S)
+            marks.append(mark(profd, 0.0))
+            spans = follow(plan(*lengths, seed + 1), Switch(profd).turn)
+            marks.append(mark(profd, 0.0))
             profd.end()
             loop.communicate()  # the end of its stdin ends it
         ends_s, cpu_s = np.frombuffer(noted.read_bytes(), np.int64).reshape(-1, 2).T / 1e9
-        found = take_blocks(pilot, ends_s, cpu_s), take_blocks(spans, ends_s, cpu_s)
-        return *found, switch.cpu_s[False] / max(switch.cpu_s[True], 1e-9)
+        before, switched = ((two.cpu_s - one.cpu_s) / (two.at_s - one.at_s) for one, two in itertools.pairwise(marks))
+        work = Work(switched / before, mean_rate_hz(run_file, START_S + SETTLED_S + 5))
+        return take_blocks(pilot, ends_s, cpu_s), take_blocks(spans, ends_s, cpu_s), work
 
 
-def rows(kind: str, pilot: Sequence[Taken], blocks: Sequence[Taken], off_share: float) -> list[str]:
+def rows(kind: str, pilot: Sequence[Taken], blocks: Sequence[Taken], work: Work) -> list[str]:
     """Return the rows of a loop."""
     found = []
-    steps = sum(block.steps for block in blocks)
-    for field, clock in (("wall_s", "wall"), ("capped_s", "wall, capped"), ("cpu_s", "CPU")):
+    for field, clock in (("wall_s", "wall"), ("cpu_s", "CPU")):
         (real, null), (_, foreseen) = estimate(blocks, field), estimate(pilot, field)
         expected = foreseen.detectable * (len(pilot) / len(blocks)) ** 0.5
-        step_ms = 1000 * sum(getattr(block, field) for block in blocks) / steps
+        step_ms = 1000 * statistics.mean(getattr(block, field) or 0.0 for block in blocks)
         cells = f"{real} | {null} | {real.detectable:.2f} % | {expected:.2f} % | {_verdict(real, null)}"
-        found.append(f"| {kind}, {clock} | {len(blocks)} | {step_ms:.2f} ms | {cells} | {off_share:.1%} |")
+        done = f"{work.share:.0%} | {work.rate_hz:.0f} Hz"
+        found.append(f"| {kind}, {clock} | {len(blocks)} | {step_ms:.2f} ms | {cells} | {done} |")
     return found
 
 
@@ -174,23 +158,23 @@ def _verdict(real: Estimate, null: Estimate) -> str:
 def main() -> None:
     """Measure all loops, and write the section."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--minutes", type=float, default=5.0, help="of each loop")
+    parser.add_argument("--minutes", type=float, default=6.0, help="of each loop")
     parser.add_argument("--loops", nargs="+", choices=LOOPS, default=LOOPS)
     parser.add_argument("--seed", type=int, default=1, help="of the order of the blocks")
     parser.add_argument("--quick", action="store_true", help="try it in less than a minute; writes nothing down")
     options = parser.parse_args()
     minutes, loops = (0.25, options.loops[:1]) if options.quick else (options.minutes, options.loops)
     lines = [
-        "| | blocks | step | slower by | sham | detectable | foreseen | held | off |",
-        "|---|---:|---:|---|---|---:|---:|---|---:|",
+        "| | blocks | step | slower by | sham | detectable | foreseen | held | work | rate |",
+        "|---|---:|---:|---|---|---:|---:|---|---:|---:|",
     ]
     for kind in loops:
         lines += rows(kind, *measure(kind, minutes, options.seed))
-        print("\n".join(lines[-3:]), flush=True)
+        print("\n".join(lines[-2:]), flush=True)
     if not options.quick:
         limits = HIGHEST_PERCENT, WIDEST_PERCENT
-        names = ("minutes", "shortest", "longest", "highest", "widest")
-        values = dict(zip(names, (minutes, SHORTEST_S, LONGEST_S, *limits), strict=True))
+        names = ("minutes", "shortest", "longest", "settled", "highest", "widest")
+        values = dict(zip(names, (minutes, SHORTEST_S, LONGEST_S, SETTLED_S, *limits), strict=True))
         write_section("Cost to the target's throughput", METHOD.format(**values), lines)
 
 
