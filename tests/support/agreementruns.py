@@ -29,8 +29,8 @@ def write_day(path: Path) -> None:
 def _minute(minute: int, seconds: int) -> list[records.Record]:
     start_ns = STARTED_NS + minute * 60 * SECOND_NS
     end_ns = start_ns + seconds * SECOND_NS
-    spans = [(stack, 20 * length_ms) for stack, length_ms in STEP]
-    thread = (MAIN_TID, "MainThread", True, spans * (seconds // 10))
+    spans = [(stack, 2 * seconds * length_ms) for stack, length_ms in STEP]
+    thread = (MAIN_TID, "MainThread", True, spans)
     points = (
         records.Point("cpu_cores", 0.5 + minute % 7 / 20, MAIN),
         records.Point("rss_bytes", 2e9 + 1e6 * (minute % 50), MAIN),
