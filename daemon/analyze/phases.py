@@ -6,7 +6,7 @@ What a phase looks like on a screen (letter, color) stands here too, so that it 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -17,7 +17,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import UsageError
 from profd.daemon.store.entities import Entities
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import FrameRow, IntervalRow
+from profd.daemon.store.rows import FrameRow
 
 BUILT_IN = Path(__file__).with_name("phases.toml")
 
@@ -244,13 +244,12 @@ def training_range(reader: RunReader, whole: Selection, phases: PhaseIndex) -> t
     threads = frozenset(row.id for row in reader.main_threads() if whole.takes_process(reader.processes[row.process]))
     starts = range(from_ns, to_ns, 60 * SECOND_NS)
 
-    def steps(start_ns: int) -> Iterator[IntervalRow]:
-        rows = reader.intervals(start_ns, min(start_ns + starts.step, to_ns), threads)
-        return (row for row in rows if phases.of_stack(row.stack) in STEP)
+    def steps(start_ns: int) -> list[tuple[int, int]]:
+        found = reader.stack_spans(start_ns, min(start_ns + starts.step, to_ns), threads)
+        return [(first_ns, last_ns) for stack, first_ns, last_ns in found if phases.of_stack(stack) in STEP]
 
-    first = next((row for start_ns in starts for row in steps(start_ns)), None)
+    first = next(filter(None, map(steps, starts)), None)
     if first is None:
         return None
-    # The last part with a step has the last one: this yields at least the part of the first.
-    ends = (max((row.end_ns for row in steps(start_ns)), default=0) for start_ns in reversed(starts))
-    return first.start_ns, min(next(filter(None, ends)), to_ns)
+    last = first if len(starts) == 1 else next(filter(None, map(steps, reversed(starts))))
+    return min(start_ns for start_ns, _ in first), min(max(end_ns for _, end_ns in last), to_ns)

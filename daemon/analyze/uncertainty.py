@@ -193,8 +193,11 @@ class ShareVariance(Generic[State]):
     def add(self, seen: TransitionsSeen) -> None:
         self._open_ns2 = seen.open_ns2
         self._reads += seen.reads
+        known, stacks = self._known, {stack for moment in seen.squares for change in moment for stack in change}
+        known.update({stack: self._states(stack) for stack in stacks - known.keys()})
         for moment, square in seen.squares.items():
-            self._count(moment, square)
+            if len(moment) > 1 or known[moment[0][0]] != known[moment[0][1]]:  # most change no state
+                self._count(moment, square)
 
     def standard_error(self, state: State, share: float, whole_ns: float) -> float:
         """Return the standard error of the share that a state has of ``whole_ns``; 1 where nothing is known."""
@@ -208,7 +211,7 @@ class ShareVariance(Generic[State]):
     def _count(self, moment: Moment, square: float) -> None:
         """Count the changes of one moment: by how many more or fewer threads are in a state after them."""
         if len(moment) == 1:  # as nearly all: it takes less than half of the time so
-            left, entered = map(self._states_of, moment[0])
+            left, entered = map(self._known.__getitem__, moment[0])
             changed = left ^ entered
             for state in changed:
                 self._own[state] += square
@@ -219,8 +222,8 @@ class ShareVariance(Generic[State]):
             return
         net: defaultdict[State, int] = defaultdict(int)
         whole = 0
-        for change in moment:
-            left, entered = map(self._states_of, change)
+        for before, after in moment:
+            left, entered = self._known[before], self._known[after]
             for state in entered - left:
                 net[state] += 1
             for state in left - entered:
@@ -230,9 +233,3 @@ class ShareVariance(Generic[State]):
         for state, by in net.items():
             self._own[state] += by**2 * square
             self._shared[state] += by * whole * square
-
-    def _states_of(self, stack: int) -> frozenset[State]:
-        known = self._known.get(stack) or self._states(stack)
-        if known:  # what is not selected now may be so later
-            self._known[stack] = known
-        return known

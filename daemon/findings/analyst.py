@@ -27,7 +27,6 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import ProfdError
 from profd.daemon.findings.catalog import OF_THE_RUN, RULES, analysis_name, as_stored, find, findings_in, ranked
 from profd.daemon.findings.finding import Finding
-from profd.daemon.store.entities import Entities
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import FindingsTaken
 
@@ -35,11 +34,11 @@ RECENT_NS = 45 * SECOND_NS
 """What is slow now is to be seen soon, and to be gone soon after it has ended."""
 EVERY_S = 8.0
 """Beside the five seconds of a recording, and those that it takes until a cause is sure: within 20 s it is known."""
-REST, REST_OF_THE_RUN = 132, 399
+REST, REST_OF_THE_RUN = 132, 1999
 """For how many times the CPU time of a look the next one is put off; and one by the rules that look at all of the run.
 
-Together they take a hundredth of a core. Not the duration of looks: where cores are short they are slow, and that is
-when findings are wanted.
+Together they take less than a hundredth of a core, the latter a twentieth of that: what grows does so for minutes. Not
+the duration of looks: where cores are short they are slow, and that is when findings are wanted.
 """
 _ENDING_S = 0.05
 """How long to wait for the last records of a run that is about to end, again and again."""
@@ -48,12 +47,19 @@ _OF_THE_MOMENT = tuple(rule for rule in RULES if rule not in OF_THE_RUN)
 
 
 class Analyst:
-    """Looks at one run; ``rest_s`` is how long to rest after the last look."""
+    """Looks at one run; ``rest_s`` is how long to rest after the last look.
+
+    What a look learns of stacks and recordings is kept in the reader and the index: the next one reads what is new.
+    """
 
     def __init__(
-        self, path: Path, now_s: Callable[[], float] = time.monotonic, spent_s: Callable[[], float] = time.process_time
+        self,
+        reader: RunReader,
+        now_s: Callable[[], float] = time.monotonic,
+        spent_s: Callable[[], float] = time.process_time,
     ) -> None:
-        self._path, self._now_s, self._spent_s = path, now_s, spent_s
+        self._reader, self._now_s, self._spent_s = reader, now_s, spent_s
+        self._phases = PhaseIndex(reader)
         self._of_the_run: tuple[Finding, ...] = ()
         self._of_the_run_due_s = 0.0
         self._is_first = True
@@ -61,9 +67,9 @@ class Analyst:
 
     def look(self) -> FindingsTaken:
         """Return what slows the last part of a live run, or all of one that has ended; raises ProfdError."""
-        begun_s = self._spent_s()
-        with RunReader(self._path) as reader, reader.one_moment():
-            info, phases = reader.info, PhaseIndex(reader)
+        begun_s, reader, phases = self._spent_s(), self._reader, self._phases
+        with reader.one_moment():
+            info = reader.info
             if info.state != "live":
                 found = findings_in(reader, MAIN_THREADS, phases)
                 return FindingsTaken(info.end_ns, as_stored(found), analysis_name(phases))
@@ -84,21 +90,17 @@ def watch(path: Path, out: BinaryIO, rest: Callable[[float], bool]) -> None:
 
     ``rest`` waits for a number of seconds at most and says whether the run is about to end.
     """
-    analyst = Analyst(path)
-    while True:
-        taken = analyst.look()
-        out.write(msgspec.json.encode(taken) + b"\n")
-        out.flush()
-        if taken.made_by is not None:
-            return
-        if rest(analyst.rest_s):
-            while _is_live(path):
-                time.sleep(_ENDING_S)
-
-
-def _is_live(path: Path) -> bool:
-    with RunReader(path, Entities()) as reader:
-        return reader.info.state == "live"
+    with RunReader(path) as reader:
+        analyst = Analyst(reader)
+        while True:
+            taken = analyst.look()
+            out.write(msgspec.json.encode(taken) + b"\n")
+            out.flush()
+            if taken.made_by is not None:
+                return
+            if rest(analyst.rest_s):
+                while reader.run_info().state == "live":
+                    time.sleep(_ENDING_S)
 
 
 def _listen(is_ending: threading.Event) -> None:

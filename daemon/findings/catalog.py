@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Callable, Iterable
-from importlib import metadata
 from pathlib import Path
 
 import msgspec
@@ -102,6 +101,8 @@ def as_stored(findings: Iterable[Finding]) -> tuple[Found, ...]:
 
 def analysis_name(phases: PhaseIndex) -> str:
     """Return the name of this kind of analysis: this version of profd, and its tables, with those of the user."""
+    from importlib import metadata  # a tenth of what looking for findings imports
+
     tables = phases.rules, overhead.load_kinds(), table()
     return f"profd {metadata.version('profd')}, tables {hashlib.sha256(msgspec.json.encode(tables)).hexdigest()[:16]}"
 

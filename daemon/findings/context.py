@@ -205,7 +205,7 @@ class FindingContext:
         work = 1 - self.share(*WITHOUT_WORK).value
         return 0.0 if cores is None or waited is None else min(work - min(cores, work), waited)
 
-    @property
+    @cached_property
     def crowding(self) -> float:
         """By how many times the main threads' own work takes longer because they wait for a core; 1 where unknown."""
         work = 1 - self.share(*WITHOUT_WORK).value
@@ -286,13 +286,13 @@ class FindingContext:
         return total_utilization(self.reader, (row.id for row in processes), self.from_ns, self.to_ns).mean
 
     def share(self, *phases: str) -> Share:
-        if len(phases) == 1:
-            return self._shares.get(phases[0], NONE)
-        return self.share_of(self.profile, lambda stack: self.phases.of_stack(stack) in phases)
+        if phases not in self._shares:
+            self._shares[phases] = self.share_of(self.profile, lambda stack: self.phases.of_stack(stack) in phases)
+        return self._shares[phases]
 
     @cached_property
-    def _shares(self) -> dict[str, Share]:
-        return _shares(self.profile, self.phases.of_stack)
+    def _shares(self) -> dict[tuple[str, ...], Share]:
+        return {(phase,): share for phase, share in _shares(self.profile, self.phases.of_stack).items()}
 
     @cached_property
     def evaluating(self) -> frozenset[int]:

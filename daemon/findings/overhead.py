@@ -11,7 +11,7 @@ from __future__ import annotations
 import functools
 import itertools
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
@@ -58,13 +58,25 @@ def load_kinds() -> tuple[Kind, ...]:
     return tuple(kind for table in tables for kind in read_patterns(table, "kind", Kind, hint))
 
 
+@functools.lru_cache(1)
+def _kind_by_frame(kinds: tuple[Kind, ...]) -> Callable[[FrameRow], Kind | None]:
+    """Return what gives the kind of a frame, and knows those that were asked for: a live run is looked at often."""
+    tests = [(kind, frame_test(kind)) for kind in kinds]
+
+    @functools.lru_cache(8_192)
+    def kind_of(frame: FrameRow) -> Kind | None:
+        # The text of a line says what it calls in the user's code alone: libraries have their modules.
+        holding = (kind for kind, test in tests if test(frame))
+        return next((kind for kind in holding if not (kind.source and frame.is_library)), None)
+
+    return kind_of
+
+
 class _Kinds:
     """The kind of each stack of a training."""
 
     def __init__(self, reader: RunReader) -> None:
-        self._reader = reader
-        self._tests = [(kind, frame_test(kind)) for kind in load_kinds()]
-        self._of_frame: dict[int, Kind | None] = {}
+        self._reader, self._of_frame = reader, _kind_by_frame(load_kinds())
         self._of_stack: dict[int, Kind | None] = {}
 
     def of_stack(self, stack: int) -> Kind | None:
@@ -74,13 +86,7 @@ class _Kinds:
         """
         if stack not in self._of_stack:
             frames = self._reader.frames_of(stack)
-            for frame in frames:
-                if frame.id not in self._of_frame:
-                    # The text of a line says what it calls in the user's code alone: libraries have their modules.
-                    holding = (kind for kind, test in self._tests if test(frame))
-                    kinds = (kind for kind in holding if not (kind.source and frame.is_library))
-                    self._of_frame[frame.id] = next(kinds, None)
-            found = [self._of_frame[frame.id] for frame in reversed(frames)]
+            found = [self._of_frame(frame) for frame in reversed(frames)]
             until = next((depth for depth, frame in enumerate(reversed(frames), 1) if not frame.is_library), len(found))
             everywhere = (kind for kind in found if kind is not None and kind.anywhere)
             near = (kind for kind in found[:until] if kind is not None)

@@ -42,15 +42,17 @@ class BoundedConnection(sqlite3.Connection):
         """Return what a query gives; raises sqlite3.Error also where that is more than a sound file can give."""
         self._work = text_bytes = 0
         found: list[tuple[Any, ...]] = []
+        most_rows, most_text_bytes = self._most_rows, self._most_text_bytes
         try:
             for row in self.execute(sql, values):
                 found.append(row)
                 for value in row:
                     if type(value) is str or type(value) is bytes:
                         text_bytes += len(value)
-                if len(found) > self._most_rows or text_bytes > self._most_text_bytes:
+                if len(found) > most_rows or text_bytes > most_text_bytes:
                     self._measure()  # it may have grown
-                    if len(found) > self._most_rows or text_bytes > self._most_text_bytes:
+                    most_rows, most_text_bytes = self._most_rows, self._most_text_bytes
+                    if len(found) > most_rows or text_bytes > most_text_bytes:
                         raise sqlite3.DatabaseError("it gives more than its size accounts for")
         except sqlite3.OperationalError as error:
             if self._work > self._most_work:

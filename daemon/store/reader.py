@@ -114,6 +114,14 @@ class RunReader(RunFile):
         for one in found:
             yield IntervalRow(*one)
 
+    def stack_spans(self, from_ns: int, to_ns: int, threads: Collection[int]) -> list[tuple[int, int, int]]:
+        """Return by stack the first start and the last end of the intervals that start in [from_ns, to_ns)."""
+        where, values = _intervals_of(from_ns, to_ns, threads)
+        sql = f"SELECT stack, min(start_ns), max(start_ns + duration_ns) FROM interval WHERE {where} GROUP BY stack"
+        found = self.select(tuple[int, Time, Time], sql, *values)
+        self.check_known(stacks={stack for stack, _, _ in found})
+        return found
+
     def totals(
         self, from_ns: int | None = None, to_ns: int | None = None, threads: Collection[int] | None = None
     ) -> list[StackTotal]:

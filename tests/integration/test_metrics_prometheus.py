@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.findingruns import look
 from support.folders import ROOT
 from support.metricvalues import put
 from support.scrapes import exporting, is_answered, names, scrape
@@ -19,7 +20,6 @@ from support.synthetic import MAIN, PHASE_SHARES, LiveRun, live_run
 from support.waiting import DEADLINE_S, until
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.findings.analyst import Analyst
 from profd.daemon.metrics.catalog import METRICS
 from profd.daemon.store.records import HangFound, HangReport, Point, PointsTaken, RankBehind
 
@@ -107,7 +107,7 @@ def full_run(path: Path) -> Iterator[LiveRun]:
         behind = RankBehind(1, 4243, "AllReduce")
         report = HangReport("collective", (), behind=(behind,))
         assert run.writer.put(HangFound(at_ns, run.started_ns, "rank 1 is behind", report))
-        assert run.writer.put(Analyst(run.path).look())
+        assert run.writer.put(look(run.path))
         run.advance(5)
         yield run
 

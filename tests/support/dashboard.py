@@ -19,7 +19,6 @@ from textual.screen import Screen
 from textual.widget import Widget
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.findings.analyst import Analyst
 from profd.daemon.store.records import FindingsTaken
 from profd.tui import feed
 from profd.tui.app import ProfdApp
@@ -30,6 +29,7 @@ from profd.tui.findings import Analysis
 from profd.tui.snapshot import Snapshot
 from profd.tui.widgets.header import Header
 from support import synthetic
+from support.findingruns import look
 from support.synthetic import LiveRun
 from support.waiting import DEADLINE_S
 
@@ -46,7 +46,7 @@ class AnalysisInProcess(Analysis):
 
     def poll(self) -> FindingsTaken:
         """Look."""
-        return Analyst(Path(self._words[-1])).look()
+        return look(Path(self._words[-1]))
 
 
 class SettlingPilot(Pilot[Leaving]):

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
+from profd.daemon.findings.analyst import Analyst
 from profd.daemon.findings.catalog import Rule
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import Finding
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import Frame
+from profd.daemon.store.records import FindingsTaken, Frame
 from support.synthetic import COMMAND, MAIN, MAIN_TID, STARTED_NS, main_process, recording, worker, write_records
 from support.training_stacks import BACKWARD, CONV, DATA, DATA_WAIT, LIBRARY, OPTIMIZER, TRAIN, WORKER_STEP
 
@@ -159,3 +160,9 @@ def _born(
         identity = _identity(number, generation)
         found.append(records.ProcessSeen(identity, MAIN, COMMAND, "worker", None, number, "3.11.7", at_ns))
     return found
+
+
+def look(path: Path) -> FindingsTaken:
+    """Look at a run as the process does that looks for findings, once."""
+    with RunReader(path) as reader:
+        return Analyst(reader).look()

@@ -20,6 +20,7 @@ from profd.daemon.errors import RunUnreadable
 from profd.daemon.findings import analyst as analyzing
 from profd.daemon.findings.analyst import EVERY_S, RECENT_NS, REST, REST_OF_THE_RUN, Analyst
 from profd.daemon.session import analyst
+from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import FindingsTaken
 
 SPINS = """
@@ -59,8 +60,8 @@ def lines(out: bytes) -> list[FindingsTaken]:
 
 
 def test_a_live_run_says_what_slows_its_last_part(tmp_path: Path) -> None:
-    with live_run(tmp_path / "a.profd", seconds=20) as run:
-        taken = Analyst(run.path).look()
+    with live_run(tmp_path / "a.profd", seconds=20) as run, RunReader(run.path) as reader:
+        taken = Analyst(reader).look()
         assert rules(taken) == ["input-bound-saturated"]
         assert taken.findings[0].title.startswith("input-bound: ")
         assert (taken.at_ns, taken.made_by) == (run.started_ns + 20 * SECOND_NS, None)
@@ -68,8 +69,8 @@ def test_a_live_run_says_what_slows_its_last_part(tmp_path: Path) -> None:
 
 def test_a_finding_comes_with_its_cause_and_goes_after_its_end(tmp_path: Path) -> None:
     recent_s = RECENT_NS // SECOND_NS
-    with live_run(tmp_path / "a.profd", seconds=0, workers=2) as run:
-        found = Analyst(run.path)
+    with live_run(tmp_path / "a.profd", seconds=0, workers=2) as run, RunReader(run.path) as reader:
+        found = Analyst(reader)
 
         def seen() -> list[str]:
             run.advance(0)
@@ -88,27 +89,29 @@ def test_a_finding_comes_with_its_cause_and_goes_after_its_end(tmp_path: Path) -
 def test_an_ended_run_is_looked_at_as_a_whole(tmp_path: Path) -> None:
     # What was slow a minute before the end counts too.
     steps = [step((LOAD_IN_PROCESS, 300))] * 60 + [HEALTHY] * 60
-    taken = Analyst(write_case(tmp_path / "a.profd", *steps, seconds=120)).look()
+    with RunReader(write_case(tmp_path / "a.profd", *steps, seconds=120)) as reader:
+        taken = Analyst(reader).look()
     assert rules(taken) == ["input-bound-in-process"]
     assert taken.made_by
 
 
 def test_without_training_nothing_is_found(tmp_path: Path) -> None:
-    taken = Analyst(write_case(tmp_path / "a.profd", ((IMPORT, 500),))).look()
+    with RunReader(write_case(tmp_path / "a.profd", ((IMPORT, 500),))) as reader:
+        taken = Analyst(reader).look()
     assert taken.findings == ()
     assert taken.made_by
 
 
 def test_a_run_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(RunUnreadable):
-        Analyst(tmp_path / "none.profd").look()
+        analyzing.watch(tmp_path / "none.profd", io.BytesIO(), lambda seconds: True)
 
 
 @pytest.mark.parametrize(("cost_s", "rest_s"), [(0.001, EVERY_S), (0.5, REST * 0.5)])
 def test_a_dear_look_puts_off_the_next_but_the_first_none(tmp_path: Path, cost_s: float, rest_s: float) -> None:
     meter = Meter(cost_s)
-    with live_run(tmp_path / "a.profd", seconds=20) as run:
-        looking = Analyst(run.path, meter.now, meter.spent)
+    with live_run(tmp_path / "a.profd", seconds=20) as run, RunReader(run.path) as reader:
+        looking = Analyst(reader, meter.now, meter.spent)
         looking.look()
         assert looking.rest_s == EVERY_S
         looking.look()
@@ -123,8 +126,8 @@ def test_what_looks_at_all_of_the_run_rests_by_itself(tmp_path: Path, monkeypatc
         looks += 1
 
     monkeypatch.setattr(analyzing, "OF_THE_RUN", (rule,))
-    with live_run(tmp_path / "a.profd", seconds=20) as run:
-        looking = Analyst(run.path, meter.now, meter.spent)
+    with live_run(tmp_path / "a.profd", seconds=20) as run, RunReader(run.path) as reader:
+        looking = Analyst(reader, meter.now, meter.spent)
         for ahead_s in (0.0, REST_OF_THE_RUN * 0.1 - 1, 2):
             meter.now_s += ahead_s
             looking.look()
@@ -132,8 +135,8 @@ def test_what_looks_at_all_of_the_run_rests_by_itself(tmp_path: Path, monkeypatc
 
 
 def test_memory_that_grows_is_found_in_a_live_run_and_still_is_at_the_next_look(tmp_path: Path) -> None:
-    with live_run(tmp_path / "a.profd", seconds=70) as run:
-        looking = Analyst(run.path, lambda: 0.0)
+    with live_run(tmp_path / "a.profd", seconds=70) as run, RunReader(run.path) as reader:
+        looking = Analyst(reader, lambda: 0.0)
         assert "memory-growth" in rules(looking.look())
         assert "memory-growth" in rules(looking.look())
 
@@ -165,7 +168,7 @@ def test_the_process_looks_at_once_at_a_run_that_has_ended(tmp_path: Path) -> No
 
 
 def test_the_process_ends_with_its_stdin_in_the_midst_of_a_look(tmp_path: Path) -> None:
-    pipe, path = subprocess.PIPE, tmp_path / "a.profd"
+    pipe, path = subprocess.PIPE, write_case(tmp_path / "a.profd", HEALTHY)
     with subprocess.Popen([sys.executable, "-c", SPINS, os.fspath(path)], stdin=pipe, stdout=pipe) as process:
         assert process.stdin is not None
         assert process.stdout is not None

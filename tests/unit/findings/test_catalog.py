@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from gallery import PLANTED
-from support.findingruns import BUSY_WORKER, HEALTHY, LOAD_IN_PROCESS, step, write_case
+from support.findingruns import BUSY_WORKER, HEALTHY, LOAD_IN_PROCESS, look, step, write_case
 from support.folders import DOCS
 from support.synthetic import STARTED_NS, live_run, write_run
 from support.training_stacks import DATA_WAIT, SYNCHRONIZE
@@ -20,7 +20,6 @@ from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.findings import catalog
-from profd.daemon.findings.analyst import Analyst
 from profd.daemon.findings.catalog import RULES, analysis_name, as_stored, find, findings_in, present_findings, ranked
 from profd.daemon.findings.finding import CRITICAL, INFO, Finding
 from profd.daemon.findings.overhead import load_kinds
@@ -210,7 +209,7 @@ def test_findings_of_another_version_or_by_other_tables_are_looked_for_anew(
 ) -> None:
     with reading(run) as (reader, phases):
         name = analysis_name(phases)
-        monkeypatch.setattr("profd.daemon.findings.catalog.metadata.version", lambda _: "9.9")
+        monkeypatch.setattr("importlib.metadata.version", lambda _: "9.9")
         assert analysis_name(phases) != name
         assert findings_in(reader, MAIN_THREADS, phases) == find(reader)
     monkeypatch.undo()
@@ -233,7 +232,7 @@ def test_that_nothing_was_found_is_known(tmp_path: Path) -> None:
 
 def test_what_slows_a_live_run_now_is_ranked(tmp_path: Path) -> None:
     with live_run(tmp_path / "a.profd", seconds=20) as run:
-        taken = Analyst(run.path).look()
+        taken = look(run.path)
         mild, grave = (msgspec.json.decode(taken.findings[0].report, type=Finding) for _ in range(2))
         mild = msgspec.structs.replace(mild, rule="mild", severity=INFO)
         assert grave.severity == CRITICAL

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.findingruns import look
 from support.hostfakes import Said, entry_of
 from support.metricvalues import value, watch
 from support.synthetic import STARTED_NS, describe, live_run, main_process, run_started
@@ -15,7 +16,6 @@ from support.synthetic import STARTED_NS, describe, live_run, main_process, run_
 from profd.daemon import paths
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
-from profd.daemon.findings.analyst import Analyst
 from profd.daemon.metrics import catalog
 from profd.daemon.service.reports import Incidents
 from profd.daemon.service.sessions import run_file
@@ -161,7 +161,7 @@ def test_what_one_look_finds_is_shown_by_all_in_the_same_words(profd_home: Path)
     paths.make_private(paths.runs_folder())
     entry, said = entry_of(7), Said()
     with live_run(run_file(entry.run_id), seconds=20) as run:
-        taken = Analyst(run.path).look()
+        taken = look(run.path)
         assert run.writer.put(taken)
         run.advance()
         with RunReader(run.path) as reader:

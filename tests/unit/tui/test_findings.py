@@ -12,12 +12,11 @@ import msgspec
 import psutil
 import pytest
 from support.dashboard import open_dashboard
-from support.findingruns import HEALTHY, LOAD_IN_PROCESS, step, write_case
+from support.findingruns import HEALTHY, LOAD_IN_PROCESS, look, step, write_case
 from support.synthetic import LiveRun, live_run, write_run
 from support.waiting import until
 
 from profd.daemon.errors import RunUnreadable
-from profd.daemon.findings.analyst import Analyst
 from profd.daemon.session.analyst import command
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import AnalysisLost, FindingsTaken, Record
@@ -48,7 +47,7 @@ def rules(findings: Findings) -> list[str]:
 
 def analyze(run: LiveRun) -> FindingsTaken:
     """Have the findings of a run in its file, as its session does."""
-    taken = Analyst(run.path).look()
+    taken = look(run.path)
     write(run, taken)
     return taken
 
@@ -89,7 +88,7 @@ def test_where_nothing_looks_any_more_that_is_known(tmp_path: Path) -> None:
 
 
 def test_an_ended_run_is_read_where_it_was_analyzed_as_a_whole(tmp_path: Path) -> None:
-    whole = Analyst(write_run(tmp_path / "plain.profd")).look()
+    whole = look(write_run(tmp_path / "plain.profd"))
     own = OwnAnalyst()
     with RunReader(write_run(tmp_path / "a.profd", also=[whole])) as reader:
         findings = Findings(reader, own)
@@ -108,7 +107,7 @@ def test_one_that_was_not_is_looked_at_once_and_waited_for_by_nobody(tmp_path: P
         assert not findings.renew()
         assert not findings.has_looked
 
-        own.taken = Analyst(path).look()
+        own.taken = look(path)
         assert findings.renew()
         assert (rules(findings), findings.has_looked) == (["input-bound-in-process"], True)
         assert not findings.renew()
@@ -119,7 +118,7 @@ def test_a_live_run_of_an_older_recorder_is_looked_at(tmp_path: Path) -> None:
     with live_run(tmp_path / "a.profd", seconds=20) as run, RunReader(run.path) as reader:
         with contextlib.closing(sqlite3.connect(run.path)) as connection, connection:
             connection.execute("DROP TABLE finding")
-        findings = Findings(reader, OwnAnalyst(Analyst(run.path).look()))
+        findings = Findings(reader, OwnAnalyst(look(run.path)))
         assert findings.renew()
         assert rules(findings) == ["input-bound-saturated"]
         assert not findings.renew()
@@ -150,7 +149,7 @@ def test_where_the_analyst_died_that_is_known(tmp_path: Path) -> None:
 
 
 def test_a_damaged_finding_is_said(tmp_path: Path) -> None:
-    whole = Analyst(write_run(tmp_path / "plain.profd")).look()
+    whole = look(write_run(tmp_path / "plain.profd"))
     path = write_run(tmp_path / "a.profd", also=[whole])
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
         connection.execute("UPDATE finding SET report = '{}'")
