@@ -20,7 +20,6 @@ from profd.daemon.tree import exitstatus, roles
 from profd.daemon.tree.attachable import check_attachable
 from profd.daemon.tree.roles import VARIABLES, placement_of
 
-MOST_LOOKS = 40  # one a recording: some three minutes
 FULL_SCAN_EVERY = 8
 
 
@@ -37,7 +36,7 @@ class Member(msgspec.Struct):
     image: int
     placement: Placement | None = None
     looks: int = 0
-    """How often it was looked at for a rank that it has set itself."""
+    """How many recordings were taken while it had no place in a job: with the 1st, 2nd, 4th, … it is looked for one."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -107,9 +106,11 @@ class ProcessTree:
 
     def _learn_place(self, member: Member) -> bool:
         """Look whether a process without a place in a job has given itself one; Ray Train sets RANK like that."""
-        if member.placement is not None or member.looks >= MOST_LOOKS or member.python is None:
+        if member.placement is not None or member.python is None:
             return False
         member.looks += 1
+        if member.looks & (member.looks - 1):  # not a power of two: each look reads the process's whole memory map
+            return False
         stat = processes.read_stat(member.identity.pid)
         if stat is None or stat.start_ticks != member.identity.start_ticks:
             return False

@@ -282,6 +282,22 @@ def test_a_rank_that_a_process_sets_itself_is_learned_with_a_recording(root: Obe
     assert tree.take_stacks(root.identity, [DEFORM]) is None
 
 
+def test_a_rank_is_looked_for_less_often_the_longer_there_is_none(
+    root: Obedient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    watched, looked_at = watch(root.identity), list[int]()
+    watched.poll()
+    for recording in range(1, 70):
+
+        def look(pid: int, allowed: frozenset[str], recording: int = recording) -> dict[str, str]:
+            looked_at.append(recording)
+            return {}
+
+        monkeypatch.setattr(tree, "variables_now", look)
+        watched.take_stacks(root.identity, [DEFORM])
+    assert looked_at == [1, 2, 4, 8, 16, 32, 64]
+
+
 def test_stacks_make_workers_of_helpers_numbered_among_their_siblings(root: Obedient, fifo: str) -> None:
     root.fork(fifo)
     root.fork(fifo)
