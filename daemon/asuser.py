@@ -31,7 +31,7 @@ READY = b"R"
 NOTHING = 0xFFFFFFFF
 """In place of a length where there is no such file."""
 MOST_BYTES = 4 << 20
-IDLE_S = 15.0
+IDLE_S = 5.0
 """It ends when it was not asked for so long: in most runs all files are read at the start, and it takes 6 MB."""
 _MOST_LINKS, _LONGEST = 40, 4096
 _PATH = os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW

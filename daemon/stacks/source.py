@@ -13,6 +13,7 @@ import functools
 import itertools
 import re
 import warnings
+import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -31,8 +32,9 @@ class SourceTree:
     def __init__(self, files: UserFiles | None = None, own: Path | None = None, cells: Cells | None = None) -> None:
         self._files, self._cells = files or UserFiles(), cells
         self._own = f"{own}/" if own else ""
-        # Whole files are large and asked for a few of their lines: few are held, the lines that were asked for long.
-        self._bytes = functools.lru_cache(4)(self._read)
+        # Files are asked for other lines all through a run: many are held, packed to a fifth, and a few as they are.
+        self._packed = functools.lru_cache(128)(lambda file: zlib.compress(self._read(file), 1))
+        self._bytes = functools.lru_cache(4)(lambda file: zlib.decompress(self._packed(file)))
         self._kept_line = functools.lru_cache(2048)(self._line)
         self._has_init = functools.lru_cache(1024)(lambda folder: self._files.is_file(str(folder / "__init__.py")))
 
@@ -76,6 +78,7 @@ class SourceTree:
         return self._files.read(file) if Path(file).is_absolute() else b""
 
 
+@functools.lru_cache(4096)
 def is_library(file: str) -> bool:
     """Say whether a file belongs to an installed package, the standard library, or the interpreter itself."""
     if file.startswith("<"):

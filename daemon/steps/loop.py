@@ -6,6 +6,7 @@ for the user. A program without either steps through a loop whose names say so. 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections import Counter as Tally
 from collections.abc import Iterator, Sequence
@@ -100,6 +101,7 @@ def find_loop(stacks: Sequence[Stack], declared: Declared) -> StepLoop | None:
     return StepLoop(place, chain[: length - 1], micro, frozenset(frame.line for frame in seen))
 
 
+@functools.lru_cache(4096)
 def trains(frame: Frame) -> bool:
     """Say whether a frame is of the backward pass or of an optimizer's step."""
     name = frame.function.rpartition(".")[2]

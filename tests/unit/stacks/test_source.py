@@ -49,6 +49,24 @@ def test_path_begins_at_the_outermost_package_and_lines_are_those_of_the_file_as
     assert tree.line(LINEAR, 1) == "import math"
 
 
+def test_a_file_is_read_once_though_others_are_read_between(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    files, read = UserFiles(root=root), list[str]()
+    whole = files.read
+
+    def noted(path: str) -> bytes:
+        read.append(path)
+        return whole(path)
+
+    monkeypatch.setattr(files, "read", noted)
+    names = [f"/opt/{number}.py" for number in range(20)]
+    for name in names:
+        (root / name[1:]).write_text("a\nb\n")
+    tree = SourceTree(files)
+    for line in (1, 2):
+        assert {tree.line(name, line) for name in names} == {"ab"[line - 1]}
+    assert read == names
+
+
 @pytest.mark.parametrize("file", ["<string>", "<frozen importlib._bootstrap>", "train.py", "", "/"])
 def test_what_has_no_folder_keeps_its_name(root: Path, file: str) -> None:
     assert SourceTree(UserFiles(root=root)).module_path(file) == (file if file != "/" else ".")
