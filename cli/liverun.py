@@ -6,15 +6,17 @@ import contextlib
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from profd.cli.console import say
 from profd.cli.options import RecordingOptions
 from profd.daemon import paths, processes
 from profd.daemon.errors import NoSuchProcess, ProfdError, SessionFailed, UsageError
 from profd.daemon.session.session import SessionOptions, start_session
-from profd.daemon.store.reader import RunReader
 from profd.daemon.tree.attachable import check_attachable
-from profd.daemon.windows.ondemand import sockets_of
+
+if TYPE_CHECKING:
+    from profd.daemon.store.reader import RunReader
 
 _SEEN_TIMEOUT_S = 10.0
 _CLOSING_S = 30.0
@@ -35,6 +37,10 @@ def run_of(pid: int, *, inject: bool) -> Iterator[Path]:
     Raises UsageError where there is none, the process was not armed and nothing may be put into it, and ProfdError
     where it cannot be recorded.
     """
+    # Here and not above: `attach` stays for as long as the recording, and needs neither.
+    from profd.daemon.store.reader import RunReader
+    from profd.daemon.windows.ondemand import sockets_of
+
     for path in paths.list_runs():
         is_its = False
         with contextlib.suppress(ProfdError), RunReader(path) as reader:

@@ -6,6 +6,8 @@ that went away. ``Nvml.failure`` says that it was the last of these.
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
@@ -50,8 +52,13 @@ class Nvml:
         """Load the library and initialize it; False where that fails."""
         self.failure, self.failure_text = None, ""
         try:
-            # Here and not above: a machine without a GPU, and `--help`, need none of its 8,000 lines.
+            # Here and not above: a machine without a driver, and `--help`, need none of its 8,000 lines.
+            if "pynvml" not in sys.modules:
+                ctypes.CDLL(_LIBRARY)
             import pynvml
+        except OSError as error:
+            self.failure, self.failure_text = LIBRARY_NOT_FOUND, str(error)
+            return False
         except ImportError as error:
             self.failure, self.failure_text = NO_MODULE, str(error)
             return False

@@ -11,7 +11,6 @@ from collections.abc import Hashable, Iterator, Mapping
 from pathlib import Path
 
 import msgspec
-import psutil
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
@@ -176,6 +175,8 @@ def _memory_bytes() -> tuple[int, int] | None:
     found = _MEMORY.search(processes.read("/proc/meminfo") or b"")
     if found:
         return int(found[1]) * 1024, int(found[2]) * 1024
+    import psutil
+
     try:
         memory = psutil.virtual_memory()
     except (OSError, ValueError, KeyError):

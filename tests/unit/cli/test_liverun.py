@@ -63,7 +63,7 @@ def test_the_live_run_that_records_the_process_is_taken(runs: Path, recording: F
 def test_nothing_is_put_into_a_process_that_was_not_armed_unless_asked_for(
     recording: FakeRecording, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("profd.cli.liverun.sockets_of", lambda pid: None)
+    monkeypatch.setattr("profd.daemon.windows.ondemand.sockets_of", lambda pid: None)
     with pytest.raises(UsageError, match="was not armed for windows"), run_of(PID, inject=False):
         pass
     assert recording.options is None

@@ -127,6 +127,18 @@ def test_missing_module_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     assert nvml.failure == module.NO_MODULE
 
 
+def test_without_the_drivers_library_its_module_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+    def missing(name: str) -> object:
+        raise OSError(name)
+
+    monkeypatch.delitem(sys.modules, "pynvml")
+    monkeypatch.setattr("ctypes.CDLL", missing)
+    nvml = Nvml(StoppedClock())
+    assert not nvml.open()
+    assert nvml.failure == module.LIBRARY_NOT_FOUND
+    assert "pynvml" not in sys.modules
+
+
 def explain(code: int, *, container: bool = False, driver: bool = False, gpu: bool = False) -> Unavailable:
     """Explain an error on a machine with or without driver and GPU."""
     with pytest.MonkeyPatch.context() as patch:
