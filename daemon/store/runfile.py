@@ -107,11 +107,14 @@ class RunFile:
     def _transaction(self) -> Iterator[None]:
         """Read the file as it is now until the end, whatever is written meanwhile."""
         with database.reading(self.path):
+            if self._connection.in_transaction:  # without memory not even going back works
+                self._connection.rollback()
             self._connection.execute("BEGIN")
         try:
             yield
         finally:
-            self._connection.rollback()
+            with database.reading(self.path):
+                self._connection.rollback()
 
     def _query(self, sql: str, *values: int | str, **named: int) -> list[tuple[Any, ...]]:
         with database.reading(self.path):
