@@ -1,4 +1,4 @@
-"""Time of a step that no other rule explains: the line that takes it, and what kind of time it is.
+"""Time of a step that no other rule explains: the line that takes it, and what kind of time it is; loops in Python.
 
 Stacks outside of forward, loss, backward and optimizer form a tree of the user's lines. From its root the heaviest line
 is followed until nothing below it is of a step, and then as long as one line has nearly all of its time: that is the
@@ -10,18 +10,30 @@ from __future__ import annotations
 
 import functools
 import itertools
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
 from profd.daemon.analyze.framepatterns import FramePattern, frame_test, own_table, read_patterns
-from profd.daemon.analyze.phases import BACKWARD, OPTIMIZER, OTHER, STARTUP, STEP, WAITING, PhaseIndex, own_frame
+from profd.daemon.analyze.phases import (
+    BACKWARD,
+    DATA_LOAD,
+    DATA_WAIT,
+    OPTIMIZER,
+    OTHER,
+    STARTUP,
+    STEP,
+    SYNCHRONIZE,
+    WAITING,
+    PhaseIndex,
+    own_frame,
+)
 from profd.daemon.analyze.profile import Profile
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext, line_of
 from profd.daemon.findings.finding import Finding, Line
-from profd.daemon.findings.phases import hot_function
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow
 
@@ -152,6 +164,52 @@ def overhead(context: FindingContext) -> Finding | None:
     return context.finding(
         "own-function", share, severity=severity, gain=gain, line=line, cases=cases, function=function
     )
+
+
+_LOOP = re.compile(r"^\s*(for|while)\b|\bfor\b.+\bin\b")
+# Where lines call into C, which has no frames, the line of the loop itself is hardly ever seen.
+_LEAST_OF_LOOP = 0.02
+# Each has a rule of its own that says more.
+_OTHER_RULES = frozenset({DATA_LOAD, DATA_WAIT, STARTUP, SYNCHRONIZE})
+
+_COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>")
+
+_Key = tuple[str, str]
+
+
+def hot_function(context: FindingContext) -> Finding | None:
+    """Return the function whose own time is largest, of those that loop; what their lines call may say more of it."""
+    kind_of, phase_of = _Kinds(context.reader).of_stack, context.phases.of_stack
+    functions = {stack: key for stack in context.profile.time_ns if (key := _function_of(context, stack))}
+    own_ns, looping_ns, known_ns = Counter[_Key](), Counter[_Key](), Counter[_Key]()
+    for stack, key in functions.items():
+        time_ns = int(context.profile.time_ns[stack])
+        own_ns[key] += time_ns
+        looping_ns[key] += time_ns if _LOOP.search(context.leaf(stack).source or "") else 0
+        known_ns[key] += time_ns if phase_of(stack) in _UNEXPLAINED and kind_of(stack) else 0
+    looping = [key for key in own_ns if looping_ns[key] > _LEAST_OF_LOOP * own_ns[key]]
+    unknown = (key for key in looping if known_ns[key] < _MOST * own_ns[key])
+    name = max(unknown, key=own_ns.__getitem__, default=None)
+
+    def of_it(stack: int) -> bool:
+        return functions.get(stack) == name
+
+    share = context.share_of(context.profile, of_it)
+    if name is None or context.is_all_work(share):
+        return None
+    gain, line = partial(bound, context, share), partial(context.heaviest_line, context.profile, of_it, context.leaf)
+    return context.finding("hot-function", share, gain=gain, line=line, name=name[0])
+
+
+def _function_of(context: FindingContext, stack: int) -> _Key | None:
+    """Return the user's function at the leaf of a stack, and its file; None where another rule speaks of the stack.
+
+    What a comprehension takes is its function's, as Python has it itself from 3.12 on.
+    """
+    if context.leaf(stack).is_library or context.phases.of_stack(stack) in _OTHER_RULES:
+        return None
+    own = (one for one in reversed(context.reader.frames_of(stack)) if not one.function.endswith(_COMPREHENSIONS))
+    return next(((one.function, one.file) for one in own), None)
 
 
 def named_rest(reader: RunReader, profile: Profile, phases: PhaseIndex) -> dict[str, dict[str, float]]:

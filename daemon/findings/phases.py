@@ -1,13 +1,11 @@
-"""Rules on the phases of a step, and on functions of the user between them."""
+"""Rules on the phases of a step."""
 
 from __future__ import annotations
 
-import re
-from collections import Counter
 from collections.abc import Mapping
 from functools import partial
 
-from profd.daemon.analyze.phases import DATA_LOAD, DATA_WAIT, EVALUATION, OPTIMIZER, OTHER, STARTUP, STEP, SYNCHRONIZE
+from profd.daemon.analyze.phases import EVALUATION, OPTIMIZER, OTHER, STEP
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import SEVERITIES, Finding, Measure
@@ -85,45 +83,3 @@ def _of_heavy_optimizer(context: FindingContext) -> Finding | None:
     if slow is not None:  # the optimizer is slow by itself, which is to be mended first
         severity = min(severity, slow.severity, key=SEVERITIES.index)
     return context.finding("small-batches-on-cpu", share, severity=severity, gain=bound(context, share))
-
-
-_LOOP = re.compile(r"^\s*(for|while)\b|\bfor\b.+\bin\b")
-# Where lines call into C, which has no frames, the line of the loop itself is hardly ever seen.
-_LEAST_OF_LOOP = 0.02
-# Each has a rule of its own that says more.
-_OTHER_RULES = frozenset({DATA_LOAD, DATA_WAIT, STARTUP, SYNCHRONIZE})
-
-_COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>")
-
-_Key = tuple[str, str]
-
-
-def hot_function(context: FindingContext) -> Finding | None:
-    functions = {stack: key for stack in context.profile.time_ns if (key := _function_of(context, stack))}
-    own_ns, looping_ns = Counter[_Key](), Counter[_Key]()
-    for stack, key in functions.items():
-        own_ns[key] += int(context.profile.time_ns[stack])
-        if _LOOP.search(context.leaf(stack).source or ""):
-            looping_ns[key] += int(context.profile.time_ns[stack])
-    looping = [key for key in own_ns if looping_ns[key] > _LEAST_OF_LOOP * own_ns[key]]
-    name = max(looping, key=own_ns.__getitem__, default=None)
-
-    def of_it(stack: int) -> bool:
-        return functions.get(stack) == name
-
-    share = context.share_of(context.profile, of_it)
-    if name is None or context.is_all_work(share):
-        return None
-    gain, line = partial(bound, context, share), partial(context.heaviest_line, context.profile, of_it, context.leaf)
-    return context.finding("hot-function", share, gain=gain, line=line, name=name[0])
-
-
-def _function_of(context: FindingContext, stack: int) -> _Key | None:
-    """Return the user's function at the leaf of a stack, and its file; None where another rule speaks of the stack.
-
-    What a comprehension takes is its function's, as Python has it itself from 3.12 on.
-    """
-    if context.leaf(stack).is_library or context.phases.of_stack(stack) in _OTHER_RULES:
-        return None
-    own = (one for one in reversed(context.reader.frames_of(stack)) if not one.function.endswith(_COMPREHENSIONS))
-    return next(((one.function, one.file) for one in own), None)

@@ -115,7 +115,8 @@ class ProcessTree:
         if stat is None or stat.start_ticks != member.identity.start_ticks:
             return False
         member.placement = placement_of(variables_now(member.identity.pid, VARIABLES))
-        member.rank = member.placement.rank if member.placement else None
+        if member.placement is not None:  # else it keeps the rank that NCCL may have said
+            member.rank = member.placement.rank
         return member.placement is not None
 
     def record_of(self, member: Member) -> ProcessSeen:

@@ -29,7 +29,8 @@ from profd.daemon.findings.cpu import idle_cores, interpreter_lock
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
 from profd.daemon.findings.gpu import synchronization
 from profd.daemon.findings.loading import load_in_process
-from profd.daemon.findings.phases import checkpoints, evaluations, hot_function, logging_stalls, unfused_optimizer
+from profd.daemon.findings.overhead import hot_function
+from profd.daemon.findings.phases import checkpoints, evaluations, logging_stalls, unfused_optimizer
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
 

@@ -16,7 +16,7 @@ from profd.daemon.analyze.selection import MAIN_THREADS
 from profd.daemon.errors import UsageError
 from profd.daemon.findings import overhead as finding
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
-from profd.daemon.findings.overhead import load_kinds, named_rest, overhead
+from profd.daemon.findings.overhead import hot_function, load_kinds, named_rest, overhead
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
 
@@ -79,6 +79,14 @@ def test_a_call_into_c_is_known_by_the_text_of_its_line(case: Case, monkeypatch:
     found = case.told(overhead, step((OWN, 200)))
     assert found.severity == CRITICAL
     assert found.title.startswith("overhead: compression takes 40 % of the time (augment.py:40)")
+
+
+def test_a_loop_over_calls_of_a_kind_is_of_that_kind(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SOURCES, (DATA, 41), "return {key: value.clone() for key, value in weights.items()}")
+    copy = (*CALL, Frame("average", DATA, 41), Frame("average.<locals>.<dictcomp>", DATA, 41))
+    found = case.told(overhead, step((copy, 150)))
+    assert found.title.startswith("overhead: copying objects takes 30 % of the time (augment.py:41)")
+    assert case.found(hot_function, step((copy, 150))) is None
 
 
 def test_a_debug_mode_is_overhead_within_the_forward_pass(case: Case) -> None:

@@ -393,3 +393,7 @@ def test_ranks_that_nccl_says_make_main_processes_of_children_and_a_launcher_of_
     changed = {member.identity.pid: (member.role, member.rank) for member in tree.take_ranks({child: 3})}
     assert changed == {child: ("main", 3), root.identity.pid: ("launcher", None)}
     assert tree.take_ranks({child: 3}) == []
+    # A look at what it says of itself, which is nothing, takes no rank away that would be learned anew.
+    (member,) = (one for one in tree.members.values() if one.rank == 3)
+    assert tree.take_stacks(member.identity, []) is None
+    assert (member.looks, tree.take_ranks({child: 3})) == (1, [])
