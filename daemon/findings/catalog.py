@@ -11,7 +11,7 @@ import msgspec
 
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
-from profd.daemon.findings import course, cpu, gpu, loading, memory, overhead, phases, ranks
+from profd.daemon.findings import course, cpu, gpu, kinds, loading, memory, overhead, phases, ranks
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import INFO, SEVERITIES, Finding
 from profd.daemon.findings.texts import table
@@ -103,7 +103,7 @@ def analysis_name(phases: PhaseIndex) -> str:
     """Return the name of this kind of analysis: this version of profd, and its tables, with those of the user."""
     from importlib import metadata  # a tenth of what looking for findings imports
 
-    tables = phases.rules, overhead.load_kinds(), table()
+    tables = phases.rules, kinds.load_kinds(), table()
     return f"profd {metadata.version('profd')}, tables {hashlib.sha256(msgspec.json.encode(tables)).hexdigest()[:16]}"
 
 

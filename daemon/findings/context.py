@@ -18,9 +18,11 @@ from profd.daemon.analyze.confidence import margin
 from profd.daemon.analyze.gputracks import total_utilization
 from profd.daemon.analyze.job import Job, take_job
 from profd.daemon.analyze.phases import (
+    BACKWARD,
     DATA_LOAD,
     DATA_WAIT,
     EVALUATION,
+    OPTIMIZER,
     STARTUP,
     WAITING,
     WITHOUT_WORK,
@@ -51,6 +53,7 @@ _CROWDED = 1.05
 """From this crowding on it raises a bound so much that the finding says so."""
 
 _OF_EVALUATION = frozenset({EVALUATION, DATA_WAIT, DATA_LOAD})
+_OF_TRAINING = frozenset({BACKWARD, OPTIMIZER})
 _NOT_LOADING = frozenset({WAITING, STARTUP})
 _LOOP = "_worker_loop"
 
@@ -167,7 +170,7 @@ class FindingContext:
         found = line() if line else self.line(texts.phase) if texts.phase else None
         gain = gain() if callable(gain) else gain
         share = first if isinstance(first, float) else first.value
-        speeds = speeds_up(gain, is_crowded=self.crowding > _CROWDED)
+        speeds = speeds_up(gain, is_crowded=self.crowding > _CROWDED, trains=self.trains)
         said = texts.said({"share": percent(share), "at": at(found), "speeds_up": speeds, **words}, cases)
         if not isinstance(first, Measure):
             first = first.measure(said["measure"]) if isinstance(first, Share) else Measure(said["measure"], first)
@@ -284,6 +287,20 @@ class FindingContext:
         if not self.devices:
             return None
         return total_utilization(self.reader, (row.id for row in processes), self.from_ns, self.to_ns).mean
+
+    @cached_property
+    def trains(self) -> bool:
+        """Whether the run was ever seen to update weights, or to compute gradients for it."""
+        return any(self.phases.of_stack(stack) in _OF_TRAINING for stack in self.reader.stacks)
+
+    @cached_property
+    def by_torch(self) -> frozenset[int]:
+        """The stacks with a function of torch in them: a step in NumPy has none."""
+        frames_of = self.reader.frames_of
+        stacks = self.profile.time_ns
+        return frozenset(
+            stack for stack in stacks if any(one.module_path.startswith("torch/") for one in frames_of(stack))
+        )
 
     def share(self, *phases: str) -> Share:
         if phases not in self._shares:

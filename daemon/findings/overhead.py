@@ -8,119 +8,57 @@ line to look at. A model may run below it, for a preview or a score, but not the
 
 from __future__ import annotations
 
-import functools
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
-from pathlib import Path
 
-from profd.daemon.analyze.framepatterns import FramePattern, frame_test, own_table, read_patterns
 from profd.daemon.analyze.phases import (
     BACKWARD,
     DATA_LOAD,
     DATA_WAIT,
+    FORWARD,
+    LOSS,
     OPTIMIZER,
     OTHER,
     STARTUP,
     STEP,
     SYNCHRONIZE,
     WAITING,
-    PhaseIndex,
-    own_frame,
 )
-from profd.daemon.analyze.profile import Profile
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext, line_of
 from profd.daemon.findings.finding import Finding, Line
-from profd.daemon.store.reader import RunReader
+from profd.daemon.findings.kinds import Kind, Kinds, spoken
 from profd.daemon.store.rows import FrameRow
 
-BUILT_IN = Path(__file__).with_name("overhead.toml")
 _UNEXPLAINED = frozenset({OTHER, WAITING, STARTUP})
+_PASSES = frozenset({FORWARD, LOSS, BACKWARD})
 _STEP_BESIDE = 0.1  # of the time below a line; with more of a step it is a line around the step
 _NEARLY_ALL = 0.9
 _LOOPS = 0.8
 _MOST = 0.5
-_LEAST_NAMED = 0.01
+_NAMED = 2 / 3  # of the time below a line: what has as much is what the finding names
 
-_CALLS = ("_call_impl", "_call_impl.<locals>.inner")
+_MODULE = "torch/nn/modules/module.py"
 LinePath = tuple[int, ...]
 
 
-class Kind(FramePattern, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a call does that is of such a frame, a [[kind]] of the table."""
-
-    what: str
-    instead: str
-    remedy: str
-    anywhere: bool = False
-    waits: bool = False
-
-
-@functools.cache
-def load_kinds() -> tuple[Kind, ...]:
-    """Return the kinds in the order in which they are tried: the user's, then the built-in ones.
-
-    Raises UsageError where the user's file is wrong.
-    """
-    own, hint = own_table(BUILT_IN.name), "docs/findings.md shows what it holds"
-    tables = [own, BUILT_IN] if own.is_file() else [BUILT_IN]
-    return tuple(kind for table in tables for kind in read_patterns(table, "kind", Kind, hint))
-
-
-@functools.lru_cache(1)
-def _kind_by_frame(kinds: tuple[Kind, ...]) -> Callable[[FrameRow], Kind | None]:
-    """Return what gives the kind of a frame, and knows those that were asked for: a live run is looked at often."""
-    tests = [(kind, frame_test(kind)) for kind in kinds]
-
-    @functools.lru_cache(8_192)
-    def kind_of(frame: FrameRow) -> Kind | None:
-        # The text of a line says what it calls in the user's code alone: libraries have their modules.
-        holding = (kind for kind, test in tests if test(frame))
-        return next((kind for kind in holding if not (kind.source and frame.is_library)), None)
-
-    return kind_of
-
-
-class _Kinds:
-    """The kind of each stack of a training."""
-
-    def __init__(self, reader: RunReader) -> None:
-        self._reader, self._of_frame = reader, _kind_by_frame(load_kinds())
-        self._of_stack: dict[int, Kind | None] = {}
-
-    def of_stack(self, stack: int) -> Kind | None:
-        """Return the kind of the innermost frame that has one, up to the user's line.
-
-        Kinds that are overhead anywhere come first, and of any frame.
-        """
-        if stack not in self._of_stack:
-            frames = self._reader.frames_of(stack)
-            found = [self._of_frame(frame) for frame in reversed(frames)]
-            until = next((depth for depth, frame in enumerate(reversed(frames), 1) if not frame.is_library), len(found))
-            everywhere = (kind for kind in found if kind is not None and kind.anywhere)
-            near = (kind for kind in found[:until] if kind is not None)
-            self._of_stack[stack] = next(everywhere, None) or next(near, None)
-        return self._of_stack[stack]
-
-
 def overhead(context: FindingContext) -> Finding | None:
-    of_stack, phase_of = _Kinds(context.reader).of_stack, context.phases.of_stack
-    spent_ns = context.profile.time_ns
+    of_stack, phase_of = Kinds(context.reader).of_stack, context.phases.of_stack
+    spent_ns, knows_step = context.profile.time_ns, _knows_step(context)
 
-    # Where no backward pass is seen, as in NumPy, what is left may be any part of a step: only its kind says that it is
-    # none. What waits there may have nothing to do.
-    has_backward = context.share(BACKWARD).value > 0
-
+    # Where not all of a step is known, as in NumPy, what is left may be any part of one: only its kind says that it is
+    # none. What waits there may have nothing to do, unless it trains.
     def is_lost(stack: int) -> bool:
-        kind = of_stack(stack)
-        return phase_of(stack) in _UNEXPLAINED and (has_backward or (kind is not None and not kind.waits))
+        kind, phase = of_stack(stack), phase_of(stack)
+        if phase in _PASSES:
+            return (kind is not None and kind.is_no_pass) or _is_hook(context.reader.frames_of(stack))
+        return phase in _UNEXPLAINED and (knows_step or (kind is not None and (context.trains or not kind.waits)))
 
-    hooks = {stack for stack in spent_ns if phase_of(stack) in STEP and _is_hook(context.reader.frames_of(stack))}
-    lost = {*filter(is_lost, spent_ns), *hooks}
-    step = {stack for stack in spent_ns if phase_of(stack) in STEP} - hooks if has_backward else spent_ns.keys() - lost
+    lost = set(filter(is_lost, spent_ns))
+    step = {stack for stack in spent_ns.keys() - lost if not knows_step or phase_of(stack) in STEP}
     anchor, paths, below = _heaviest_line(context, lost, step)
     aside = {stack for stack in spent_ns if (one := of_stack(stack)) is not None and one.anywhere}
     stacks = max(below, aside, key=lambda some: sum(spent_ns[stack] for stack in some))
@@ -130,12 +68,12 @@ def overhead(context: FindingContext) -> Finding | None:
     for stack in stacks:
         by_kind[of_stack(stack)] += int(spent_ns[stack])
     kind, most_ns = by_kind.most_common(1)[0]
-    share = context.share_of(context.profile, stacks.__contains__)
-    if context.is_all_work(share):
+    whole = context.share_of(context.profile, stacks.__contains__)
+    if context.is_all_work(whole):
         return None
     function, hot = _function(context, stacks), context.once(hot_function)
-    hot_line = hot.evidence.line.function if hot and hot.evidence.line else None
-    if hot and hot_line == function and hot.evidence.measures[0].value >= _LOOPS * share.value:
+    hot_line = spoken(hot.evidence.line.function) if hot and hot.evidence.line else None
+    if hot and hot_line == function and hot.evidence.measures[0].value >= _LOOPS * whole.value:
         return None  # which says more of it
 
     def line() -> Line | None:
@@ -143,57 +81,96 @@ def overhead(context: FindingContext) -> Finding | None:
             return context.heaviest_line(context.profile, stacks.__contains__)
         return line_of(context.reader.frames[anchor[-1]])
 
-    gain = partial(bound, context, share)
-    if kind is not None and most_ns >= _MOST * by_kind.total():
-        what, instead, what_helps = kind.what, kind.instead, kind.remedy
+    kind = kind if most_ns >= _NAMED * by_kind.total() else None
+    callee, named = _callee(context, {stack: paths[stack][len(anchor) :] for stack in stacks})
+    named = named if kind is None else {stack for stack in stacks if of_stack(stack) == kind}
+    # Work in C on whole arrays may be what a step needs; known kinds and loops in Python are a loss at any size.
+    perhaps_ns = sum(spent for one, spent in by_kind.items() if one is None or one.perhaps)
+    is_loss = hot_line == function or perhaps_ns < _MOST * by_kind.total()
+    severity = context.severity("overhead" if is_loss else "own-function", whole.low)
+    if severity is None:
+        return None
+    # The share is that of what is named. A gain may be all of the line.
+    share, gain = context.share_of(context.profile, named.__contains__), partial(bound, context, whole)
+    others = () if named == stacks else (whole.measure("all of that line"),)
+    if kind is not None:
         return context.finding(
             "overhead",
             share,
+            *others,
+            severity=severity,
             gain=gain,
             line=line,
             function=function,
-            what=what,
-            instead=instead,
-            what_helps=what_helps,
+            what=kind.what,
+            instead=kind.instead,
+            what_helps=kind.remedy,
         )
-    # Work in C on whole arrays may be what a step needs; a loop in Python is a loss at any size.
-    severity = context.severity("overhead" if hot_line == function else "own-function", share.low)
-    if severity is None:
-        return None
-    cases = {"line": all(paths[stack] == anchor for stack in stacks)}  # no function of the user's is below it
+    cases = {"line": callee is None}  # no function of the user's below it has most of it
+    name = callee or (spoken(context.reader.frames[anchor[-1]].function) if anchor else "") or function
     return context.finding(
-        "own-function", share, severity=severity, gain=gain, line=line, cases=cases, function=function
+        "own-function", share, *others, severity=severity, gain=gain, line=line, cases=cases, function=name
     )
 
 
-_LOOP = re.compile(r"^\s*(for|while)\b|\bfor\b.+\bin\b")
+def _knows_step(context: FindingContext) -> bool:
+    """Say whether all passes of a step are known: what is neither is then none of it.
+
+    torch's own backward pass is enough; of passes by the user's hand all are to be seen.
+    """
+    by_torch = any(context.phases.of_stack(stack) == BACKWARD for stack in context.by_torch)
+    return by_torch or min(context.share(BACKWARD).value, context.share(OPTIMIZER).value) > 0
+
+
+def _callee(context: FindingContext, paths: Mapping[int, LinePath]) -> tuple[str | None, set[int]]:
+    """Return the innermost function that has most of the time of stacks, and its stacks; None and all where none has.
+
+    ``paths`` are the ids of the user's frames in each, from the outermost one to look at on.
+    """
+    found: defaultdict[str, set[int]] = defaultdict(set)
+    for stack, path in paths.items():
+        for name in filter(None, (spoken(context.reader.frames[frame].function) for frame in path)):
+            found[name].add(stack)
+    # Those of an inner function are among those of the outer one.
+    spent_ns = {name: sum(context.profile.time_ns[stack] for stack in stacks) for name, stacks in found.items()}
+    least_ns = _NAMED * sum(context.profile.time_ns[stack] for stack in paths)
+    most = [name for name in found if spent_ns[name] >= least_ns]
+    return (most[-1], found[most[-1]]) if most else (None, set(paths))
+
+
+_LOOP, _COMPREHENSION = re.compile(r"^\s*(for|while)\b"), re.compile(r"\bfor\b.+\bin\b")
 # Where lines call into C, which has no frames, the line of the loop itself is hardly ever seen.
 _LEAST_OF_LOOP = 0.02
 # Each has a rule of its own that says more.
 _OTHER_RULES = frozenset({DATA_LOAD, DATA_WAIT, STARTUP, SYNCHRONIZE})
 
-_COMPREHENSIONS = ("<listcomp>", "<dictcomp>", "<setcomp>")
-
 _Key = tuple[str, str]
 
 
 def hot_function(context: FindingContext) -> Finding | None:
-    """Return the function whose own time is largest, of those that loop; what their lines call may say more of it."""
-    kind_of, phase_of = _Kinds(context.reader).of_stack, context.phases.of_stack
+    """Return the function that loops for most of the time; what its lines call may say more of it.
+
+    Where it has no loop but comprehensions, these lines are all of its loop; those of an update go through tensors.
+    """
+    kind_of, phase_of = Kinds(context.reader).of_stack, context.phases.of_stack
     functions = {stack: key for stack in context.profile.time_ns if (key := _function_of(context, stack))}
-    own_ns, looping_ns, known_ns = Counter[_Key](), Counter[_Key](), Counter[_Key]()
+    sources = {stack: context.leaf(stack).source or "" for stack in functions}
+    own_ns, loop_ns, known_ns = Counter[_Key](), Counter[_Key](), Counter[_Key]()
     for stack, key in functions.items():
         time_ns = int(context.profile.time_ns[stack])
         own_ns[key] += time_ns
-        looping_ns[key] += time_ns if _LOOP.search(context.leaf(stack).source or "") else 0
-        known_ns[key] += time_ns if phase_of(stack) in _UNEXPLAINED and kind_of(stack) else 0
-    looping = [key for key in own_ns if looping_ns[key] > _LEAST_OF_LOOP * own_ns[key]]
-    unknown = (key for key in looping if known_ns[key] < _MOST * own_ns[key])
-    name = max(unknown, key=own_ns.__getitem__, default=None)
-
-    def of_it(stack: int) -> bool:
-        return functions.get(stack) == name
-
+        loop_ns[key] += time_ns if _LOOP.search(sources[stack]) else 0
+    looping = {key for key in own_ns if loop_ns[key] > _LEAST_OF_LOOP * own_ns[key]}
+    lines = {one for one in functions if phase_of(one) != OPTIMIZER and _COMPREHENSION.search(sources[one])}
+    stacks = [one for one, key in functions.items() if key in looping or one in lines]
+    loop_ns.clear()
+    for stack in stacks:
+        time_ns, kind = int(context.profile.time_ns[stack]), kind_of(stack)
+        loop_ns[functions[stack]] += time_ns
+        known_ns[functions[stack]] += time_ns if kind and (kind.is_no_pass or phase_of(stack) in _UNEXPLAINED) else 0
+    unknown = (key for key in loop_ns if known_ns[key] < _MOST * loop_ns[key])
+    name = max(unknown, key=loop_ns.__getitem__, default=None)
+    of_it = {stack for stack in stacks if functions[stack] == name}.__contains__
     share = context.share_of(context.profile, of_it)
     if name is None or context.is_all_work(share):
         return None
@@ -208,28 +185,8 @@ def _function_of(context: FindingContext, stack: int) -> _Key | None:
     """
     if context.leaf(stack).is_library or context.phases.of_stack(stack) in _OTHER_RULES:
         return None
-    own = (one for one in reversed(context.reader.frames_of(stack)) if not one.function.endswith(_COMPREHENSIONS))
-    return next(((one.function, one.file) for one in own), None)
-
-
-def named_rest(reader: RunReader, profile: Profile, phases: PhaseIndex) -> dict[str, dict[str, float]]:
-    """Return what is known of the time in *other* and *waiting*, by phase: shares of the profile, the largest first.
-
-    Names are those of the kinds; time of no kind has that of the user's function. Below 1 % nothing is named.
-    """
-    kinds, spent = _Kinds(reader), {OTHER: Counter[str](), WAITING: Counter[str]()}
-    for stack, time_ns in profile.time_ns.items():
-        if (phase := phases.of_stack(stack)) in spent:
-            kind, frame = kinds.of_stack(stack), own_frame(reader.frames_of(stack))
-            name = kind.what if kind else frame.function if frame else ""
-            spent[phase][name] += int(time_ns)
-    whole_ns = profile.total_ns or 1.0
-    shares = {
-        phase: {name: time_ns / whole_ns for name, time_ns in of_phase.most_common() if name}
-        for phase, of_phase in spent.items()
-    }
-    named = {phase: {name: one for name, one in some.items() if one >= _LEAST_NAMED} for phase, some in shares.items()}
-    return {phase: some for phase, some in named.items() if some}
+    frames = reversed(context.reader.frames_of(stack))
+    return next(((name, one.file) for one in frames if (name := spoken(one.function))), None)
 
 
 def _is_hook(frames: Sequence[FrameRow]) -> bool:
@@ -241,7 +198,7 @@ def _is_hook(frames: Sequence[FrameRow]) -> bool:
         if caller.function.endswith("_engine_run_backward") or caller.module_path == "torch/utils/hooks.py":
             return True
         is_call = caller.function.endswith(("_call_impl", "inner"))
-        is_module = is_call and caller.module_path == "torch/nn/modules/module.py"
+        is_module = is_call and caller.module_path == _MODULE
         if is_module and "forward" not in frame.function and "lambda" not in frame.function:
             return True
     return False
@@ -259,9 +216,15 @@ def _heaviest_line(
     lost_ns: defaultdict[LinePath, float] = defaultdict(float)
     updates_ns: defaultdict[LinePath, float] = defaultdict(float)  # by the backward pass and the optimizer
     passes_ns: defaultdict[LinePath, float] = defaultdict(float)
+    within: set[LinePath] = set()  # lines that a forward pass runs
     lines_below: defaultdict[LinePath, set[LinePath]] = defaultdict(set)
     for stack, time_ns in context.profile.time_ns.items():
-        path = paths[stack] = tuple(frame.id for frame in context.reader.frames_of(stack) if not frame.is_library)
+        frames = context.reader.frames_of(stack)
+        path = paths[stack] = tuple(frame.id for frame in frames if not frame.is_library)
+        called = next((depth for depth, frame in enumerate(frames) if frame.module_path == _MODULE), len(frames))
+        within.update(
+            path[:depth] for depth in range(sum(not one.is_library for one in frames[:called]) + 1, len(path) + 1)
+        )
         is_update = stack in step and context.phases.of_stack(stack) in (BACKWARD, OPTIMIZER)
         for depth in range(len(path) + 1):
             spent_ns[path[:depth]] += time_ns
@@ -272,7 +235,7 @@ def _heaviest_line(
                 lines_below[path[: depth - 1]].add(path[:depth])
 
     def is_extra(line: LinePath) -> bool:  # the passes below a line are not those that the step is for
-        return passes_ns[line] < _MOST * passes_ns[()]
+        return line not in within and passes_ns[line] < _MOST * passes_ns[()]
 
     def of_step_ns(line: LinePath) -> float:
         return updates_ns[line] + (0 if is_extra(line) else passes_ns[line])
@@ -295,6 +258,6 @@ def _function(context: FindingContext, stacks: set[int]) -> str:
     """Return the name of the user's function in which most of the time of some stacks goes by."""
     spent: Counter[str] = Counter()
     for stack in stacks:
-        frame = own_frame(context.reader.frames_of(stack))
-        spent[frame.function if frame else ""] += int(context.profile.time_ns[stack])
-    return spent.most_common(1)[0][0].replace("<module>", "the script")
+        own = (spoken(one.function) for one in reversed(context.reader.frames_of(stack)) if not one.is_library)
+        spent[next(filter(None, own), "")] += int(context.profile.time_ns[stack])
+    return spent.most_common(1)[0][0]

@@ -25,6 +25,8 @@ compilation = partial(of_phase, "compile-share")
 
 
 def evaluations(context: FindingContext) -> Finding | None:
+    if not context.trains:  # a program that only evaluates is there for it
+        return None
     stacks, share = context.evaluating, context.share_of(context.profile, context.evaluating.__contains__)
     line_of = partial(context.phases.user_line, within=EVALUATION)
     line = partial(context.heaviest_line, context.profile, stacks.__contains__, line_of)
@@ -72,6 +74,9 @@ def small_batches(context: FindingContext) -> Finding | None:
 
 
 def _of_heavy_optimizer(context: FindingContext) -> Finding | None:
+    if not any(context.phases.of_stack(stack) in STEP for stack in context.by_torch):
+        return None  # an optimizer of the user's own on arrays may be as slow for other reasons
+
     def is_as_large(stack: int) -> bool:  # sparse gradients have as many rows as the batch has
         modules = {one.module_path for one in context.reader.frames_of(stack)}
         return context.phases.of_stack(stack) == OPTIMIZER and "torch/optim/sparse_adam.py" not in modules

@@ -83,10 +83,14 @@ def place(line: Line) -> str:
     return f"{PurePath(line.module_path).name}:{line.line}"
 
 
-def speeds_up(gain: float | None, *, is_crowded: bool = False) -> str:
-    """Return what a fix does, as the end of a sentence about it; the bound of its gain is None where it is unknown."""
+def speeds_up(gain: float | None, *, is_crowded: bool = False, trains: bool = True) -> str:
+    """Return what a fix does, as the end of a sentence about it; the bound of its gain is None where it is unknown.
+
+    A program that does not train may have no steps.
+    """
     if gain is None:
         return "helps (by how much is unknown)"
     if gain > LARGEST_BOUND:
-        return "saves nearly all of the step"
-    return f"speeds steps up by at most {times(gain)}{' on crowded cores' if is_crowded else ''}"
+        return f"saves nearly all of the {'step' if trains else 'time'}"
+    what, crowded = "steps" if trains else "the program", " on crowded cores" if is_crowded else ""
+    return f"speeds {what} up by at most {times(gain)}{crowded}"

@@ -39,7 +39,7 @@ from profd.daemon.analyze.uncertainty import ShareVariance, TransitionsSeen, tak
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.catalog import findings_in
 from profd.daemon.findings.finding import INFO, Finding
-from profd.daemon.findings.overhead import named_rest
+from profd.daemon.findings.kinds import named_rest
 from profd.daemon.naming import signal_name
 from profd.daemon.store.merge import JoinedNode, nodes_of
 from profd.daemon.store.reader import RunReader

@@ -22,7 +22,7 @@ from profd.daemon.errors import RunUnreadable
 from profd.daemon.findings import catalog
 from profd.daemon.findings.catalog import RULES, analysis_name, as_stored, find, findings_in, present_findings, ranked
 from profd.daemon.findings.finding import CRITICAL, INFO, Finding
-from profd.daemon.findings.overhead import load_kinds
+from profd.daemon.findings.kinds import load_kinds
 from profd.daemon.findings.texts import table
 from profd.daemon.render.sections import finding_lines, verdict
 from profd.daemon.render.summary import summarize

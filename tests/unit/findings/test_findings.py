@@ -67,6 +67,11 @@ def test_an_optimizer_of_sparse_gradients_does_the_more_the_larger_the_batch_is(
     assert case.told(small_batches, step((own, 300))).rule == "small-batches"
 
 
+def test_an_optimizer_by_hand_may_be_slow_by_itself(case: Case) -> None:
+    own, passes = (*ROOT, Frame("sgd", ROOT[0].file, 4)), (*ROOT, Frame("backward", ROOT[0].file, 5))
+    assert case.found(small_batches, ((own, 200), (passes, 300))) is None
+
+
 def test_compiling_in_the_middle_of_the_training_is_told(case: Case) -> None:
     found = case.told(compilation, step((COMPILE, 150)))
     assert found.severity == WARNING

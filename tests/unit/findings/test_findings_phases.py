@@ -21,7 +21,7 @@ from support.findingruns import (
     step,
     write_case,
 )
-from support.synthetic import MAIN, MAIN_TID
+from support.synthetic import MAIN, MAIN_TID, SOURCES
 from support.training_stacks import BACKWARD, CONV, DATA_WAIT, LIBRARY, OPTIMIZER, SYNCHRONIZE, TRAIN
 
 from profd.daemon.findings.catalog import RULES, Rule, find
@@ -74,6 +74,13 @@ def test_batches_of_an_evaluation_count_for_it_and_not_for_the_input(case: Case)
     assert "loads data 12 % of the time (train.py:58)" in case.told(load_in_process, spans).title
 
 
+def test_a_program_that_only_evaluates_has_no_evaluation_too_much(case: Case) -> None:
+    assert case.found(evaluations, ((EVALUATE, 300), (LOG, 200))) is None
+    assert case.told(logging_stalls, ((EVALUATE, 300), (LOG, 200))).title.endswith(
+        "reporting seldom speeds the program up by at most 1.9\N{MULTIPLICATION SIGN}"
+    )
+
+
 def test_evaluation_is_no_loss_while_it_is_moderate(case: Case) -> None:
     found = case.told(evaluations, step((EVALUATE, 90)))
     assert found.severity == INFO
@@ -95,6 +102,20 @@ def test_a_comprehension_is_its_functions_loop(case: Case) -> None:
     inner = (*LOOP, Frame("spread.<locals>.<listcomp>", TRAIN, 77))
     found = case.told(hot_function, step((LOOP, 100), (inner, 100)))
     assert "spread loops in Python for 40 % of the time (train.py:77)" in found.title
+
+
+def test_where_only_a_comprehension_loops_its_line_alone_counts(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SOURCES, (TRAIN, 81), "i, f, o = (sigmoid(part) for part in parts)")
+    work, line = (*ROOT, Frame("cell", TRAIN, 80)), (*ROOT, Frame("cell", TRAIN, 81))
+    found = case.told(hot_function, step((work, 200), (line, 60)))
+    assert "cell loops in Python for 12 % of the time (train.py:81)" in found.title
+
+
+def test_an_update_by_hand_goes_through_tensors_and_not_through_elements(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SOURCES, (TRAIN, 82), "fast = [w - INNER_LR * g for w, g in zip(fast, gradients)]")
+    assert case.found(hot_function, step(((*ROOT, Frame("adapt", TRAIN, 82)), 200))) is None
 
 
 def test_time_that_another_rule_tells_is_not_blamed_on_the_loop_around_it(case: Case) -> None:

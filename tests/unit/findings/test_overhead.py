@@ -14,9 +14,9 @@ from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS
 from profd.daemon.errors import UsageError
-from profd.daemon.findings import overhead as finding
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
-from profd.daemon.findings.overhead import hot_function, load_kinds, named_rest, overhead
+from profd.daemon.findings.kinds import BUILT_IN, load_kinds, named_rest, spoken
+from profd.daemon.findings.overhead import hot_function, overhead
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
 
@@ -29,6 +29,7 @@ ENCODE = (*DUMPS, Frame("JSONEncoder.iterencode", STANDARD + "json/encoder.py", 
 OPEN = (*CALL, Frame("snapshot", DATA, 13), Frame("Path.open", STANDARD + "pathlib.py", 1044))
 RUN = (*SNAPSHOT, Frame("Popen.__init__", STANDARD + "subprocess.py", 1020))
 OWN = (*CALL, Frame("relabel", DATA, 40))
+MOST_WORDS = 11  # with the other words of a sentence they are 30 at most
 FORMAT_STACK = Frame("format_stack", LIBRARY + "torch/fx/traceback.py", 510)
 
 
@@ -43,14 +44,15 @@ def _fresh_table() -> None:
         ([(ENCODE, 150)], "overhead: serialization takes 30 % of the time (augment.py:12): doing it seldom"),
         ([(RUN, 150)], "overhead: a child process takes 30 % of the time (augment.py:12): starting it seldom"),
         ([(OWN, 150)], "overhead: a line of relabel takes 30 % of the time (augment.py:40): computing it less often"),
-        # Two lines of a function share the time: their caller is named, with all of it.
-        ([(ENCODE, 90), (OPEN, 60)], "overhead: serialization takes 30 % of the time (train.py:66): doing it seldom"),
+        # Two lines of a function share the time: their caller's line is named, with the share of that kind alone.
+        ([(ENCODE, 110), (OPEN, 40)], "overhead: serialization takes 22 % of the time (train.py:66): doing it seldom"),
         # Most of it goes into one line, and the rest does not count where that line is named.
         (
             [(ENCODE, 190), (OPEN, 10)],
             "overhead: serialization takes 38 % of the time (augment.py:12): doing it seldom",
         ),
-        # Of two kinds of calls none has half of the time.
+        # Of several kinds of calls none has most of the time.
+        ([(ENCODE, 90), (OPEN, 60)], "overhead: snapshot takes 30 % of the time (train.py:66): calling it less often"),
         (
             [(ENCODE, 60), (OPEN, 60), (RUN, 60)],
             "overhead: snapshot takes 36 % of the time (train.py:66): calling it less often",
@@ -62,7 +64,21 @@ def test_the_line_below_which_time_is_lost_is_named_with_its_kind(
 ) -> None:
     found = case.told(overhead, step(*lost))
     assert found.title.startswith(title)
-    assert found.gain_bound == pytest.approx(at_most_without(found.evidence.measures[0].value), rel=0.03)
+    # The gain may be all of the line that is named.
+    assert found.gain_bound == pytest.approx(at_most_without(found.evidence.measures[-1].value), rel=0.03)
+
+
+def test_a_share_is_that_of_the_function_that_is_named(case: Case) -> None:
+    bank = (*CALL, Frame("LogMel.__call__", DATA, 20), Frame("filterbank", DATA, 15), Frame("mel_filterbank", DATA, 9))
+    found = case.told(overhead, step((bank, 175), ((*CALL, Frame("LogMel.__call__", DATA, 19)), 35)))
+    assert "overhead: mel_filterbank takes 35 % of the time (train.py:66): calling it less often" in found.title
+    assert [round(one.value, 2) for one in found.evidence.measures] == [0.35, 0.42]
+
+
+def test_where_no_function_has_most_of_the_time_the_line_is_named(case: Case) -> None:
+    parts = [((*CALL, Frame(name, DATA, 20 + number)), 50) for number, name in enumerate(("a", "b", "c"))]
+    found = case.told(overhead, step(*parts))
+    assert "a line of train_epoch takes 30 % of the time (train.py:66)" in found.title
 
 
 @pytest.mark.parametrize(("loop", "severity"), [("pairs = boxes, anchors", INFO), ("for pair in boxes:", WARNING)])
@@ -110,7 +126,7 @@ PICTURE = (*LOOP, PREVIEW[-2], Frame("preview", DATA, 21), Frame("save", LIBRARY
 
 def test_a_model_that_runs_for_a_preview_counts_for_it(case: Case) -> None:
     found = case.told(overhead, step((SAMPLE, 70), (PICTURE, 130)))
-    assert "reading and writing images or plots takes 40 % of the time (train.py:70)" in found.title
+    assert "preview takes 40 % of the time (train.py:70)" in found.title
     # The only forward pass there is belongs to the step, whatever its function does besides.
     only = case.told(overhead, ((SAMPLE, 70), (PICTURE, 130), (BACKWARD, 300)))
     assert "takes 26 % of the time (augment.py:21)" in only.title
@@ -201,6 +217,66 @@ def test_code_of_the_user_that_is_part_of_a_pass_is_no_overhead(case: Case, stac
     assert case.found(overhead, step((stack, 200))) is None
 
 
+MEASURE = (*LOOP, Frame("train_epoch", TRAIN, 61), CALL_IMPL, Frame("Observer.forward", DATA, 60))
+
+
+@pytest.mark.parametrize(
+    ("source", "ms", "severity"),
+    [
+        ("top = torch.quantile(x, 0.999)", 150, WARNING),
+        ("top = torch.quantile(x, 0.999)", 75, INFO),
+        ("x.amax()", 150, None),
+    ],
+)
+def test_statistics_are_no_part_of_the_pass_that_takes_them(
+    case: Case, monkeypatch: pytest.MonkeyPatch, source: str, ms: int, severity: str | None
+) -> None:
+    monkeypatch.setitem(SOURCES, (DATA, 61), source)
+    # The model's own work beside it, at the same line of a caller, does not count.
+    found = case.found(overhead, step(((*MEASURE, Frame("measure", DATA, 61)), ms), (MEASURE, 40)))
+    assert (found and found.severity) == severity
+    if found:
+        share = f"{ms // 5} %"
+        assert found.title.startswith(f"overhead: statistics of values takes {share} of the time (augment.py:61)")
+
+
+def test_a_library_that_computes_no_model_is_overhead_within_a_pass(case: Case) -> None:
+    dumps = (*MEASURE, Frame("dumps", STANDARD + "json/__init__.py", 231))
+    assert "serialization takes 30 % of the time (augment.py:60)" in case.told(overhead, step((dumps, 150))).title
+    wait = (*MEASURE, Frame("Thread.join", STANDARD + "threading.py", 1100))
+    assert case.found(overhead, step((wait, 150))) is None
+
+
+BY_HAND = (*LOOP, Frame("backward", DATA, 70))
+UPDATE = (*LOOP, Frame("sgd", DATA, 71))
+SLEEP = (*LOOP, Frame("next_path", DATA, 72))
+
+
+def test_a_step_by_hand_is_known_once_all_of_it_is(case: Case) -> None:
+    found = case.told(overhead, ((BY_HAND, 200), (UPDATE, 100), (OWN, 200)))
+    assert found.title.startswith("overhead: a line of relabel takes 40 % of the time (augment.py:40)")
+    # Without an update seen, what is unknown may be it.
+    assert case.found(overhead, ((BY_HAND, 300), (OWN, 200))) is None
+
+
+def test_polling_between_updates_is_a_loss_and_without_any_it_may_have_nothing_to_do(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SOURCES, (DATA, 72), "time.sleep(0.01)")
+    found = case.told(overhead, ((OWN, 100), (UPDATE, 200), (SLEEP, 200)))
+    assert found.title.startswith(
+        "overhead: polling takes 40 % of the time (augment.py:72): waiting for an event speeds"
+    )
+    assert case.found(overhead, ((OWN, 300), (SLEEP, 200))) is None
+
+
+def test_a_lambda_has_the_name_of_its_function(case: Case) -> None:
+    score = (*CALL, Frame("rank.<locals>.<lambda>", DATA, 73))
+    assert "a line of rank takes 30 % of the time (augment.py:73)" in case.told(overhead, step((score, 150))).title
+    names = ["f.<locals>.g", "f.<locals>.<lambda>.<locals>.<genexpr>", "<lambda>", "<module>"]
+    assert [spoken(name) for name in names] == ["f.<locals>.g", "f", "", "the script"]
+
+
 def test_kinds_of_the_user_come_first(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROFD_HOME", str(tmp_path))
     (tmp_path / "overhead.toml").write_text(
@@ -220,8 +296,9 @@ def test_a_wrong_table_of_the_user_is_refused_with_its_path(tmp_path: Path, monk
 
 def test_each_kind_says_what_helps_in_programs_without_a_training_too() -> None:
     for kind in load_kinds():
+        assert len(f"{kind.what} {kind.instead}".split()) <= MOST_WORDS
         if not kind.anywhere:
             assert not re.search(r"\b(training|steps?)\b", f"{kind.instead} {kind.remedy}")
         assert kind.remedy.endswith(".")
         assert not kind.instead.endswith(".")
-    assert finding.BUILT_IN.is_file()
+    assert BUILT_IN.is_file()

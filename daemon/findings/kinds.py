@@ -1,0 +1,112 @@
+"""The kinds of calls that take time and are no part of a step, by the table ``overhead.toml``; names of functions."""
+
+from __future__ import annotations
+
+import functools
+import re
+from collections import Counter
+from collections.abc import Callable
+from pathlib import Path
+
+from profd.daemon.analyze.framepatterns import FramePattern, frame_test, own_table, read_patterns
+from profd.daemon.analyze.phases import OTHER, WAITING, PhaseIndex, own_frame
+from profd.daemon.analyze.profile import Profile
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.rows import FrameRow
+
+BUILT_IN = Path(__file__).with_name("overhead.toml")
+_LEAST_NAMED = 0.01
+
+
+class Kind(FramePattern, frozen=True, forbid_unknown_fields=True, kw_only=True):
+    """What a call does that is of such a frame, a [[kind]] of the table."""
+
+    what: str
+    instead: str
+    remedy: str
+    anywhere: bool = False
+    waits: bool = False
+    perhaps: bool = False
+
+    @property
+    def is_no_pass(self) -> bool:
+        """Whether such calls compute nothing of a model, even within its passes; a model's line may say the like."""
+        return self.perhaps or bool(self.module and not self.waits)
+
+
+@functools.cache
+def load_kinds() -> tuple[Kind, ...]:
+    """Return the kinds in the order in which they are tried: the user's, then the built-in ones.
+
+    Raises UsageError where the user's file is wrong.
+    """
+    own, hint = own_table(BUILT_IN.name), "docs/findings.md shows what it holds"
+    tables = [own, BUILT_IN] if own.is_file() else [BUILT_IN]
+    return tuple(kind for table in tables for kind in read_patterns(table, "kind", Kind, hint))
+
+
+@functools.lru_cache(1)
+def _kind_by_frame(kinds: tuple[Kind, ...]) -> Callable[[FrameRow], Kind | None]:
+    """Return what gives the kind of a frame, and knows those that were asked for: a live run is looked at often."""
+    tests = [(kind, frame_test(kind)) for kind in kinds]
+
+    @functools.lru_cache(8_192)
+    def kind_of(frame: FrameRow) -> Kind | None:
+        # The text of a line says what it calls in the user's code alone: libraries have their modules.
+        holding = (kind for kind, test in tests if test(frame))
+        return next((kind for kind in holding if not (kind.source and frame.is_library)), None)
+
+    return kind_of
+
+
+class Kinds:
+    """The kind of each stack of a training."""
+
+    def __init__(self, reader: RunReader) -> None:
+        self._reader, self._of_frame = reader, _kind_by_frame(load_kinds())
+        self._of_stack: dict[int, Kind | None] = {}
+
+    def of_stack(self, stack: int) -> Kind | None:
+        """Return the kind of the innermost frame that has one, up to the user's line.
+
+        Kinds that are overhead anywhere come first, and of any frame.
+        """
+        if stack not in self._of_stack:
+            frames = self._reader.frames_of(stack)
+            found = [self._of_frame(frame) for frame in reversed(frames)]
+            until = next((depth for depth, frame in enumerate(reversed(frames), 1) if not frame.is_library), len(found))
+            everywhere = (kind for kind in found if kind is not None and kind.anywhere)
+            near = (kind for kind in found[:until] if kind is not None)
+            self._of_stack[stack] = next(everywhere, None) or next(near, None)
+        return self._of_stack[stack]
+
+
+def named_rest(reader: RunReader, profile: Profile, phases: PhaseIndex) -> dict[str, dict[str, float]]:
+    """Return what is known of the time in *other* and *waiting*, by phase: shares of the profile, the largest first.
+
+    Names are those of the kinds; time of no kind has that of the user's function. Below 1 % nothing is named.
+    """
+    kinds, spent = Kinds(reader), {OTHER: Counter[str](), WAITING: Counter[str]()}
+    for stack, time_ns in profile.time_ns.items():
+        if (phase := phases.of_stack(stack)) in spent:
+            kind, frame = kinds.of_stack(stack), own_frame(reader.frames_of(stack))
+            name = kind.what if kind else spoken(frame.function) if frame else ""
+            spent[phase][name] += int(time_ns)
+    whole_ns = profile.total_ns or 1.0
+    shares = {
+        phase: {name: time_ns / whole_ns for name, time_ns in of_phase.most_common() if name}
+        for phase, of_phase in spent.items()
+    }
+    named = {phase: {name: one for name, one in some.items() if one >= _LEAST_NAMED} for phase, some in shares.items()}
+    return {phase: some for phase, some in named.items() if some}
+
+
+_WITHIN_A_FUNCTION = re.compile(r"((^|\.<locals>\.)<(lambda|\w+comp|genexpr)>)+$")
+
+
+def spoken(function: str) -> str:
+    """Return a function's name as findings say it: what is within a function without a name of its own has its name.
+
+    Empty where the name does not tell the function, as in Python up to 3.10.
+    """
+    return _WITHIN_A_FUNCTION.sub("", function).replace("<module>", "the script")
