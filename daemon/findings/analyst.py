@@ -4,8 +4,9 @@
 
 A process of its own, since what records a run must not import what judges it, and a look holds Python's lock for
 seconds in a run of a day. It writes a line of JSON to stdout for each look (``records.FindingsTaken``) and ends after
-the one at the whole run. A line on stdin has it look at once: the run has ended, or is about to. It ends with its
-stdin, in the midst of a look, too. It takes a hundredth of a core at most.
+the one at the whole run. A line on stdin has it look at once: the run has ended, or is about to; a letter has it look
+as soon as it may: somebody reads what it finds. It ends with its stdin, in the midst of a look, too. It takes a
+hundredth of a core at most.
 """
 
 from __future__ import annotations
@@ -34,6 +35,8 @@ RECENT_NS = 45 * SECOND_NS
 """What is slow now is to be seen soon, and to be gone soon after it has ended."""
 EVERY_S = 8.0
 """Beside the five seconds of a recording, and those that it takes until a cause is sure: within 20 s it is known."""
+UNREAD_S = 40.0
+"""For a run whose findings nobody reads: less than ``RECENT_NS``, so that no moment of it is left out."""
 REST, REST_OF_THE_RUN = 132, 1999
 """For how many times the CPU time of a look the next one is put off; and one by the rules that look at all of the run.
 
@@ -85,10 +88,33 @@ class Analyst:
         return FindingsTaken(info.end_ns, as_stored(ranked((*found, *self._of_the_run))))
 
 
+class Orders:
+    """What the session says: that somebody reads the findings, or that the run is about to end."""
+
+    def __init__(self) -> None:
+        self._said = threading.Condition()
+        self._is_ending = self._is_read = False
+
+    def listen(self, descriptor: int) -> None:
+        """Take what is said until nothing more comes."""
+        while words := os.read(descriptor, 64):
+            with self._said:
+                self._is_ending, self._is_read = self._is_ending or b"\n" in words, True
+                self._said.notify()
+
+    def rest(self, least_s: float) -> bool:
+        """Wait so long, and longer while nobody reads the findings; say whether the run is about to end."""
+        with self._said:
+            self._said.wait_for(lambda: self._is_ending, least_s)
+            self._said.wait_for(lambda: self._is_read, max(UNREAD_S - least_s, 0.0))
+            self._is_read = False
+            return self._is_ending
+
+
 def watch(path: Path, out: BinaryIO, rest: Callable[[float], bool]) -> None:
     """Write what each look at a run finds, until it has ended and was looked at as a whole; raises ProfdError.
 
-    ``rest`` waits for a number of seconds at most and says whether the run is about to end.
+    ``rest`` waits for a number of seconds at least and says whether the run is about to end.
     """
     with RunReader(path) as reader:
         analyst = Analyst(reader)
@@ -103,9 +129,8 @@ def watch(path: Path, out: BinaryIO, rest: Callable[[float], bool]) -> None:
                     time.sleep(_ENDING_S)
 
 
-def _listen(is_ending: threading.Event) -> None:
-    while os.read(0, 1):
-        is_ending.set()
+def _listen(orders: Orders) -> None:
+    orders.listen(0)
     os._exit(0)
 
 
@@ -113,10 +138,10 @@ def main() -> int:
     os.nice(_NICENESS)
     processes.volunteer(100)  # before the session that started it
     rights.drop()  # it reads the file of its own user, and what a training wrote is in there
-    is_ending = threading.Event()
-    threading.Thread(target=_listen, args=(is_ending,), name="profd-listener", daemon=True).start()
+    orders = Orders()
+    threading.Thread(target=_listen, args=(orders,), name="profd-listener", daemon=True).start()
     try:
-        watch(Path(sys.argv[1]), sys.stdout.buffer, is_ending.wait)
+        watch(Path(sys.argv[1]), sys.stdout.buffer, orders.rest)
     except BrokenPipeError:
         os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # else the end of Python says so, too
     except ProfdError as error:

@@ -17,7 +17,7 @@ from profd.daemon.store.records import AnalysisLost, EventHappened, FindingsTake
 RESTS_S = (5.0, 60.0, 60.0)
 """Before each start of the process. For a run that is over sooner, its readers look for findings."""
 UNWATCHED_S = 7.0
-"""Later, where nobody watches the run: its imports are half a second of CPU time, beside those of the start."""
+"""Later, where nobody reads what it finds: its imports are half a second of CPU time, beside those of the start."""
 WHOLE_WITHIN_S = 5.0
 """How long the end of a run waits for the findings of all of it; else its readers look for them."""
 
@@ -36,12 +36,18 @@ class Analyst:
     put: Callable[[Record], None]
     rests_s: Sequence[float]
     """Before the first start of the process, and before each other where it has died."""
-    is_watched: Callable[[], bool] = lambda: True
+    is_read: Callable[[], bool] = lambda: True
+    """Whether somebody reads what it finds: then it starts and looks as soon as it may."""
 
     def __post_init__(self) -> None:
         self._process: asyncio.subprocess.Process | None = None
         self._is_closing = False
         self._watching = asyncio.ensure_future(self._watch())
+
+    def ask(self) -> None:
+        """Have it look as soon as it may: somebody reads what it finds."""
+        if self._process is not None and self._process.stdin is not None and not self._is_closing:
+            self._process.stdin.write(b"r")
 
     async def close(self, within_s: float = WHOLE_WITHIN_S) -> None:
         """Take the findings of the whole run, which has ended, where they are there soon; end the process."""
@@ -57,7 +63,7 @@ class Analyst:
         is_noted = False
         for rest_s in self.rests_s:
             await asyncio.sleep(rest_s)
-            if not (is_noted or self.is_watched()):
+            if not (is_noted or self.is_read()):
                 await asyncio.sleep(UNWATCHED_S)
             if await self._listen() or self._is_closing:
                 return
@@ -78,6 +84,8 @@ class Analyst:
                     self.put(taken)
                     if taken.made_by is not None:
                         return True
+                    if self.is_read():
+                        self.ask()
         except (OSError, msgspec.DecodeError, ValueError):  # ValueError: no text, or a line without end
             pass
         finally:

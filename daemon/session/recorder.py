@@ -28,6 +28,7 @@ from profd.daemon.session import analyst
 from profd.daemon.session.budget import Governor
 from profd.daemon.session.control import ControlServer, Request, SessionStatus, WindowBegun
 from profd.daemon.session.livefile import LiveFile
+from profd.daemon.session.openings import Openings
 from profd.daemon.session.sampling import Members, Sampling
 from profd.daemon.session.session import Ready, SessionOptions
 from profd.daemon.stacks.cells import Cells
@@ -66,6 +67,8 @@ class Recorder:
         self._tree = ProcessTree(self._root, mask_command, clock, subprocesses=options.subprocesses)
         self._hangs: HangWatch | None = None
         self._readings: Readings | None = None
+        self._analyst: analyst.Analyst | None = None
+        self._openings: Openings | None = None
         self._ended = asyncio.Event()
         self._ended_ns = 0
         self._why = "stopped"
@@ -127,8 +130,8 @@ class Recorder:
         if schedule is not None and schedule.every_s is not None:
             keeping = self._windowing.keep(schedule.every_s, schedule.request, self._tree.members.values)
             endless.add(asyncio.ensure_future(keeping))
-        words = analyst.command(run_file)
-        findings = analyst.Analyst(words, self._clock, self._take_findings, analyst.RESTS_S, lambda: self._watchers > 0)
+        words, take, is_read = analyst.command(run_file), self._take_findings, self._are_findings_read
+        self._analyst = findings = analyst.Analyst(words, self._clock, take, analyst.RESTS_S, is_read)
         ended = asyncio.ensure_future(self._ended.wait())
         await asyncio.wait({*endless, ended}, return_when=asyncio.FIRST_COMPLETED)
         broken = [task for task in endless if task.done()]  # only an error ends it
@@ -153,6 +156,8 @@ class Recorder:
         await readings.close()
         self._put(records.RunEnded(self._ended_ns, self._why, code, number))
         self._script.close()
+        if self._openings is not None:
+            self._openings.close()
         await findings.close(0 if self._writer.failure or self._writer.trouble else analyst.WHOLE_WITHIN_S)
         for task in broken:
             task.result()
@@ -264,6 +269,8 @@ class Recorder:
         self._sampling.is_watched = watchers > 0
         if watchers > self._watchers:  # the one who has come sees fresh data
             self._sampling.hurry()
+            if self._analyst is not None:
+                self._analyst.ask()
         self._watchers = watchers
 
     def _put(self, record: Record) -> None:
@@ -277,12 +284,20 @@ class Recorder:
             self._hangs.take(record)
         self._writer.put(record)
 
+    def _are_findings_read(self) -> bool:
+        """Say whether somebody reads findings: a dashboard, windows that go by them, or whoever opens the run file."""
+        schedule = self.options.window_schedule
+        is_waiting = schedule is not None and schedule.on_finding
+        return self._watchers > 0 or is_waiting or (self._openings is not None and self._openings.were_lately())
+
     def _take_findings(self, record: Record) -> None:
         self._put(record)
         schedule = self.options.window_schedule
-        if not isinstance(record, records.FindingsTaken) or schedule is None or self._ended.is_set():
+        if not isinstance(record, records.FindingsTaken) or self._ended.is_set():
             return
-        if schedule.on_finding:
+        if self._openings is None and self._analyst is not None:  # the process that has looked has opened it itself
+            self._openings = Openings(self._live_file.path, self._analyst.ask)
+        if schedule is not None and schedule.on_finding:
             self._windowing.heed(record.findings, schedule.request, self._tree.members.values())
 
     def _take_output(self, data: bytes) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
@@ -18,7 +20,7 @@ from support.waiting import DEADLINE_S
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.findings import analyst as analyzing
-from profd.daemon.findings.analyst import EVERY_S, RECENT_NS, REST, REST_OF_THE_RUN, Analyst
+from profd.daemon.findings.analyst import EVERY_S, RECENT_NS, REST, REST_OF_THE_RUN, UNREAD_S, Analyst, Orders
 from profd.daemon.session import analyst
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import FindingsTaken
@@ -156,6 +158,49 @@ def test_each_look_is_a_line_and_the_one_at_all_of_the_run_is_the_last(tmp_path:
     assert [rules(one) for one in said] == [["input-bound-saturated"]] * 4
     assert [one.made_by is None for one in said] == [True, True, True, False]
     assert min(rests) >= EVERY_S
+
+
+class Waits(contextlib.nullcontext[None]):
+    """A condition that is never met while it is waited for: notes for how long it would be."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waited_s: list[float] = []
+
+    def wait_for(self, predicate: Callable[[], bool], timeout: float) -> None:
+        self.waited_s += [] if predicate() else [timeout]
+
+    def notify(self) -> None:
+        pass
+
+
+def test_looks_are_seldom_while_nobody_reads_them_but_leave_no_moment_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    orders, waits = Orders(), Waits()
+    monkeypatch.setattr(orders, "_said", waits)
+    assert not orders.rest(EVERY_S)
+    assert waits.waited_s == [EVERY_S, UNREAD_S - EVERY_S]
+    assert EVERY_S < UNREAD_S < RECENT_NS / SECOND_NS
+
+
+@pytest.mark.parametrize(
+    ("said", "is_ending", "waited_s"), [(b"r", False, [EVERY_S]), (b"\n", True, []), (b"r\n", True, [])]
+)
+def test_an_order_ends_the_rest_and_only_the_end_ends_all_of_it(
+    monkeypatch: pytest.MonkeyPatch, said: bytes, is_ending: bool, waited_s: list[float]
+) -> None:
+    orders, waits = Orders(), Waits()
+    monkeypatch.setattr(orders, "_said", waits)
+    read_end, write_end = os.pipe()
+    os.write(write_end, said)
+    os.close(write_end)
+    orders.listen(read_end)
+    os.close(read_end)
+    assert orders.rest(EVERY_S) == is_ending
+    assert waits.waited_s == waited_s
+    waits.waited_s.clear()
+    if not is_ending:  # it was for one look
+        orders.rest(EVERY_S)
+        assert waits.waited_s == [EVERY_S, UNREAD_S - EVERY_S]
 
 
 def test_the_process_looks_at_once_at_a_run_that_has_ended(tmp_path: Path) -> None:

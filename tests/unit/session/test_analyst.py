@@ -10,6 +10,7 @@ import msgspec
 import pytest
 from support.clocks import StoppedClock
 
+from profd.daemon.session import analyst
 from profd.daemon.session.analyst import Analyst
 from profd.daemon.store.records import AnalysisLost, EventHappened, FindingsTaken, Found, Record
 
@@ -31,16 +32,17 @@ def put() -> list[Record]:
 
 
 @pytest.fixture
-async def start(put: list[Record]) -> AsyncIterator[Start]:
+async def start(put: list[Record], monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Start]:
+    monkeypatch.setattr(analyst, "UNWATCHED_S", 0)
     begun: list[Analyst] = []
 
-    def start(words: Sequence[str], rests_s: Sequence[float] = (0,)) -> Analyst:
-        begun.append(Analyst(words, StoppedClock(), put.append, rests_s))
+    def start(words: Sequence[str], rests_s: Sequence[float] = (0,), *, is_read: bool = False) -> Analyst:
+        begun.append(Analyst(words, StoppedClock(), put.append, rests_s, is_read=lambda: is_read))
         return begun[-1]
 
     yield start
-    for analyst in begun:
-        await analyst.close(0)
+    for one in begun:
+        await one.close(0)
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -54,18 +56,34 @@ async def test_what_is_found_is_handed_on_look_by_look(start: Start, put: list[R
     assert put == [SEEN, FindingsTaken(8, ())]
 
 
+REPEATS = f"print({msgspec.json.encode(SEEN).decode()!r}, flush=True) if sys.stdin.read(1) == 'r' else None"
+
+
+async def test_while_somebody_reads_what_is_found_each_look_asks_for_the_next(start: Start, put: list[Record]) -> None:
+    start(says(SEEN, then=f"{REPEATS}; {REPEATS}; input()"), is_read=True)
+    await until(lambda: len(put) == 3)
+
+
+async def test_while_nobody_reads_it_the_next_look_waits_until_somebody_does(start: Start, put: list[Record]) -> None:
+    started = start(says(SEEN, then=f"{REPEATS}; sys.stdin.read(1)"))
+    await until(lambda: len(put) == 1)
+    started.ask()
+    await until(lambda: len(put) == 2)
+    await started.close(within_s=60)  # nothing was said but one letter, and the line at the end
+
+
 async def test_at_the_end_the_whole_run_is_asked_for(start: Start, put: list[Record]) -> None:
     told = f"sys.stdin.read(1); sys.stdout.write({msgspec.json.encode(WHOLE).decode()!r} + chr(10))"
-    analyst = start(says(SEEN, then=told))
+    started = start(says(SEEN, then=told))
     await until(lambda: bool(put))
-    await analyst.close(within_s=60)
+    await started.close(within_s=60)
     assert put == [SEEN, WHOLE]
 
 
 async def test_one_that_is_slow_at_the_end_is_not_waited_for(start: Start, put: list[Record]) -> None:
-    analyst = start(says(SEEN, then="[input() for _ in range(9)]"))
+    started = start(says(SEEN, then="[input() for _ in range(9)]"))
     await until(lambda: bool(put))
-    await analyst.close(within_s=0.01)
+    await started.close(within_s=0.01)
     assert put == [SEEN]
 
 
@@ -91,7 +109,7 @@ async def test_one_that_talks_nonsense_is_ended(start: Start, put: list[Record],
 
 
 async def test_one_that_dies_at_the_end_is_not_said_and_not_waited_for(start: Start, put: list[Record]) -> None:
-    analyst = start(says(SEEN, then="sys.stdin.read(1); raise SystemExit(3)"), rests_s=(0, 1000))
+    started = start(says(SEEN, then="sys.stdin.read(1); raise SystemExit(3)"), rests_s=(0, 1000))
     await until(lambda: bool(put))
-    await analyst.close(within_s=1000)
+    await started.close(within_s=1000)
     assert put == [SEEN]

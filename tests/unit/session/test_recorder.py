@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import pwd
 import subprocess
@@ -21,11 +22,12 @@ from profd.daemon.clock import Clock
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.findings.catalog import analysis_name
 from profd.daemon.session import analyst
+from profd.daemon.session.control import ControlClient
 from profd.daemon.session.recorder import Recorder, described, run_started
 from profd.daemon.session.sampling import Members
 from profd.daemon.session.session import Ready, SessionOptions
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import Frame, FrameDescription
+from profd.daemon.store.records import Frame, FrameDescription, Record
 
 pytestmark = pytest.mark.usefixtures("py_spy")
 
@@ -96,6 +98,36 @@ async def test_a_run_is_looked_at_while_it_is_recorded_and_as_a_whole_at_its_end
     await running
     with RunReader(path) as reader:
         assert reader.info.findings_made_by == analysis_name(PhaseIndex(reader))
+
+
+@pytest.mark.parametrize("by", ["watching", "opening"])
+async def test_who_watches_the_run_or_opens_its_file_is_soon_told_what_is_found(
+    recorder: Recorder, target: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, by: str
+) -> None:
+    asked, looked = asyncio.Event(), asyncio.Event()
+    take = Recorder._take_findings
+
+    def took(self: Recorder, record: Record) -> None:
+        take(self, record)
+        looked.set()
+
+    monkeypatch.setattr(analyst, "RESTS_S", (0,))
+    monkeypatch.setattr(analyst, "UNWATCHED_S", 0)
+    monkeypatch.setattr(Recorder, "_take_findings", took)
+    monkeypatch.setattr(analyst.Analyst, "ask", lambda _: asked.set())
+    announced: list[Ready] = []
+    running = asyncio.ensure_future(recorder.run(announced.append))
+    await looked.wait()
+    assert not asked.is_set()
+    if by == "opening":
+        recorder.options.run_file.read_bytes()
+        await asked.wait()
+    else:
+        with contextlib.closing(ControlClient(announced[0].control_socket)) as client:
+            await asyncio.to_thread(client.watch)
+            assert asked.is_set()
+    target.kill()
+    await running
 
 
 def _analyzed_ns(path: Path) -> int | None:

@@ -1,0 +1,42 @@
+"""Notices that somebody opens a file, such as the run that is recorded: by inotify(7), at no cost while nobody does."""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import math
+import os
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+_OPEN = 0x20
+LATELY_S = 300.0
+"""A scraper that comes once a minute, or someone who looks now and then, goes on reading."""
+
+
+class Openings:
+    """Calls ``opened`` when a file is opened from now on, in the loop that runs."""
+
+    def __init__(self, path: Path, opened: Callable[[], None]) -> None:
+        self._opened, self._last_s = opened, -math.inf
+        libc = ctypes.CDLL(None)
+        self._fd = libc.inotify_init1(os.O_CLOEXEC | os.O_NONBLOCK)
+        self._is_watched = self._fd >= 0 and libc.inotify_add_watch(self._fd, os.fsencode(path), _OPEN) >= 0
+        if self._is_watched:
+            asyncio.get_running_loop().add_reader(self._fd, self._take)
+
+    def were_lately(self) -> bool:
+        """Say whether somebody opened it lately, or may have: a user has a number of such watches, and no more."""
+        return not self._is_watched or time.monotonic() - self._last_s < LATELY_S
+
+    def close(self) -> None:
+        if self._is_watched:
+            asyncio.get_running_loop().remove_reader(self._fd)
+        if self._fd >= 0:
+            os.close(self._fd)
+
+    def _take(self) -> None:
+        os.read(self._fd, 4096)
+        self._last_s = time.monotonic()
+        self._opened()
