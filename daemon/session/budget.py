@@ -55,7 +55,7 @@ def _children() -> list[int]:
 LOWEST_RATE_HZ = 3
 MINUTE_S = 60.0
 _READINGS = 18  # a multiple of a recording's length in seconds: starting and reading one comes at once
-_AIM = 0.95
+_AIM = 0.94
 _ROOM = 0.90  # of the allowance: what costs less has room for a higher rate
 _MUCH_ROOM, _FEWEST = 0.7, 15  # so much room shows in so few readings
 _MOST_RISE = 4.0
@@ -97,7 +97,7 @@ class Governor:
     follows the *allowance*: the cores that may be taken from now on so that no minute passes the budget. The
     *forecast* is the mean of the readings since the rate last changed, eighteen at most; the one that follows a
     lowering is in part of the rate before, and left out. When the forecast is above the allowance, the rate is lowered
-    in proportion, to 95 % of it. The fewer the readings, the further above it has to be (three times as high for one,
+    in proportion, to 94 % of it. The fewer the readings, the further above it has to be (three times as high for one,
     70 % for three): one costly second moves nothing, while a target that costs ten times the estimate is met at once.
     When eighteen readings are below 90 % of the allowance, or fifteen below 70 %, the rate is raised, then not
     quite as far, and to four times at most: cost grows by no more than the rate does, as part of it is fixed.
@@ -123,27 +123,40 @@ class Governor:
         self._raise_wait_s = 12.0
         self._since_lowering_s = self._since_rise_s = MINUTE_S
         # Before the first reading: 0.6 ms a sample is what reading a loop of some depth takes.
-        self.rate_hz = self._within_bounds(budget_cores / 0.0006)
+        self.mean_hz = self._within_bounds(budget_cores / 0.0006)
+        self._owed_hz = 0.0
+
+    @property
+    def rate_hz(self) -> int:
+        """The sampling rate, rounded down: py-spy takes whole numbers."""
+        return int(self.mean_hz)
+
+    def next_hz(self) -> int:
+        """Return the rate of the next recording: whole numbers by turns, as at 3 Hz one more is a third of the cost."""
+        self._owed_hz += self.mean_hz
+        rate_hz = int(self._owed_hz)
+        self._owed_hz -= rate_hz
+        return rate_hz
 
     @property
     def turn_share(self) -> float:
         """The share of the time in which one of those that take turns is recorded: half, at the highest rate."""
-        return 0.5 * self.rate_hz / self.highest_hz
+        return 0.5 * self.mean_hz / self.highest_hz
 
     @property
     def is_beyond_budget(self) -> bool:
         """Whether profd costs more than its budget at the lowest rate too, so that there is nothing left to lower."""
-        is_lowest = self.rate_hz == self._lowest_hz and len(self._readings) == _READINGS
+        is_lowest = self.mean_hz == self._lowest_hz and len(self._readings) == _READINGS
         return is_lowest and sum(self._readings) > self._budget_cores * _READINGS
 
     def aim(self, rate_hz: int) -> None:
         """Sample at ``rate_hz`` at most from now on, and at once as near to it as the budget allows."""
         room_hz = float(rate_hz)
         if self._readings and any(self._readings):
-            cores_per_hz = sum(self._readings) / len(self._readings) / self.rate_hz
+            cores_per_hz = sum(self._readings) / len(self._readings) / self.mean_hz
             room_hz = _AIM * self._ledger.allowance(self._budget_cores) / cores_per_hz
         self.highest_hz, self._lowest_hz = rate_hz, min(rate_hz, LOWEST_RATE_HZ)
-        self.rate_hz = self._within_bounds(min(room_hz, rate_hz))
+        self.mean_hz = self._within_bounds(min(room_hz, rate_hz))
         self._readings.clear()
 
     def aim_at_budget(self, budget_cores: float) -> None:
@@ -159,31 +172,31 @@ class Governor:
             return False
         self._readings.append(spending.cores)
         wanted_hz = self._wanted_hz()
-        if wanted_hz == self.rate_hz:
+        if wanted_hz == self.mean_hz:
             return False
-        if wanted_hz < self.rate_hz:
+        if wanted_hz < self.mean_hz:
             if self._since_rise_s < MINUTE_S:  # it takes a raise back: the next raise waits longer
                 self._raise_wait_s = min(2 * self._raise_wait_s, 240.0)
             self._since_lowering_s = 0.0
             self._is_settling = True  # the reading that comes next is in part of the rate before
         else:
             self._since_rise_s = 0.0
-        self.rate_hz = wanted_hz
+        self.mean_hz = wanted_hz
         self._readings.clear()
         return True
 
-    def _wanted_hz(self) -> int:
+    def _wanted_hz(self) -> float:
         forecast = sum(self._readings) / len(self._readings)
         allowance = self._ledger.allowance(self._budget_cores)
         margin = 1 + 2.5 * (1 / len(self._readings) - 1 / _READINGS)
         factor = _AIM * max(allowance, 0.0) / forecast if forecast else _MOST_RISE
         if forecast > margin * max(allowance, 0.0):
-            return self._within_bounds(self.rate_hz * factor)
+            return self._within_bounds(self.mean_hz * factor)
         room, part = (_ROOM, 1.0) if len(self._readings) == _READINGS else (_MUCH_ROOM, 0.85)
         is_calm = len(self._readings) >= _FEWEST and self._since_lowering_s >= self._raise_wait_s
         if is_calm and forecast < room * allowance:
-            return self._within_bounds(self.rate_hz * min(factor * part, _MOST_RISE))
-        return self.rate_hz
+            return self._within_bounds(self.mean_hz * min(factor * part, _MOST_RISE))
+        return self.mean_hz
 
-    def _within_bounds(self, rate_hz: float) -> int:
-        return max(min(int(rate_hz), self.highest_hz), self._lowest_hz)
+    def _within_bounds(self, rate_hz: float) -> float:
+        return max(min(rate_hz, self.highest_hz), self._lowest_hz)

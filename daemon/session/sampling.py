@@ -76,7 +76,7 @@ class Sampling:
                 await asyncio.wait(late, timeout=1.0)
 
     def _pace_of(self, member: Member) -> Pace:
-        rate_hz = self.governor.rate_hz
+        rate_hz = self.governor.next_hz() if member.role == roles.MAIN else self.governor.rate_hz
         if member.role != roles.MAIN:
             # A helper may do all of the work of a main that waits, the more so the fewer there are.
             part = min(max(len(self._chains) - 1, 1), 5) if member.role == roles.HELPER else 5

@@ -100,9 +100,8 @@ def live(governor: Governor, spendthrift: Spendthrift, seconds: int = 300) -> Li
         life.spent_s.append(spent_s)
         life.rates_hz.append(governor.rate_hz)
         governor.take(Spending(spent_s, 1.0))
-        wanted = (governor.rate_hz, governor.turn_share)
-        is_due = second % round(RECORDING_S) == 0 or wanted < in_flight[1]
-        in_flight = [in_flight[1], wanted if is_due else in_flight[1]]
+        is_due = second % round(RECORDING_S) == 0 or governor.rate_hz < in_flight[1][0]
+        in_flight = [in_flight[1], (governor.next_hz(), governor.turn_share) if is_due else in_flight[1]]
     return life
 
 

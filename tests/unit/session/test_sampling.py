@@ -122,9 +122,9 @@ async def test_main_processes_are_sampled_without_a_gap_and_others_in_one_turn(s
 async def test_rate_is_the_governors_and_a_part_of_it_for_others(studio: Studio) -> None:
     main, worker = await studio.begin(roles.MAIN, 1), await studio.begin(roles.WORKER, 2)
     assert (main.pace().rate_hz, worker.pace().rate_hz) == (100, 20)
-    studio.sampling.governor.rate_hz = 20
+    studio.sampling.governor.mean_hz = 20
     assert (main.pace().rate_hz, worker.pace().rate_hz) == (20, 4)
-    studio.sampling.governor.rate_hz = 3
+    studio.sampling.governor.mean_hz = 3
     assert (main.pace().rate_hz, worker.pace().rate_hz) == (3, 3)
     await studio.sampling.close()
 
@@ -142,9 +142,9 @@ async def test_few_helpers_have_more_of_the_rate(studio: Studio) -> None:
 async def test_turns_are_half_of_the_time_and_less_as_the_rate_falls(studio: Studio) -> None:
     worker = await studio.begin(roles.WORKER)
     assert worker.pace().rest_ratio == 1
-    studio.sampling.governor.rate_hz = 50
+    studio.sampling.governor.mean_hz = 50
     assert worker.pace().rest_ratio == 3
-    studio.sampling.governor.rate_hz = 5
+    studio.sampling.governor.mean_hz = 5
     assert worker.pace().rest_ratio == pytest.approx(9)
     await studio.sampling.close()
 
@@ -163,9 +163,9 @@ async def test_recordings_are_short_while_someone_watches(studio: Studio) -> Non
 
 async def test_the_overlap_is_part_of_what_a_recording_may_last(studio: Studio) -> None:
     main = await studio.begin(roles.MAIN)
-    studio.sampling.governor.rate_hz = 5
+    studio.sampling.governor.mean_hz = 5
     assert main.pace().length_s == LENGTH_S - 0.6
-    studio.sampling.governor.rate_hz = 1
+    studio.sampling.governor.mean_hz = 1
     studio.sampling.is_watched = True
     assert main.pace().length_s == 0.5
     await studio.sampling.close()
