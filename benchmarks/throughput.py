@@ -32,7 +32,8 @@ from switched import Block, Estimate, Taken, estimate, plan, take_blocks
 
 from profd.daemon import processes
 
-SHORTEST_S, LONGEST_S = 0.1, 0.3
+SHORTEST_S, LONGEST_S = 0.02, 0.05
+"""A machine's speed changes at all lengths: the shorter the blocks, the more of it both sides of a four share."""
 START_S, SETTLED_S = 20.0, 40.0
 """How long profd starts, which counts elsewhere, and how long its CPU time is taken before the switching."""
 PILOT_SHARE = 0.1
