@@ -49,10 +49,13 @@ def allocator_churn(context: FindingContext) -> Finding | None:
 _CALL = re.compile(r"\bgc\.collect\(")
 
 
-def garbage_collection(context: FindingContext) -> Finding | None:
-    def collects(stack: int) -> bool:
-        return bool(_CALL.search(context.leaf(stack).source or ""))
+def collects_garbage(context: FindingContext, stack: int) -> bool:
+    """Say whether a stack is in a call that collects garbage: C has no frames, so the line is the leaf's."""
+    return bool(_CALL.search(context.leaf(stack).source or ""))
 
+
+def garbage_collection(context: FindingContext) -> Finding | None:
+    collects = partial(collects_garbage, context)
     share = context.share_of(context.profile, collects)
     line = partial(context.heaviest_line, context.profile, collects)
     return context.finding("garbage-collection", share, gain=partial(bound, context, share), line=line)

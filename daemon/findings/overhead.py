@@ -31,6 +31,7 @@ from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext, line_of
 from profd.daemon.findings.finding import Finding, Line
 from profd.daemon.findings.kinds import Kind, Kinds, spoken
+from profd.daemon.findings.memory import collects_garbage
 from profd.daemon.store.rows import FrameRow
 
 _UNEXPLAINED = frozenset({OTHER, WAITING, STARTUP})
@@ -52,6 +53,8 @@ def overhead(context: FindingContext) -> Finding | None:
     # Where not all of a step is known, as in NumPy, what is left may be any part of one: only its kind says that it is
     # none. What waits there may have nothing to do, unless it trains.
     def is_lost(stack: int) -> bool:
+        if collects_garbage(context, stack):
+            return False  # which has a rule of its own
         kind, phase = of_stack(stack), phase_of(stack)
         if phase in _PASSES:
             return (kind is not None and kind.is_no_pass) or _is_hook(context.reader.frames_of(stack))

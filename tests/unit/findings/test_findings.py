@@ -28,6 +28,7 @@ from profd.daemon.findings.cpu import cpu_limit, oversubscription
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
 from profd.daemon.findings.loading import idle_workers, load_in_process, saturated_workers
 from profd.daemon.findings.memory import allocator_churn, garbage_collection, memory_growth, memory_limit, swapping
+from profd.daemon.findings.overhead import overhead
 from profd.daemon.findings.phases import compilation, small_batches
 from profd.daemon.store.records import Frame
 
@@ -287,6 +288,7 @@ def test_calls_of_the_garbage_collector_are_found_with_their_line(case: Case) ->
     assert found.severity == WARNING
     assert found.title.startswith("garbage collection: gc.collect() takes 30 % of the time (train.py:80)")
     assert found.gain_bound == pytest.approx(at_most_without(0.3), rel=0.03)
+    assert case.found(overhead, step((COLLECT, 150))) is None
     assert case.found(garbage_collection, HEALTHY) is None
 
 
