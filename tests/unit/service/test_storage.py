@@ -10,9 +10,21 @@ import pytest
 from support.clocks import StoppedClock
 from support.hostfakes import Said, entry_of
 
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.service.configuration import Retention
-from profd.daemon.service.storage import RUN_FILES, Entry, RunRegistry, RunRetention, RunStorage, boot_id
+from profd.daemon.service.storage import (
+    REPORT_FILES,
+    RUN_FILES,
+    Entry,
+    Kept,
+    Removal,
+    RunRegistry,
+    RunRetention,
+    RunStorage,
+    boot_id,
+    removals,
+)
 from profd.daemon.store.records import Identity
 
 ENTRY = Entry("20261120-120000-cifar-3fa9", Identity(4242, 1000), 4242, "any", boot_id(), 5)
@@ -35,7 +47,7 @@ NOTHING = Retention(detail_hours=1e-6, report_hours=1e-6, incident_hours=1e-6)
 DETAIL_ONLY = Retention(detail_hours=1e-6)
 
 
-class Kept:
+class Home:
     """An retention, and files to be kept in it."""
 
     def __init__(self, home: Path) -> None:
@@ -68,24 +80,24 @@ class Kept:
 
 
 @pytest.fixture
-def kept(profd_home: Path) -> Kept:
-    return Kept(profd_home)
+def kept(profd_home: Path) -> Home:
+    return Home(profd_home)
 
 
-def test_detail_goes_and_reports_stay(kept: Kept) -> None:
+def test_detail_goes_and_reports_stay(kept: Home) -> None:
     entry = kept.add()
     kept.retention.apply(DETAIL_ONLY, ())
     assert kept.files == [f"{entry.run_id}.html", f"{entry.run_id}.json"]
     assert kept.registry.entries() == [entry]
 
 
-def test_a_run_of_which_nothing_is_left_is_forgotten(kept: Kept) -> None:
+def test_a_run_of_which_nothing_is_left_is_forgotten(kept: Home) -> None:
     kept.add()
     kept.retention.apply(NOTHING, ())
     assert (kept.files, kept.registry.entries()) == ([], [])
 
 
-def test_live_runs_and_those_being_reported_stay(kept: Kept) -> None:
+def test_live_runs_and_those_being_reported_stay(kept: Home) -> None:
     kept.add(live=True)
     reported = kept.add(run=2)
     before = kept.files
@@ -93,13 +105,13 @@ def test_live_runs_and_those_being_reported_stay(kept: Kept) -> None:
     assert kept.files == before
 
 
-def test_runs_that_nobody_supervised_stay(kept: Kept) -> None:
+def test_runs_that_nobody_supervised_stay(kept: Home) -> None:
     (kept.runs / "20200101-000000-mine-0000.profd").write_bytes(bytes(5))
     kept.retention.apply(NOTHING, ())
     assert kept.files == ["20200101-000000-mine-0000.profd"]
 
 
-def test_a_link_is_not_followed_and_stays(kept: Kept, tmp_path: Path) -> None:
+def test_a_link_is_not_followed_and_stays(kept: Home, tmp_path: Path) -> None:
     entry = kept.add()
     precious = tmp_path / "precious"
     precious.write_bytes(bytes(5))
@@ -111,7 +123,7 @@ def test_a_link_is_not_followed_and_stays(kept: Kept, tmp_path: Path) -> None:
     assert kept.files == [link.name]
 
 
-def test_a_folder_that_was_replaced_by_a_link_is_left_alone(kept: Kept, tmp_path: Path) -> None:
+def test_a_folder_that_was_replaced_by_a_link_is_left_alone(kept: Home, tmp_path: Path) -> None:
     entry = kept.add()
     elsewhere = kept.runs.rename(tmp_path / "elsewhere")
     kept.runs.symlink_to(elsewhere)
@@ -119,7 +131,7 @@ def test_a_folder_that_was_replaced_by_a_link_is_left_alone(kept: Kept, tmp_path
     assert (elsewhere / f"{entry.run_id}.profd").exists()
 
 
-def test_an_entry_cannot_name_files_elsewhere(kept: Kept, profd_home: Path) -> None:
+def test_an_entry_cannot_name_files_elsewhere(kept: Home, profd_home: Path) -> None:
     precious = profd_home / "precious.profd"
     precious.write_bytes(bytes(5))
     hostile = msgspec.structs.replace(kept.add(), run_id="../precious")
@@ -132,12 +144,12 @@ def test_an_entry_cannot_name_files_elsewhere(kept: Kept, profd_home: Path) -> N
 YEARS_NS = 2 * 365 * 24 * 3600 * 10**9
 
 
-def add_ten(kept: Kept) -> list[Entry]:
+def add_ten(kept: Home) -> list[Entry]:
     """Add runs of the last ten hours, the oldest first."""
     return [kept.add(run=number, hours=11 - number) for number in range(1, 11)]
 
 
-def test_a_clock_of_years_ahead_costs_little_until_it_is_set_right(kept: Kept) -> None:
+def test_a_clock_of_years_ahead_costs_little_until_it_is_set_right(kept: Home) -> None:
     oldest, *others = add_ten(kept)
     kept.clock.at_ns += YEARS_NS
     for _ in range(3):
@@ -151,14 +163,14 @@ def test_a_clock_of_years_ahead_costs_little_until_it_is_set_right(kept: Kept) -
     assert not any(name.startswith(oldest.run_id) for name in kept.files)
 
 
-def test_looks_that_remove_nothing_put_off_nothing(kept: Kept) -> None:
+def test_looks_that_remove_nothing_put_off_nothing(kept: Home) -> None:
     kept.retention.apply(NOTHING, ())
     add_ten(kept)
     kept.retention.apply(NOTHING, ())
     assert len(kept.registry.entries()) == 9
 
 
-def test_a_supervisor_that_is_restarted_all_the_time_removes_no_more(kept: Kept) -> None:
+def test_a_supervisor_that_is_restarted_all_the_time_removes_no_more(kept: Home) -> None:
     add_ten(kept)
     kept.clock.at_ns += YEARS_NS
     for _ in range(5):
@@ -167,7 +179,7 @@ def test_a_supervisor_that_is_restarted_all_the_time_removes_no_more(kept: Kept)
     assert len(kept.registry.entries()) == 9
 
 
-def test_what_is_too_old_goes_in_the_end(kept: Kept) -> None:
+def test_what_is_too_old_goes_in_the_end(kept: Home) -> None:
     add_ten(kept)
     for _ in range(10):
         kept.retention.apply(NOTHING, ())
@@ -175,15 +187,45 @@ def test_what_is_too_old_goes_in_the_end(kept: Kept) -> None:
     assert (kept.files, kept.registry.entries()) == ([], [])
 
 
-def test_bytes_are_kept_to_at_once(kept: Kept) -> None:
+def test_bytes_are_kept_to_at_once(kept: Home) -> None:
     add_ten(kept)
     kept.retention.apply(Retention(max_bytes=1), ())
     assert (kept.files, kept.registry.entries()) == ([], [])
 
 
-def test_a_run_of_a_session_whose_clock_was_wrong_is_as_old_as_its_files(kept: Kept) -> None:
+def test_a_run_of_a_session_whose_clock_was_wrong_is_as_old_as_its_files(kept: Home) -> None:
     entry = msgspec.structs.replace(kept.add(), ended_ns=5)
     kept.registry.put(entry)
     kept.retention.apply(Retention(), ())
     assert kept.registry.entries() == [entry]
     assert len(kept.files) == 4
+
+
+HOUR_NS = 3600 * SECOND_NS
+NOW_NS = 1_000_000 * HOUR_NS
+RETENTION = Retention(detail_hours=10, report_hours=100, incident_hours=1000, max_bytes=1000)
+
+
+def of_age(name: str, *, hours: float, incident: bool = False, detail: int = 100, report: int = 10) -> Kept:
+    return Kept(name, NOW_NS - int(hours * HOUR_NS), incident, detail, report)
+
+
+def gone(*runs: Kept, live_bytes: int = 0) -> list[Removal]:
+    return removals(runs, RETENTION, NOW_NS, live_bytes)
+
+
+def test_detail_goes_before_its_report_and_of_an_incident_it_stays_longer() -> None:
+    assert gone(of_age("a", hours=1), of_age("b", hours=9.9)) == []
+    assert gone(of_age("a", hours=11)) == [Removal("a", RUN_FILES)]
+    assert gone(of_age("a", hours=101)) == [Removal("a", RUN_FILES), Removal("a", REPORT_FILES)]
+    assert gone(of_age("a", hours=101, detail=0)) == [Removal("a", REPORT_FILES)]
+    assert gone(of_age("a", hours=101, incident=True)) == [Removal("a", RUN_FILES)]
+    assert gone(of_age("a", hours=1001, incident=True, detail=0)) == [Removal("a", REPORT_FILES)]
+
+
+def test_beyond_the_bytes_the_oldest_goes_first_and_live_runs_and_incidents_last() -> None:
+    runs = [of_age(name, hours=hours, detail=400) for name, hours in (("c", 1), ("a", 3), ("b", 2))]
+    assert gone(*runs) == [Removal("a", RUN_FILES)]
+    assert gone(of_age("a", hours=1), live_bytes=5000) == [Removal("a", RUN_FILES), Removal("a", REPORT_FILES)]
+    runs = [of_age("a", hours=3, incident=True, report=600), of_age("b", hours=2, report=600)]
+    assert gone(*runs) == [Removal("a", RUN_FILES), Removal("b", RUN_FILES), Removal("b", REPORT_FILES)]
