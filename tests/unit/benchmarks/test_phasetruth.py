@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import itertools
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,62 +22,34 @@ def diary_of(clock: PhaseClock) -> list[str]:
     return [f"{int(line.split()[0]) // SECOND_NS} {line.split(' ', 1)[1]}" for line in clock.diary().splitlines()]
 
 
-def test_the_first_phase_of_training_ends_the_startup() -> None:
+@pytest.mark.parametrize(
+    ("nested", "told"),
+    [
+        # A schedule that is made, and says so.
+        ([("optimizer", "logging"), ("forward",)], "startup optimizer logging optimizer startup forward other"),
+        ([("evaluation", "forward", "data wait", "loss")], "startup evaluation data_wait evaluation other"),
+        (
+            [("forward",), ("optimizer", "", "forward")],
+            "startup forward other optimizer other forward other optimizer other",
+        ),
+        ([("backward", "startup, import", "optimizer")], "startup backward startup backward startup"),
+    ],
+    ids=["training ends it", "the first in order counts", "a loop within an optimizer", "an import is startup"],
+)
+def test_what_a_clock_writes_of_phases_in_each_other(nested: list[tuple[str, ...]], told: str) -> None:
     clock = clock_of_seconds()
-
-    with clock.phase("optimizer"), clock.phase("logging"):  # a schedule that is made, and says so
-        pass
-    with clock.phase("forward"):
-        pass
-
-    assert [line.split(" ", 1)[1] for line in diary_of(clock)] == [
-        "startup, import", "optimizer", "logging", "optimizer", "startup, import", "forward", "other", "other",
-    ]  # fmt: skip
-
-
-def test_of_phases_in_each_other_the_first_in_order_counts() -> None:
-    clock = clock_of_seconds()
-
-    with clock.phase("evaluation"), clock.phase("forward"), clock.phase("data wait"), clock.phase("loss"):
-        pass
-
-    assert diary_of(clock) == ["0 startup, import", "1 evaluation", "2 data wait", "3 evaluation", "4 other", "5 other"]
-
-
-def test_a_loop_inside_of_an_optimizer_is_told_apart() -> None:
-    clock = clock_of_seconds()
-
-    with clock.phase("forward"):
-        pass
-    with clock.phase("optimizer"), clock.apart(), clock.phase("forward"):
-        pass
-
-    assert diary_of(clock)[3:] == [
-        "3 optimizer",
-        "4 other",
-        "5 forward",
-        "6 other",
-        "7 optimizer",
-        "8 other",
-        "9 other",
-    ]
-
-
-def test_an_import_is_startup_whatever_it_interrupts_and_runs() -> None:
-    clock = clock_of_seconds()
-
-    with clock.phase("backward"), clock.phase("startup, import"), clock.phase("optimizer"):
-        pass
-
-    assert diary_of(clock)[1:-2] == ["1 backward", "2 startup, import", "3 backward"]
+    for phases in nested:
+        with contextlib.ExitStack() as stack:
+            for phase in phases:
+                stack.enter_context(clock.phase(phase) if phase else clock.apart())
+    phases = [line.split(" ", 1)[1].split(",")[0].replace(" ", "_") for line in diary_of(clock)]
+    assert " ".join(phases[:-1]) == told
 
 
 def test_wrapped_function_is_in_its_phase_and_returns_what_it_did() -> None:
     clock = clock_of_seconds()
     owner = SimpleNamespace(twice=lambda number: 2 * number)
-
     clock.wrap(owner, "twice", "forward")
-
     assert owner.twice(21) == 42
     assert diary_of(clock) == ["0 startup, import", "1 forward", "2 other", "3 other"]
 

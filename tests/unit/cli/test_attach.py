@@ -48,18 +48,8 @@ def leave_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[Leaving], None]:
 
 
 def test_the_process_is_recorded_as_the_options_say(recording: FakeRecording, tmp_path: Path, capsys: Captured) -> None:
-    words = [
-        "--rate",
-        "50",
-        "--hang-after",
-        "0",
-        "--no-subprocesses",
-        "--name",
-        "Night 1",
-        "-o",
-        str(tmp_path / "a.profd"),
-    ]
-    assert run_command_line(["attach", PID, *words]) == ExitCode.OK
+    words = ["--rate", "50", "--hang-after", "0", "--no-subprocesses", "-o"]
+    assert run_command_line(["attach", PID, "--name", "Night 1", *words, str(tmp_path / "a.profd")]) == ExitCode.OK
     options, stat = recording.options, processes.read_stat(os.getpid())
     assert options is not None
     assert stat is not None
@@ -68,11 +58,6 @@ def test_the_process_is_recorded_as_the_options_say(recording: FakeRecording, tm
     assert (options.name, options.run_file) == ("Night_1", tmp_path / "a.profd")
     assert options.command == processes.command_line(os.getpid())
     assert f"profd: recording pid {PID} as {options.run_id}; Ctrl-C ends" in capsys.readouterr().err
-
-
-def test_the_closed_run_is_summed_up(recording: FakeRecording, capsys: Captured) -> None:
-    assert run_command_line(["attach", PID]) == ExitCode.OK
-    assert f"profd report {recording.run_file.stem}" in capsys.readouterr().err
 
 
 def test_a_recording_that_was_cut_off_says_what_is_kept(recording: FakeRecording, capsys: Captured) -> None:

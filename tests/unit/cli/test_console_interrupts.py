@@ -7,20 +7,14 @@ import pytest
 from profd.cli.console import StopSignals
 
 
+@pytest.mark.parametrize("is_early", [False, True])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signal_calls_the_reaction_once(number: signal.Signals) -> None:
+def test_a_signal_calls_the_reaction_once_known_or_not_yet(number: signal.Signals, is_early: bool) -> None:
     called: list[str] = []
     with StopSignals() as signals:
-        signals.call(lambda: called.append("stop"))
-        signal.raise_signal(number)
-        assert called == ["stop"]
-
-
-def test_signal_before_the_reaction_is_known_is_not_lost() -> None:
-    called: list[str] = []
-    with StopSignals() as signals:
-        signal.raise_signal(signal.SIGINT)
-        signals.call(lambda: called.append("stop"))
+        acts = [lambda: signals.call(lambda: called.append("stop")), lambda: signal.raise_signal(number)]
+        for act in reversed(acts) if is_early else acts:
+            act()
         assert called == ["stop"]
 
 

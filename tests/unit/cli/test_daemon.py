@@ -32,16 +32,13 @@ def checked(capsys: Captured, *words: str) -> tuple[dict[str, object], str]:
     return values, out[end:]
 
 
-def test_without_a_file_every_default_is_shown(table: FakeTable, profd_home: Path, capsys: Captured) -> None:
+def test_defaults_a_file_at_its_usual_place_or_one_that_is_named_are_shown(
+    table: FakeTable, profd_home: Path, tmp_path: Path, capsys: Captured
+) -> None:
     values, rest = checked(capsys)
     assert (values["rate_hz"], values["at_exit"]) == (Configuration().rate_hz, "leave")
     assert f"at most {Configuration().most_sessions} sessions at a time, in {profd_home / 'runs'}" in rest
     assert rest.endswith("No process that runs now meets a rule.\n")
-
-
-def test_the_file_at_its_usual_place_is_read_and_one_that_is_named_instead(
-    table: FakeTable, profd_home: Path, tmp_path: Path, capsys: Captured
-) -> None:
     (profd_home / "daemon.toml").write_text("rate_hz = 30\n")
     assert checked(capsys)[0]["rate_hz"] == 30
     (tmp_path / "other.toml").write_text("rate_hz = 40\n")

@@ -132,19 +132,18 @@ def test_old_sqlite_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     assert checked("", doctor.check_python).verdict is Verdict.FAILED
 
 
-@pytest.mark.parametrize(("version", "verdict"), [("2.13.0+cpu", Verdict.PASSED), ("1.13.1", Verdict.NOTE)])
+@pytest.mark.parametrize(
+    ("version", "verdict"), [("2.13.0+cpu", Verdict.PASSED), ("1.13.1", Verdict.NOTE), ("", Verdict.NOTE)]
+)
 def test_torch_is_judged_by_its_version(version: str, verdict: Verdict, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(metadata, "version", lambda name: version)
+    def version_of(name: str) -> str:
+        if not version:
+            raise metadata.PackageNotFoundError(name)
+        return version
+
+    monkeypatch.setattr(metadata, "version", version_of)
     check = checked("", doctor.check_torch)
     assert (check.verdict, version in check.found) == (verdict, True)
-
-
-def test_no_torch_is_worth_a_note(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing(name: str) -> str:
-        raise metadata.PackageNotFoundError(name)
-
-    monkeypatch.setattr(metadata, "version", missing)
-    assert checked("", doctor.check_torch).verdict is Verdict.NOTE
 
 
 @pytest.mark.parametrize(
@@ -171,26 +170,16 @@ def system() -> FakeSystem:
     return FakeSystem({})
 
 
-def test_gpus_are_named_with_their_driver(driver: SimulatedDriver, system: FakeSystem) -> None:
+def test_gpus_are_named_with_their_driver_and_what_it_can(driver: SimulatedDriver, system: FakeSystem) -> None:
+    check = checked("GPUs", check_gpus, system)
+    assert (check.verdict, check.found) == (Verdict.NOTE, "a driver, but no GPU that may be used")
     driver.add("driver_version", "560.35")
     driver.add_gpu("gpu0")
     driver.add_gpu("gpu1", model="NVIDIA A100-SXM4-40GB")
-    found = "2: NVIDIA H100 80GB HBM3, NVIDIA A100-SXM4-40GB; driver 560.35, without GPM metrics"
-    assert checked("GPUs", check_gpus, system) == Check("GPUs", Verdict.PASSED, found)
-
-
-def test_gpm_metrics_are_told(driver: SimulatedDriver, system: FakeSystem) -> None:
-    driver.add_gpu()
+    found = "2: NVIDIA H100 80GB HBM3, NVIDIA A100-SXM4-40GB; driver 560.35, with{} GPM metrics"
+    assert checked("GPUs", check_gpus, system) == Check("GPUs", Verdict.PASSED, found.format("out"))
     driver.add("gpm", 5, "gpu0", 5)
-    assert checked("GPUs", check_gpus, system).found.endswith(", with GPM metrics")
-
-
-def test_driver_without_a_gpu_is_a_note(driver: SimulatedDriver, system: FakeSystem) -> None:
-    check = checked("GPUs", check_gpus, system)
-    assert (check.verdict, check.found) == (Verdict.NOTE, "a driver, but no GPU that may be used")
-
-
-def test_driver_and_library_of_different_versions(driver: SimulatedDriver, system: FakeSystem) -> None:
+    assert checked("GPUs", check_gpus, system).found == found.format("")
     driver.add("driver_error", 18)
     check = checked("GPUs", check_gpus, system)
     assert check.verdict is Verdict.NOTE

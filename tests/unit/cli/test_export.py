@@ -32,20 +32,22 @@ def samples(text: str) -> int:
         (["--process", str(worker(1).pid)], 1),
         (["--from", "2"], 0.5),
         (["-o", "-"], 1),
+        (["-o", "stacks.txt"], 1),
     ],
 )
-def test_stacks_go_to_stdout(run: str, options: list[str], threads: float, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command_line(["export", run, "--format", "collapsed", *options]) == 0
-    assert samples(capsys.readouterr().out) == threads * SECONDS * RATE_HZ
-
-
-def test_stacks_go_to_a_file_and_stdout_stays_empty(
-    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+def test_stacks_go_to_stdout_or_to_a_file_alone(
+    run: str,
+    options: list[str],
+    threads: float,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    target = tmp_path / "stacks.txt"
-    assert run_command_line(["export", run, "--format", "collapsed", "-o", str(target)]) == 0
-    assert capsys.readouterr() == ("", "")
-    assert samples(target.read_text()) == SECONDS * RATE_HZ
+    monkeypatch.chdir(tmp_path)
+    assert run_command_line(["export", run, "--format", "collapsed", *options]) == 0
+    told, file = capsys.readouterr().out, tmp_path / "stacks.txt"
+    assert (told == "") == file.exists()
+    assert samples(told or file.read_text()) == threads * SECONDS * RATE_HZ
 
 
 def test_file_that_cannot_be_written_leaves_nothing_behind(

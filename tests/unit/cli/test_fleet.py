@@ -35,16 +35,13 @@ def test_json_has_the_documented_fields(data: str, capsys: pytest.CaptureFixture
     assert [name for name in json.loads(told) if f"`{name}`" not in page] == []
 
 
-def test_without_gpus_hours_are_those_of_ranks(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_without_gpus_hours_are_those_of_ranks(data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert run_command_line(["fleet", data]) == ExitCode.OK
     told = capsys.readouterr().out
     assert told.startswith("1 run of 1 job on 1 node: 0.00556 rank hours, 0.00222 of them lost (40 %)")
-    assert "Most is lost in data wait" in told
-
-
-def test_a_page_is_written(data: str, tmp_path: Path) -> None:
     assert run_command_line(["fleet", data, "-o", str(tmp_path / "fleet.html")]) == ExitCode.OK
-    assert "Most is lost in data wait" in (tmp_path / "fleet.html").read_text()
+    for text in (told, (tmp_path / "fleet.html").read_text()):
+        assert "Most is lost in data wait" in text
 
 
 def test_a_data_set_has_whole_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -72,32 +69,24 @@ def told_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, 
 
 
 @pytest.mark.parametrize(
-    ("module", "words", "extra"), [("duckdb", [], "fleet"), ("distributed", ["--dask", "tcp://localhost:1"], "dask")]
+    ("module", "words", "extra"),
+    [
+        ("duckdb", ["fleet", "DATA"], "fleet"),
+        ("distributed", ["fleet", "DATA", "--dask", "tcp://localhost:1"], "dask"),
+        ("pyarrow", ["export", "RUN", "--format", "parquet", "--to", "NEW"], "fleet"),
+        ("fsspec", ["export", "RUN", "--format", "parquet", "--to", "NEW"], "fleet"),
+    ],
 )
-def test_what_is_not_installed_is_named_with_its_extra(
-    data: str,
-    module: str,
-    words: list[str],
-    extra: str,
-    capsys: pytest.CaptureFixture[str],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+def test_what_is_not_installed_is_named_with_its_extra_and_nothing_is_written(
+    data: str, tmp_path: Path, module: str, words: list[str], extra: str,
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
     monkeypatch.setitem(sys.modules, module, None)
-    code, said = told_of(["fleet", data, *words], capsys)
+    meant = {"DATA": data, "RUN": str(tmp_path / "a.profd"), "NEW": str(tmp_path / "new")}
+    code, said = told_of([meant.get(word, word) for word in words], capsys)
     assert code == ExitCode.MISSING_TOOL
     assert f"profd[{extra}]" in said
-
-
-@pytest.mark.parametrize("module", ["pyarrow", "fsspec"])
-def test_an_export_says_what_it_lacks_and_writes_nothing(
-    tmp_path: Path, module: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    run = write_run(tmp_path / "a.profd")
-    monkeypatch.setitem(sys.modules, module, None)
-    code, said = told_of(["export", str(run), "--format", "parquet", "--to", str(tmp_path / "fleet")], capsys)
-    assert code == ExitCode.MISSING_TOOL
-    assert "profd[fleet]" in said
-    assert not (tmp_path / "fleet").exists()
+    assert not (tmp_path / "new").exists()
 
 
 def test_help_loads_none_of_it() -> None:

@@ -78,13 +78,10 @@ def test_a_process_in_no_run_is_recorded_for_as_long_as_that_takes(recording: Fa
     assert recording.is_asked_to_end
 
 
-def test_the_recording_ends_where_the_window_fails(recording: FakeRecording) -> None:
+def test_the_recording_ends_where_the_window_fails_or_the_process_was_not_seen(recording: FakeRecording) -> None:
     with pytest.raises(SessionFailed), run_of(PID, inject=True):
         raise SessionFailed("no window was taken", "")
     assert recording.is_asked_to_end
-
-
-def test_a_session_that_ends_before_it_saw_the_process_is_an_error(recording: FakeRecording) -> None:
     recording.also = ()
     with pytest.raises(SessionFailed, match="is not being recorded"), run_of(PID, inject=True):
         pass

@@ -143,11 +143,6 @@ def test_unknown_name_is_answered_with_the_known_ones() -> None:
         run.split_words(("resnet",))
 
 
-@pytest.mark.parametrize("name", run.TARGET_ARGUMENTS)
-def test_each_target_is_bundled(name: str) -> None:
-    assert run.target_path(name).is_file()
-
-
 def test_missing_torch_is_answered_with_the_command_that_installs_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -72,7 +72,7 @@ def test_the_only_node_is_viewed_and_of_several_a_list_is_printed(
 
     (folder / "1.profd").unlink()
     assert run_command_line(["view", str(folder)]) == ExitCode.USAGE
-    assert "needs a terminal" in capsys.readouterr().err
+    assert f"the dashboard needs a terminal: `profd summary {folder}`" in capsys.readouterr().err
 
 
 def test_a_job_of_a_run_that_is_no_folder_is_an_error(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -38,12 +38,6 @@ def test_who_only_looks_ends_nothing(opened: list[object], tmp_path: Path) -> No
     assert opened == [(path, None, False), (path, 7, False)]
 
 
-def test_without_a_terminal_the_text_is_named(tmp_path: Path, capsys: Captured) -> None:
-    path = write_run(tmp_path / "a.profd", seconds=1)
-    assert run_command_line(["view", str(path)]) == ExitCode.USAGE
-    assert f"the dashboard needs a terminal: `profd summary {path}`" in capsys.readouterr().err
-
-
 def test_what_is_no_run_is_that_before_a_dashboard_is_opened(opened: list[object], tmp_path: Path) -> None:
     (tmp_path / "notes.profd").write_text("no run")
     assert run_command_line(["view", str(tmp_path / "notes.profd")]) == ExitCode.UNREADABLE_RUN

@@ -138,14 +138,9 @@ def test_options_are_what_is_asked_for(run: Path, monkeypatch: pytest.MonkeyPatc
     ]
 
 
-def test_where_all_fail_there_is_no_window(session: FakeSession, reader: RunReader) -> None:
+def test_where_all_fail_there_is_no_window_nor_a_last_one(session: FakeSession, reader: RunReader) -> None:
+    live = Windows(reader, "one", "other")
     with pytest.raises(SessionFailed, match="no window was taken"):
-        window.take(Windows(reader, "one", "other"), WindowRequest())  # type: ignore[arg-type]
-
-
-def test_a_window_that_failed_is_not_the_last_one(tmp_path: Path) -> None:
-    with RunReader(write_plain_run(tmp_path / "a.profd", seconds=1)) as reader:
-        live = Windows(reader, "it failed")
-        live.refresh()
-        with pytest.raises(UsageError, match="no window was taken"):
-            window.last_windows(live)  # type: ignore[arg-type]
+        window.take(live, WindowRequest())  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="no window was taken"):
+        window.last_windows(live)  # type: ignore[arg-type]
