@@ -75,36 +75,18 @@ def _events() -> Iterator[Record]:
 
 def _window() -> Record:
     steps = tuple(WindowStep(WINDOW_NS + n * STEP_NS, WINDOW_NS + (n + 1) * STEP_NS) for n in range(STEPS))
-    return WindowTaken(
-        MAIN,
-        at_ns=WINDOW_NS + 3 * SECOND_NS,
-        source="kineto",
-        asked_ns=WINDOW_NS - SECOND_NS,
-        start_ns=WINDOW_NS,
-        end_ns=steps[-1].end_ns,
-        steps=steps,
-        gpus=(WindowGpu(0, 980 * MILLISECOND_NS, 1520 * MILLISECOND_NS, 0, 1200 * MILLISECOND_NS),),
-        operators=tuple(_operator(*row) for row in OPERATORS),
-    )
+    at_ns, asked_ns = WINDOW_NS + 3 * SECOND_NS, WINDOW_NS - SECOND_NS
+    gpu = WindowGpu(0, 980 * MILLISECOND_NS, 1520 * MILLISECOND_NS, 0, 1200 * MILLISECOND_NS)
+    operators = tuple(_operator(*row) for row in OPERATORS)
+    end_ns = steps[-1].end_ns
+    return WindowTaken(MAIN, at_ns, "kineto", asked_ns, "", WINDOW_NS, end_ns, steps, (gpu,), operators=operators)
 
 
-def _operator(name: str, calls: int, self_cpu: int, cpu: int, self_cuda: int, cuda: int) -> OperatorTotals:
-    return OperatorTotals(
-        name=name,
-        device="cpu",
-        is_annotation="#" in name,
-        input_shapes="[]" if "#" in name else "[[32, 64, 8, 8]]",
-        calls=calls,
-        self_cpu_ns=self_cpu * MICROSECOND_NS,
-        cpu_total_ns=cpu * MICROSECOND_NS,
-        self_cuda_ns=self_cuda * MICROSECOND_NS,
-        cuda_total_ns=cuda * MICROSECOND_NS,
-        self_cpu_bytes=0,
-        cpu_bytes=0,
-        self_cuda_bytes=0,
-        cuda_bytes=0,
-        flops=0,
-    )
+def _operator(name: str, calls: int, *times_us: int) -> OperatorTotals:
+    is_annotation = "#" in name
+    shapes = "[]" if is_annotation else "[[32, 64, 8, 8]]"
+    times_ns = (time_us * MICROSECOND_NS for time_us in times_us)
+    return OperatorTotals(name, "cpu", is_annotation, shapes, calls, *times_ns, 0, 0, 0, 0, 0)
 
 
 def _output() -> Record:

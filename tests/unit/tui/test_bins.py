@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 
@@ -8,19 +7,6 @@ from profd.daemon.clock import SECOND_NS
 from profd.tui.bins import FINEST_NS, MOST_BINS, Ruler, TimeBins, means_of_sum
 
 ORIGIN_NS = 1_000 * SECOND_NS
-
-
-def test_an_interval_is_spread_over_the_bins_that_it_touches() -> None:
-    bins = TimeBins(ORIGIN_NS, SECOND_NS)
-
-    bins.add("a", ORIGIN_NS + SECOND_NS // 2, ORIGIN_NS + 2 * SECOND_NS)
-
-    found = bins.columns(Ruler(ORIGIN_NS, SECOND_NS, 3))
-    assert [{key: weight.length_ns for key, weight in each.items()} for each in found] == [
-        {"a": SECOND_NS // 2},
-        {"a": SECOND_NS},
-        {},
-    ]
 
 
 def test_what_lies_before_the_origin_is_left_out() -> None:
@@ -101,17 +87,6 @@ def test_no_ruler_has_more_columns_than_there_is_room_for(columns: int, length_n
         Ruler.moving(30 * SECOND_NS, ORIGIN_NS + length_ns, columns),
     ):
         assert 1 <= ruler.count <= columns
-
-
-@pytest.mark.parametrize("count", [1, 7, 40, 200])
-def test_a_filling_ruler_repeats_or_merges_what_there_is(count: int) -> None:
-    bins = TimeBins(ORIGIN_NS)
-    bins.add("a", ORIGIN_NS, ORIGIN_NS + 5 * SECOND_NS)
-
-    found = bins.columns(Ruler.filling(ORIGIN_NS, ORIGIN_NS + 5 * SECOND_NS, count))
-
-    assert len(found) == count
-    assert all(found)
 
 
 def test_bins_that_were_merged_twice_still_lie_at_their_time() -> None:

@@ -141,35 +141,23 @@ def info(state: str = "live") -> RunInfo:
     return RunInfo(**{**fields, "recorder": records.Identity(1, 0), "control_socket": "/run/session.sock"})
 
 
-def test_a_session_that_cannot_be_reached_is_tried_again_later() -> None:
-    tried: list[Path] = []
+def test_a_session_that_cannot_be_reached_is_tried_again_later_and_one_that_has_ended_let_go() -> None:
+    tried: list[Connection] = []
 
     def connect(path: Path) -> Connection:
-        tried.append(path)
+        tried.append(Connection(path))
         if len(tried) == 1:
             raise SessionFailed("not there")
-        return Connection(path)
+        return tried[-1]
 
     watch = Watch(connect)
     watch.keep(info())
     for _ in range(LOOKS_TO_RETRY):
         watch.keep(info())
         assert len(tried) == 1
-    watch.keep(info())
-    watch.keep(info())
 
+    watch.keep(info())
+    watch.keep(info())
     assert len(tried) == 2
-
-
-def test_a_session_that_has_ended_is_let_go() -> None:
-    connections: list[Connection] = []
-
-    def connect(path: Path) -> Connection:
-        connections.append(Connection(path))
-        return connections[-1]
-
-    watch = Watch(connect)
-    watch.keep(info())
     watch.keep(info("ended"))
-
-    assert connections[0].is_closed.is_set()
+    assert tried[1].is_closed.is_set()

@@ -2,23 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 import pytest
 from support import synthetic
-from support.synthetic import STARTED_NS, write_run
 
 import profd.tui.runmodel as runmodel_module
-from profd.daemon.analyze.coverage import take_lives
 from profd.daemon.analyze.profile import hot_functions, take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.summary import summarize
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import StackTotal
-from profd.tui.runmodel import LATELY_S, OwnCost, RunModel, Samples
+from profd.tui.runmodel import LATELY_S, OwnCost, RunModel
 from profd.tui.snapshot import Snapshot
 from profd.tui.view import Range, View
 
@@ -44,9 +40,13 @@ def cost(spending: Spending) -> OwnCost:
     return OwnCost(lambda: spending.now_s, lambda: spending.spent_s)
 
 
-def test_nothing_is_said_of_the_first_moment(spending: Spending, cost: OwnCost) -> None:
+def test_nothing_is_said_of_the_first_moment_and_after_a_pause_it_is_that_of_the_pause(
+    spending: Spending, cost: OwnCost
+) -> None:
     spending.go_on(0.5, cores=1.0)
     assert cost.cores() is None
+    spending.go_on(100.0, cores=0.01)
+    assert cost.cores() == pytest.approx(0.01)
 
 
 def test_it_is_the_share_of_the_last_seconds_alone(spending: Spending, cost: OwnCost) -> None:
@@ -58,13 +58,6 @@ def test_it_is_the_share_of_the_last_seconds_alone(spending: Spending, cost: Own
         spending.go_on(1.0, cores=0.03)
         said = cost.cores()
     assert said == pytest.approx(0.03)
-
-
-def test_after_a_pause_it_is_that_of_the_pause(spending: Spending, cost: OwnCost) -> None:
-    spending.go_on(5.0, cores=0.5)
-    cost.cores()
-    spending.go_on(100.0, cores=0.01)
-    assert cost.cores() == pytest.approx(0.01)
 
 
 RECENT = View(span_ns=30 * SECOND_NS)
@@ -179,33 +172,3 @@ def test_a_run_of_any_length_is_read_in_batches_that_say_how_far_they_are(
     assert all(0 < share < 1 for share in shares)
     assert len(shares) >= 2
     assert (whole.read_share, whole.samples) == (1, 10_000)
-
-
-SECONDS = 20
-MAIN, ALL_SAMPLES = MAIN_THREADS, Selection()
-WHOLE = Range(STARTED_NS, STARTED_NS + SECONDS * SECOND_NS)
-HALF = Range(STARTED_NS + 5 * SECOND_NS, STARTED_NS + 15 * SECOND_NS)
-
-
-@pytest.fixture
-def reader(tmp_path: Path) -> Iterator[RunReader]:
-    with RunReader(write_run(tmp_path / "a.profd", seconds=SECONDS)) as reader:
-        yield reader
-
-
-@pytest.fixture
-def samples(reader: RunReader) -> Samples:
-    return Samples(reader, take_lives(reader))
-
-
-def samples_in(totals: Sequence[StackTotal]) -> int:
-    return sum(total.samples for total in totals)
-
-
-@pytest.mark.parametrize("asked", [WHOLE, HALF])
-def test_a_profile_is_that_of_the_summary(samples: Samples, reader: RunReader, asked: Range) -> None:
-    mine = samples.profile(MAIN, asked)
-    assert samples_in(samples.of_scope(MAIN, asked)) == mine.total_samples
-    theirs = take_profile(reader, Selection(asked.from_ns, asked.to_ns, main_threads=True))
-    assert mine.samples == theirs.samples
-    assert mine.time_ns == pytest.approx(theirs.time_ns)

@@ -15,37 +15,14 @@ from profd.tui.widgets.tabs import TabLine
 
 
 def operator(name: str, self_ms: int, total_ms: int, calls: int, shapes: str = "[]") -> OperatorTotals:
-    return OperatorTotals(
-        name=name,
-        device="cpu",
-        is_annotation=False,
-        input_shapes=shapes,
-        calls=calls,
-        self_cpu_ns=self_ms * MILLISECOND_NS,
-        cpu_total_ns=total_ms * MILLISECOND_NS,
-        self_cuda_ns=0,
-        cuda_total_ns=0,
-        self_cpu_bytes=0,
-        cpu_bytes=0,
-        self_cuda_bytes=0,
-        cuda_bytes=0,
-        flops=0,
-    )
+    times_ns = (self_ms * MILLISECOND_NS, total_ms * MILLISECOND_NS)
+    return OperatorTotals(name, "cpu", False, shapes, calls, *times_ns, 0, 0, 0, 0, 0, 0, 0)
 
 
 def window(run: synthetic.LiveRun, *operators: OperatorTotals, error: str = "") -> WindowTaken:
-    start_ns = run.started_ns + SECOND_NS
-    return WindowTaken(
-        synthetic.MAIN,
-        at_ns=start_ns,
-        source="kineto",
-        asked_ns=start_ns,
-        error=error,
-        start_ns=start_ns,
-        end_ns=start_ns + 60 * MILLISECOND_NS,
-        steps=(WindowStep(start_ns, start_ns + 20 * MILLISECOND_NS),),
-        operators=operators,
-    )
+    at_ns = run.started_ns + SECOND_NS
+    steps, end_ns = (WindowStep(at_ns, at_ns + 20 * MILLISECOND_NS),), at_ns + 60 * MILLISECOND_NS
+    return WindowTaken(synthetic.MAIN, at_ns, "kineto", at_ns, error, at_ns, end_ns, steps, operators=operators)
 
 
 async def test_operators_are_in_the_columns_of_torch_and_can_be_ordered(tmp_path: Path) -> None:

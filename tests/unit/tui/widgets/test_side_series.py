@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import cast
 
-import pytest
 from rich.style import Style
 
 from profd.tui.cells import Run
@@ -30,21 +29,6 @@ def side(one: Series, beside: list[Series], cells: int) -> str:
     text = "".join(run.text for run in runs)
     assert len(text) <= cells
     return text
-
-
-@pytest.mark.parametrize("kind", ["now", "mean"])
-def test_beside_a_narrow_strip_a_gpu_has_its_watts(kind: str) -> None:
-    text = side(Series(GPU_SERIES, CELLS, 1.0, kind), [POWER], 15)
-    assert text.split() == ["100", "%", "2212", "W"]
-
-
-@pytest.mark.parametrize("kind", ["now", "mean"])
-def test_where_there_is_room_it_has_memory_and_watts_and_neither_is_cut(kind: str) -> None:
-    memory = Series(GPU_MEMORY_SERIES, CELLS, 12.1e9, "now" if kind == "now" else "peak", 139e9)
-    text = side(Series(GPU_SERIES, CELLS, 1.0, kind), [memory, POWER], 44)
-    assert "2212 W" in text
-    assert ("12 GB of 139 GB" in text) == (kind == "now")
-    assert "12 GB" in text
 
 
 def test_with_less_room_memory_stays_and_watts_go() -> None:
