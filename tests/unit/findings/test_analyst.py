@@ -18,7 +18,6 @@ from support.synthetic import live_run
 from support.waiting import DEADLINE_S
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.errors import RunUnreadable
 from profd.daemon.findings import analyst as analyzing
 from profd.daemon.findings.analyst import EVERY_S, RECENT_NS, REST, REST_OF_THE_RUN, UNREAD_S, Analyst, Orders
 from profd.daemon.session import analyst
@@ -102,11 +101,6 @@ def test_without_training_nothing_is_found(tmp_path: Path) -> None:
         taken = Analyst(reader).look()
     assert taken.findings == ()
     assert taken.made_by
-
-
-def test_a_run_that_cannot_be_read_is_an_error(tmp_path: Path) -> None:
-    with pytest.raises(RunUnreadable):
-        analyzing.watch(tmp_path / "none.profd", io.BytesIO(), lambda seconds: True)
 
 
 @pytest.mark.parametrize(("cost_s", "rest_s"), [(0.001, EVERY_S), (0.5, REST * 0.5)])

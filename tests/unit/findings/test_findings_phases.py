@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from support.findingruns import (
     BESIDE_TID,
+    BUSY_WORKER,
     GPU,
     HEALTHY,
     LOAD_IN_PROCESS,
@@ -123,9 +124,11 @@ def test_time_that_another_rule_tells_is_not_blamed_on_the_loop_around_it(case: 
     assert [case.found(rule, spans) is None for rule in (hot_function, synchronization)] == [True, False]
 
 
-def test_a_healthy_run_has_no_findings(tmp_path: Path) -> None:
-    with RunReader(write_case(tmp_path / "a.profd", HEALTHY)) as reader:
-        assert find(reader) == ()
+def test_a_healthy_run_has_no_findings_nor_have_workers_that_keep_up(tmp_path: Path) -> None:
+    kept_up = write_case(tmp_path / "b.profd", step((DATA_WAIT, 15)), workers={1: BUSY_WORKER})
+    for path in (write_case(tmp_path / "a.profd", HEALTHY), kept_up):
+        with RunReader(path) as reader:
+            assert find(reader) == ()
 
 
 def test_a_phase_that_may_take_less_is_not_warned_of(case: Case) -> None:

@@ -62,16 +62,5 @@ def test_facts_that_differ_are_marked(runs: tuple[Path, Path]) -> None:
     assert re.search(r'<tr><th scope="row">command</th><td>python train.py --epochs 2', page)
 
 
-def test_the_command_writes_the_report_beside_the_text(
-    runs: tuple[Path, Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    target = tmp_path / "diff.html"
-    assert run_command_line(["diff", *map(str, runs), "-o", str(target)]) == ExitCode.OK
-    said = capsys.readouterr()
-    assert said.out.startswith("base  ")
-    assert said.err == f"profd: wrote {target}\n"
-    assert target.read_text().startswith("<!DOCTYPE html>")
-
-
 def test_a_place_that_cannot_be_written_is_named(runs: tuple[Path, Path], tmp_path: Path) -> None:
     assert run_command_line(["diff", *map(str, runs), "-o", str(tmp_path)]) == ExitCode.UNWRITABLE_OUTPUT

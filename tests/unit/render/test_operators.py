@@ -113,16 +113,6 @@ def test_the_window_has_its_process_its_time_and_its_steps(tmp_path: Path) -> No
     )
 
 
-def test_operators_stand_apart_by_shape_in_the_order_that_was_asked_for(tmp_path: Path) -> None:
-    by_cpu = described(tmp_path / "a.profd")["operators"]
-    assert [(row["name"], row["self_cpu_us"]) for row in by_cpu] == [
-        *(("aten::conv2d", 2500.0), ("aten::conv2d", 1500.0)),
-        *(("aten::addmm", 400.0), ("implicit_gemm", 0.0)),
-    ]
-    by_cuda = described(tmp_path / "b.profd", "self_cuda_ns")["operators"]
-    assert [row["self_cuda_us"] for row in by_cuda] == [15_100.0, 9_000.0, 6_000.0, 100.0]
-
-
 def test_an_operator_has_all_its_fields_in_microseconds_and_bytes(tmp_path: Path) -> None:
     first = described(tmp_path / "a.profd")["operators"][0]
     assert first == {

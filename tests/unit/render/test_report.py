@@ -17,10 +17,9 @@ import pytest
 from support import hostiletexts, synthetic
 from support.pages import unpack
 
-from profd.cli.main import run_command_line
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
-from profd.daemon.errors import ExitCode, OutputUnwritable
+from profd.daemon.errors import OutputUnwritable
 from profd.daemon.render.buckets import TIME_UNIT_NS
 from profd.daemon.render.report import ending, render_report, take_verdict, take_words, write_report
 from profd.daemon.render.summary import summarize
@@ -145,16 +144,6 @@ def test_live_run_is_reported_as_of_one_moment(tmp_path: Path) -> None:
     assert "still running" in page
     main = embedded(page).threads[0]
     assert sum(main.samples) == 3 * synthetic.RATE_HZ
-
-
-def test_command_writes_beside_the_user_and_prints_where(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    run = hostiletexts.write_run(tmp_path / "20261120-120000-cifar-3fa9.profd")
-    monkeypatch.chdir(tmp_path)
-    assert run_command_line(["report", str(run)]) == ExitCode.OK
-    assert capsys.readouterr().out == "20261120-120000-cifar-3fa9.html\n"
-    assert (tmp_path / "20261120-120000-cifar-3fa9.html").is_file()
 
 
 def test_title_line_says_what_where_and_how_it_went(tmp_path: Path) -> None:

@@ -20,22 +20,9 @@ from profd.daemon.store.writer import RunWriter
 
 START_NS = synthetic.STARTED_NS
 STABLE_FIELDS = {
-    "version",
-    "run",
-    "state",
-    "target",
-    "duration_s",
-    "samples",
-    "coverage",
-    "torn_share",
-    "cost_core_share",
-    "steps",
-    "phases",
-    "functions",
-    "processes",
-    "gpus",
-    "findings",
-}
+    "version", "run", "state", "target", "duration_s", "samples", "coverage", "torn_share", "cost_core_share", "steps",
+    "phases", "functions", "processes", "gpus", "findings",
+}  # fmt: skip
 
 
 def summary_of(path: Path, selection: Selection = MAIN_THREADS) -> Summary:
@@ -63,26 +50,6 @@ def recorded(from_s: float, to_s: float, *, kept: bool = True) -> records.Record
 def ended(at_s: float) -> list[records.Record]:
     at_ns = START_NS + int(at_s * SECOND_NS)
     return [records.ProcessEnded(synthetic.MAIN, at_ns, 0), records.RunEnded(at_ns, "target-exited", 0)]
-
-
-def test_phase_has_the_line_of_the_user_that_it_is_owed_to(tmp_path: Path) -> None:
-    lines = {line.phase: line for line in summary_of(synthetic.write_run(tmp_path / "a.profd")).phase_lines}
-
-    assert (lines["data wait"].line, lines["data wait"].source) == (58, "for images, labels in loader:")
-    assert lines["forward"].source == "logits = model(images)"
-    # Of the two lines of the optimizer the one with more samples.
-    assert lines["optimizer"].source == "optimizer.step()"
-    assert lines["optimizer"].share == pytest.approx(0.08)
-
-
-def test_run_is_described(tmp_path: Path) -> None:
-    summary = summary_of(synthetic.write_run(tmp_path / "a.profd", seconds=10))
-
-    assert (summary.run, summary.state, summary.target.pid) == (synthetic.RUN_ID, "ended", synthetic.MAIN.pid)
-    assert (summary.duration_s, summary.samples) == (10.0, 1000)
-    assert summary.cost_core_share == pytest.approx(0.041)
-    # Of three processes at 100 Hz, one with a second thread, 2 stacks a second were torn.
-    assert summary.torn_share == pytest.approx(2 / 402)
 
 
 def test_json_has_the_fields_that_were_promised(tmp_path: Path) -> None:

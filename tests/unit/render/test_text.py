@@ -95,17 +95,8 @@ def test_ending_is_told(summary: Summary) -> None:
 
 
 def test_run_without_samples_is_told_too(summary: Summary) -> None:
-    empty = msgspec.structs.replace(
-        summary,
-        samples=0,
-        phases={},
-        phase_lines=(),
-        functions=(),
-        processes=(),
-        coverage=None,
-        torn_share=None,
-        findings=(),
-    )
+    nothing = dict.fromkeys(("phase_lines", "functions", "processes", "findings"), ())
+    empty = msgspec.structs.replace(summary, samples=0, phases={}, coverage=None, torn_share=None, **nothing)
 
     assert closing_lines(empty).splitlines()[1] == "no samples were taken · 20261120-120000-cifar-3fa9"
     assert summary_text(empty).splitlines()[-1] == "no samples were taken"
