@@ -7,13 +7,9 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.synthetic import (
-    BACKWARD,
     MAIN,
     STARTED_NS,
-    describe,
     main_process,
-    recording,
-    run_started,
     write_records,
     write_run,
 )
@@ -26,7 +22,6 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import UsageError
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.writer import RunWriter
 
 GROWING = (Condition("memory-growing"),)
 
@@ -82,20 +77,6 @@ def test_each_thread_is_on_the_cpu_by_its_own_readings(tmp_path: Path) -> None:
         assert take_profile(reader, on_cpu).total_ns == 10 * SECOND_NS
         pin = Selection(thread="Thread-1 (_pin_memory_loop)", when=on_cpu.when)
         assert take_profile(reader, pin).total_ns == 0
-
-
-def test_less_than_half_a_core_is_waiting(tmp_path: Path) -> None:
-    writer = RunWriter(tmp_path / "a.profd", run_started(), describe)
-    thread = (MAIN.pid, "MainThread", True, ((BACKWARD, 3000),))
-    assert writer.put(main_process())
-    assert writer.put(recording(MAIN, STARTED_NS, (thread,), duration_ns=3 * SECOND_NS))
-    for second, cores in enumerate([0.0, 0.49, 0.5, 0.9]):
-        point = records.Point("cpu_cores", cores, MAIN, MAIN.pid)
-        assert writer.put(records.PointsTaken(STARTED_NS + second * SECOND_NS, (point,)))
-    writer.close()
-    with RunReader(tmp_path / "a.profd") as reader:
-        profile = take_profile(reader, Selection(when=(Condition("on-cpu"),)))
-    assert (profile.total_ns, profile.total_samples) == (2 * SECOND_NS, 200)
 
 
 @pytest.mark.parametrize("name", conditions.CONDITIONS)

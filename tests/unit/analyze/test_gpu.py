@@ -202,22 +202,12 @@ def run(tmp_path: Path) -> Path:
     return path
 
 
-def test_gpus_are_told_with_what_they_did(run: Path) -> None:
+def test_gpus_are_told_with_what_they_did_in_the_run_or_in_a_range(run: Path) -> None:
     with RunReader(run) as reader:
         assert summarize(reader).gpus == (
             Gpu(0, "NVIDIA H100", "gpu0", "GPU-a", 80 * GIB, 0.5, 5 * GIB, None),
             Gpu(1, "NVIDIA A100", "gpu1", "GPU-b", None, None, None, None),
         )
-
-
-def test_a_range_of_time_has_its_own_numbers(run: Path) -> None:
-    with RunReader(run) as reader:
         gpu = summarize(reader, Selection(to_ns=STARTED_NS + 2 * SECOND_NS)).gpus[0]
     # What is read at the end of the range held since the reading before.
     assert (gpu.utilization, gpu.memory_used_bytes) == (1.0, 3 * GIB)
-
-
-def test_run_without_a_gpu_has_none(tmp_path: Path) -> None:
-    RunWriter(tmp_path / "run.profd", run_started(), describe).close()
-    with RunReader(tmp_path / "run.profd") as reader:
-        assert summarize(reader).gpus == ()

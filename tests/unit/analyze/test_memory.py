@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 from support import synthetic
-from support.memorycurves import MB, STEADY, curve
+from support.memorycurves import MB
 from support.synthetic import BACKWARD, LOSS, MAIN, MAIN_TID, STARTED_NS, worker
 
 from profd.daemon.analyze.memory import MOST_JUMPS, Growth, Jump, growth, jumps
@@ -86,13 +86,6 @@ def test_a_fall_that_is_not_at_the_end_of_the_process_counts(tmp_path: Path) -> 
         return leak(second) if second < SECONDS - 3 else 0.5e9
 
     with written(tmp_path, of("rss_bytes", fell)) as reader:
-        assert only(growth(reader)).verdict == "steady"
-
-
-@pytest.mark.parametrize("kind", STEADY)
-def test_what_is_steady_is_called_so(tmp_path: Path, kind: str) -> None:
-    values = curve(STEADY[kind], "memory", SECONDS)
-    with written(tmp_path, of("rss_bytes", values.__getitem__)) as reader:
         assert only(growth(reader)).verdict == "steady"
 
 

@@ -173,21 +173,6 @@ def test_each_of_ten_thousand_deep_stacks_costs_a_few_steps() -> None:
     assert 0 < counted.lookups < 10 * len(counted)
 
 
-def test_synthetic_run_has_the_phases_that_it_claims() -> None:
-    tables = Tables()
-    shares: Counter[str] = Counter()
-    for frames, length_ms in synthetic.STEP:
-        stack = tables.add(*map(_as_text, frames))
-        shares[tables.phases().of_stack(stack)] += length_ms
-
-    assert {phase: total / 500 for phase, total in shares.items()} == pytest.approx(synthetic.PHASE_SHARES)
-
-
-def _as_text(frame: Frame) -> str:
-    described = synthetic.describe(frame)
-    return f"{frame.function} | {described.module_path} | {described.source or ''}"
-
-
 LINEAR = "Linear.forward | torch/nn/modules/linear.py"
 FRAMEWORKS = stacks_in("stacks_frameworks.txt")
 

@@ -126,7 +126,7 @@ def pieces_of(path: Path, cores: list[float], selection: Selection) -> list[Inte
 
 def test_an_interval_in_two_parts_has_its_samples_once(tmp_path: Path) -> None:
     on_cpu = Selection(when=(Condition("on-cpu"),))
-    first, last = pieces_of(tmp_path / "a.profd", [0.0, 0.9, 0.1, 0.9], on_cpu)
+    first, last = pieces_of(tmp_path / "a.profd", [0.0, 0.5, 0.49, 0.9], on_cpu)
     assert [(piece.start_ns - STARTED_NS, piece.end_ns - STARTED_NS) for piece in (first, last)] == [
         (0, SECOND_NS),
         (2 * SECOND_NS, 3 * SECOND_NS),

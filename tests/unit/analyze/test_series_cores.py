@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.synthetic import MAIN, PIN_TID, STARTED_NS, worker, write_run
 
-from profd.daemon.analyze.series import machine_cores, main_thread_cores, mean_of_known
+from profd.daemon.analyze.series import machine_cores, main_thread_cores
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity, Point, PointsTaken
@@ -39,9 +39,3 @@ def test_each_core_and_the_main_thread_alone_count_once(reader: RunReader) -> No
 def test_cores_that_were_not_read_are_none(tmp_path: Path) -> None:
     with RunReader(write_run(tmp_path / "b.profd", seconds=1)) as reader:
         assert machine_cores(reader) == 0
-
-
-def test_the_mean_is_that_of_the_values_that_are_known() -> None:
-    assert mean_of_known([0.2, None, 0.4]) == pytest.approx(0.3)
-    assert mean_of_known([None]) is None
-    assert mean_of_known([]) is None

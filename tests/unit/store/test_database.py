@@ -8,6 +8,7 @@ import os
 import random
 import sqlite3
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -30,27 +31,16 @@ def text(path: Path) -> None:
     path.write_text("epoch 1: loss 0.3\n" * 1000)
 
 
-def other_database(path: Path) -> None:
-    with sqlite3.connect(path) as connection:
-        connection.execute("CREATE TABLE users (name)")
+def spoiled(path: Path, script: str) -> Path:
+    write_run(path, seconds=2)
+    connection = sqlite3.connect(path)
+    connection.executescript(script)
+    connection.close()
+    return path
 
 
-def newer(path: Path) -> None:
-    write_run(path, seconds=1)
-    with sqlite3.connect(path) as connection:
-        connection.execute(f"PRAGMA user_version = {database.SCHEMA_VERSION + 1}")
-
-
-def without_first_records(path: Path) -> None:
-    write_run(path, seconds=1)
-    with sqlite3.connect(path) as connection:
-        connection.execute("DELETE FROM meta WHERE name = 'target'")
-
-
-def with_words_for_numbers(path: Path) -> None:
-    write_run(path, seconds=1)
-    with sqlite3.connect(path) as connection:
-        connection.execute("UPDATE meta SET value = 'python train.py' WHERE name = 'command'")
+OTHER = partial(spoiled, script="PRAGMA application_id = 7")
+NEWER = partial(spoiled, script=f"PRAGMA user_version = {database.SCHEMA_VERSION + 1}")
 
 
 def without_tables(path: Path) -> None:
@@ -71,11 +61,11 @@ def header_alone(path: Path) -> None:
         (os.mkfifo, "is no run file", "profd ls"),
         (Path.touch, "is no run file", "profd ls"),
         (text, "is no run file", "profd ls"),
-        (other_database, "no run file of profd", "profd ls"),
-        (newer, f"has format {database.SCHEMA_VERSION + 1}", "update profd"),
-        (without_first_records, "first records are missing", ".recover"),
+        (OTHER, "no run file of profd", "profd ls"),
+        (NEWER, f"has format {database.SCHEMA_VERSION + 1}", "update profd"),
+        (partial(spoiled, script="DELETE FROM meta WHERE name = 'target'"), "first records are missing", ".recover"),
         (without_tables, "first records are missing", ".recover"),
-        (with_words_for_numbers, "malformed", ".recover"),
+        (partial(spoiled, script="UPDATE meta SET value = 'x' WHERE name = 'command'"), "malformed", ".recover"),
         (header_alone, "cannot be read", ".recover"),
     ],
 )
@@ -120,7 +110,7 @@ def test_bytes_gone_bad_are_an_error_of_the_file_or_go_unnoticed(run: Path, seed
         assert [*reader.intervals(), *reader.recordings(), *reader.events(), *reader.output()]
 
 
-@pytest.mark.parametrize("make", [without_tables, other_database, newer])
+@pytest.mark.parametrize("make", [without_tables, OTHER, NEWER])
 def test_failing_to_open_leaves_nothing_open(make: Callable[[Path], None], tmp_path: Path) -> None:
     make(tmp_path / "given.profd")
     gc.collect()  # what the making itself left to be collected
@@ -259,14 +249,6 @@ HOSTILE = {
     "CREATE INDEX recording_by_time ON hang (since_ns)",
     "statistics that mislead": "ANALYZE",
 }
-
-
-def spoiled(path: Path, script: str) -> Path:
-    write_run(path, seconds=2)
-    connection = sqlite3.connect(path)
-    connection.executescript(script)
-    connection.close()
-    return path
 
 
 @pytest.mark.parametrize("script", HOSTILE.values(), ids=HOSTILE)

@@ -38,19 +38,6 @@ def test_of_a_file_it_alone_and_of_a_folder_the_run_files_are_copied(store: str,
     assert {path.name: path.read_bytes() for path in into.iterdir()} == copied
 
 
-def test_what_is_not_there_cannot_be_read(store: str, into: Path) -> None:
-    with pytest.raises(RunUnreadable, match=f"cannot read {store}/none.profd"):
-        fetch(f"{store}/none.profd", into)
-    assert list(into.iterdir()) == []
-
-
-def test_a_folder_without_run_files_holds_no_run(store: str, into: Path) -> None:
-    files, root = fsspec.core.url_to_fs(store)
-    files.rm([f"{root}/a.profd", f"{root}/b.profd"])
-    with pytest.raises(NoSuchRun, match="holds no run files"):
-        fetch(store, into)
-
-
 def test_a_url_of_no_store_is_wrong_use_and_one_whose_package_is_missing_says_so() -> None:
     with pytest.raises(UsageError, match="is no place that can be read"):
         open_url("nosuch://bucket/job")

@@ -79,13 +79,6 @@ def test_a_process_known_better_is_one_process_and_one_that_has_its_pid_later_an
         assert (other.pid, other.role, other.ended_ns) == (MAIN.pid, "helper", None)
 
 
-def test_children_lie_below_their_parents(path: Path) -> None:
-    child = ProcessSeen(CHILD, MAIN, (), "helper", None, None, None, STARTED_NS)
-    with write(path, main_process(), child) as reader:
-        ids = {row.pid: row.id for row in reader.processes.values()}
-        assert {row.pid: row.parent for row in reader.processes.values()} == {MAIN.pid: None, CHILD.pid: ids[MAIN.pid]}
-
-
 def test_records_of_a_process_that_was_never_told_are_kept(path: Path) -> None:
     points = PointsTaken(STARTED_NS, (Point("cpu_cores", 0.5, CHILD),))
     with write(path, points, sampled(), main_process(), ProcessEnded(Identity(1, 1), 5)) as reader:
