@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import contextlib
+import ctypes
 import os
 import signal
 import socket
+import struct
+import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.deadmounts import dead_mount
 from support.plainuser import NOBODY, give_to_plain_user, process_of_plain_user
 from support.waiting import DEADLINE_S, until
 
@@ -17,6 +20,54 @@ from profd.daemon import asuser, processes
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.processes import Owner
 from profd.daemon.userfiles import Unanswered, UserFiles, files_of, sees_our_files
+
+_LIBC = ctypes.CDLL(None, use_errno=True)
+_DETACH = 2
+_HEAD = struct.Struct("<IIQ")
+_REQUEST = struct.Struct("<IIQQ")
+_VERSION = struct.pack("<II", 7, 31) + bytes(56)
+_REQUEST_BYTES = 1 << 17
+
+
+class DeadMount:
+    """What was mounted; ``asked`` is set once someone waits for an answer that does not come."""
+
+    def __init__(self, folder: Path, device: int) -> None:
+        self.folder = folder
+        self.asked = threading.Event()
+        self._device = device
+
+    def begin(self) -> None:
+        """Say hello to the kernel; what is asked after that goes unanswered."""
+        _, _, unique, _ = _REQUEST.unpack_from(os.read(self._device, _REQUEST_BYTES))
+        os.write(self._device, _HEAD.pack(_HEAD.size + len(_VERSION), 0, unique) + _VERSION)
+        threading.Thread(target=self._listen, daemon=True).start()
+
+    def _listen(self) -> None:
+        with contextlib.suppress(OSError):
+            os.read(self._device, _REQUEST_BYTES)
+            self.asked.set()
+
+
+@contextlib.contextmanager
+def dead_mount(folder: Path) -> Iterator[DeadMount]:
+    """Mount a file system that never answers on a folder; skips the test where nobody may."""
+    try:
+        device = os.open("/dev/fuse", os.O_RDWR)
+    except OSError as error:
+        pytest.skip(f"no file system can be made here: {error}")
+    options = f"fd={device},rootmode=40000,user_id=0,group_id=0,allow_other"
+    if _LIBC.mount(b"dead", os.fsencode(folder), b"fuse", 0, options.encode()):
+        os.close(device)
+        pytest.skip(f"nothing can be mounted here: {os.strerror(ctypes.get_errno())}")
+    mount = DeadMount(folder, device)
+    try:
+        mount.begin()
+        yield mount
+    finally:
+        _LIBC.umount2(os.fsencode(folder), _DETACH)
+        os.close(device)  # whoever still waits is told that the file system is gone
+
 
 NOBODYS = Owner(NOBODY, NOBODY, ())
 TEXT = b"x = 1\n"
