@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -12,7 +11,6 @@ from support.browser import OpenReport, ReportPage
 
 from profd.daemon.analyze.profile import hot_functions, take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
-from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 
 
@@ -25,18 +23,6 @@ def reader(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunReader]:
 @pytest.fixture
 def report(open_report: OpenReport, reader: RunReader) -> ReportPage:
     return open_report(reader.path)
-
-
-def between(from_s: float, to_s: float, selection: Selection = MAIN_THREADS) -> Selection:
-    """Return a selection narrowed to a range of seconds from the start of the synthetic run."""
-    return Selection(
-        from_ns=synthetic.STARTED_NS + round(from_s * SECOND_NS),
-        to_ns=synthetic.STARTED_NS + round(to_s * SECOND_NS),
-        processes=selection.processes,
-        thread=selection.thread,
-        phase=selection.phase,
-        main_threads=selection.main_threads,
-    )
 
 
 def function_shares(reader: RunReader, selection: Selection) -> dict[str, tuple[str, str]]:
@@ -57,31 +43,6 @@ def test_flame_graph_and_table_add_up_to_the_run(report: ReportPage, reader: Run
     assert report.shown("profd.graph.tree.samples[0]") == report.samples
     assert report.shown("profd.graph.tree.own.reduce((sum, own) => sum + own) - profd.graph.tree.total[0]") == 0
     assert shown_shares(report) == function_shares(reader, MAIN_THREADS)
-
-
-def test_drag_selects_a_range_and_double_click_the_whole_run(report: ReportPage, reader: RunReader) -> None:
-    place = report.page.locator("#timeline").bounding_box()
-    assert place
-    report.page.mouse.move(place["x"] + 300, place["y"] + 20)
-    report.page.mouse.down()
-    report.page.mouse.move(place["x"] + 620, place["y"] + 30, steps=4)
-    report.page.mouse.up()
-    match = re.fullmatch(r"#t=([\d.]+)-([\d.]+)", report.address)
-    assert match
-    selection = between(float(match[1]), float(match[2]))
-    assert 0 < take_profile(reader, selection).total_samples < 2_000
-    assert report.samples == take_profile(reader, selection).total_samples
-    assert report.samples == report.shown("profd.graph.tree.samples[0]")
-    assert shown_shares(report) == function_shares(reader, selection)
-    report.page.mouse.dblclick(place["x"] + 800, place["y"] + 20)
-    assert report.samples == 2_000
-    assert report.address == ""
-
-
-def test_address_opens_a_range(report: ReportPage, reader: RunReader) -> None:
-    for from_s, to_s in ((0.0, 0.2), (2.5, 7.31), (19.77, 20.0), (3.33, 3.34)):
-        report.open(f"#t={from_s}-{to_s}")
-        assert report.samples == take_profile(reader, between(from_s, to_s)).total_samples
 
 
 def test_address_that_means_nothing_opens_the_whole_run(report: ReportPage) -> None:

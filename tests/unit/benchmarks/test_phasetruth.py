@@ -42,8 +42,8 @@ def test_what_a_clock_writes_of_phases_in_each_other(nested: list[tuple[str, ...
         with contextlib.ExitStack() as stack:
             for phase in phases:
                 stack.enter_context(clock.phase(phase) if phase else clock.apart())
-    phases = [line.split(" ", 1)[1].split(",")[0].replace(" ", "_") for line in diary_of(clock)]
-    assert " ".join(phases[:-1]) == told
+    said = [line.split(" ", 1)[1].split(",")[0].replace(" ", "_") for line in diary_of(clock)]
+    assert " ".join(said[:-1]) == told
 
 
 def test_wrapped_function_is_in_its_phase_and_returns_what_it_did() -> None:

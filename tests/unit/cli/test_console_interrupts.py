@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Callable
 
 import pytest
 
@@ -12,7 +13,10 @@ from profd.cli.console import StopSignals
 def test_a_signal_calls_the_reaction_once_known_or_not_yet(number: signal.Signals, is_early: bool) -> None:
     called: list[str] = []
     with StopSignals() as signals:
-        acts = [lambda: signals.call(lambda: called.append("stop")), lambda: signal.raise_signal(number)]
+        acts: list[Callable[[], object]] = [
+            lambda: signals.call(lambda: called.append("stop")),
+            lambda: signal.raise_signal(number),
+        ]
         for act in reversed(acts) if is_early else acts:
             act()
         assert called == ["stop"]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 from support.clocks import StoppedClock
 
-from profd.daemon.clock import Clock
 from profd.daemon.session import sampling
 from profd.daemon.session.budget import Governor
 from profd.daemon.session.sampling import LENGTH_S, WATCHED_LENGTH_S, Members, Sampling
@@ -32,15 +32,7 @@ from profd.daemon.tree.tree import Change, Member, ProcessTree
 class FakeChain:
     """Runs until it is stopped, or breaks when it is told to."""
 
-    def __init__(
-        self,
-        executable: str,
-        identity: Identity,
-        pace: Callable[[], Pace],
-        source: Statements,
-        clock: Clock,
-        put: Callable[[Record], object],
-    ) -> None:
+    def __init__(self, executable: str, identity: Identity, pace: Callable[[], Pace], source: Statements) -> None:
         self.identity = identity
         self.pace = pace
         self.source = source
@@ -90,15 +82,8 @@ class Studio:
 def studio(monkeypatch: pytest.MonkeyPatch) -> Studio:
     made = Studio()
 
-    def make(
-        executable: str,
-        identity: Identity,
-        pace: Callable[[], Pace],
-        source: Statements,
-        clock: Clock,
-        put: Callable[[Record], object],
-    ) -> FakeChain:
-        made.chains.append(FakeChain(executable, identity, pace, source, clock, put))
+    def make(*words: Any) -> FakeChain:  # noqa: ANN401
+        made.chains.append(FakeChain(*words[:4]))
         return made.chains[-1]
 
     monkeypatch.setattr(sampling, "StackChain", make)

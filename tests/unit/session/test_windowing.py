@@ -79,7 +79,9 @@ async def test_run_that_was_not_armed_takes_none_and_says_how() -> None:
     await unarmed.close()
 
 
-async def test_run_that_was_not_armed_is_injected_on_demand_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def ways(monkeypatch: pytest.MonkeyPatch) -> dict[Identity, WindowBackend]:
+    """Give the ways by which processes are asked for windows."""
     ways: dict[Identity, WindowBackend] = {}
 
     def begin(self: WindowTaker, asked: Mapping[Identity, WindowBackend], request: WindowRequest) -> int:
@@ -87,6 +89,10 @@ async def test_run_that_was_not_armed_is_injected_on_demand_and_says_so(monkeypa
         return 7
 
     monkeypatch.setattr(WindowTaker, "begin", begin)
+    return ways
+
+
+async def test_run_that_was_not_armed_is_injected_on_demand_and_says_so(ways: dict[Identity, WindowBackend]) -> None:
     begun = Windowing(None, StoppedClock(), lambda _: None).begin([*OTHERS, *RANKS], WindowRequest(inject=True))
     assert (begun.asked_ns, begun.pids, begun.injected) == (7, (11, 12), True)
     assert {way.source for way in ways.values()} == {"gdb"}
@@ -94,15 +100,8 @@ async def test_run_that_was_not_armed_is_injected_on_demand_and_says_so(monkeypa
 
 @pytest.mark.parametrize("inject", [False, True])
 async def test_processes_that_others_have_armed_are_asked_and_never_injected(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, inject: bool
+    ways: dict[Identity, WindowBackend], monkeypatch: pytest.MonkeyPatch, tmp_path: Path, inject: bool
 ) -> None:
-    ways: dict[Identity, WindowBackend] = {}
-
-    def begin(self: WindowTaker, asked: Mapping[Identity, WindowBackend], request: WindowRequest) -> int:
-        ways.update(asked)
-        return 7
-
-    monkeypatch.setattr(WindowTaker, "begin", begin)
     armed = {11: Sockets(tmp_path), 16: Sockets(tmp_path), 17: Sockets(None)}
     monkeypatch.setattr("profd.daemon.session.windowing.sockets_of", armed.get)
     members = [*RANKS, member(16, "main"), member(17, "main")]
@@ -176,28 +175,27 @@ def texts(records: Collection[Record]) -> list[str]:
     return [record.text for record in records if isinstance(record, EventHappened)]
 
 
-async def test_each_kind_of_finding_has_one_window_that_says_why(folder: Path) -> None:
-    said = await heed(folder, (), (WAITS,), (WAITS,), (SYNCHRONIZES, WAITS), (SYNCHRONIZES,))
-    assert said == [
-        "begun",
-        "a window because of input-bound: waits 61 %",
-        "begun",
-        "a window because of synchronization: 12 %",
-    ]
+FIRST, SECOND = "a window because of input-bound: waits 61 %", "a window because of synchronization: 12 %"
 
 
-async def test_findings_of_one_look_share_their_window(folder: Path) -> None:
-    said = await heed(folder, (WAITS, SYNCHRONIZES), (SYNCHRONIZES, WAITS))
-    assert said == ["begun", "a window because of input-bound: waits 61 %; and of synchronization: 12 %"]
-
-
-async def test_a_finding_whose_window_cannot_be_is_asked_for_again(folder: Path) -> None:
-    said = await heed(folder, (WAITS,), (WAITS,), (WAITS,), refused=(1,))
-    assert said == ["begun", "a window because of input-bound: waits 61 %"]
-
-
-async def test_what_is_only_worth_knowing_has_no_window(folder: Path) -> None:
-    assert await heed(folder, (STARTED,)) == []
+@pytest.mark.parametrize(
+    ("seen", "refused", "said"),
+    [
+        ([(), (WAITS,), (WAITS,), (SYNCHRONIZES, WAITS), (SYNCHRONIZES,)], (), ["begun", FIRST, "begun", SECOND]),
+        (
+            [(WAITS, SYNCHRONIZES), (SYNCHRONIZES, WAITS)],
+            (),
+            ["begun", f"{FIRST}; and of synchronization: 12 %"],
+        ),
+        ([(WAITS,)] * 3, (1,), ["begun", FIRST]),
+        ([(STARTED,)], (), []),
+    ],
+    ids=["one for each kind", "those of one look share theirs", "asked for again", "none of what is worth knowing"],
+)
+async def test_a_finding_has_a_window_that_says_why(
+    folder: Path, seen: list[tuple[Found, ...]], refused: tuple[int, ...], said: list[str]
+) -> None:
+    assert await heed(folder, *seen, refused=refused) == said
 
 
 async def test_findings_from_before_torch_listens_wait(folder: Path) -> None:

@@ -1,7 +1,8 @@
 """The operations of a call against counts by hand, and operators against what torch makes of the same trace.
 
-``torch.autograd.profiler``, which sums them up here, gets its events from C++ as ``_KinetoEvent``. Where each field comes from in a trace (torch 2.15,
-``torch/csrc/profiler/collection.cpp``, ``TransferEvents``, and libkineto's ``output_json.cpp``):
+``torch.autograd.profiler``, which sums them up here, gets its events from C++ as ``_KinetoEvent``. Where each field
+comes from in a trace (torch 2.15, ``torch/csrc/profiler/collection.cpp``, ``TransferEvents``, and libkineto's
+``output_json.cpp``):
 
 - ``device_type``: CUDA of work and ranges of a GPU, CPU of all else (``kineto_shim.cpp``, ``deviceTypeFromActivity``).
 - ``correlation_id``: of what torch reports its ``External id``, of all else that of the driver.
