@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Callable
 
 import pytest
 
@@ -13,12 +12,11 @@ from profd.cli.console import StopSignals
 def test_a_signal_calls_the_reaction_once_known_or_not_yet(number: signal.Signals, is_early: bool) -> None:
     called: list[str] = []
     with StopSignals() as signals:
-        acts: list[Callable[[], object]] = [
-            lambda: signals.call(lambda: called.append("stop")),
-            lambda: signal.raise_signal(number),
-        ]
-        for act in reversed(acts) if is_early else acts:
-            act()
+        if is_early:
+            signal.raise_signal(number)
+        signals.call(lambda: called.append("stop"))
+        if not is_early:
+            signal.raise_signal(number)
         assert called == ["stop"]
 
 
