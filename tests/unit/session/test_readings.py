@@ -97,7 +97,7 @@ async def test_a_change_of_the_rate_is_said(desk: Desk, monkeypatch: pytest.Monk
 
 
 async def test_a_low_rate_at_the_start_is_said(desk: Desk) -> None:
-    desk.governor.rate_hz = 20
+    desk.governor.mean_hz = 20.0
     await desk.take()
     assert desk.events() == [("note", "profd samples at 20 Hz instead of 100 Hz, to stay within its budget")]
 
