@@ -58,14 +58,14 @@ READY = 'def ready(): print("ready", flush=True); input()'
 
 
 @contextlib.contextmanager
-def standing(program: str, executable: str = sys.executable) -> Iterator[Standing]:
+def standing(program: str = "\nready()", executable: str = sys.executable, *words: str) -> Iterator[Standing]:
     """Run a program up to where it waits: each time it prints "ready" and reads a line.
 
     A program that begins with an empty line has a function for that in it, ``ready``.
     """
     program = READY + program if program.startswith("\n") else program
     pipe = subprocess.PIPE
-    with subprocess.Popen([executable, "-c", program], stdin=pipe, stdout=pipe, text=True) as process:
+    with subprocess.Popen([executable, "-c", program, *words], stdin=pipe, stdout=pipe, text=True) as process:
         try:
             made = Standing(process)
             made.until_ready()

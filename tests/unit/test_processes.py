@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -10,6 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.interpreters import Standing, standing
 
 from profd.daemon import processes
 from profd.daemon.processes import read, read_number, read_pairs, read_pressure_us
@@ -20,16 +22,9 @@ PYTHON = (sys.executable, "-S", "-E", "-c", WAITING)
 
 
 @pytest.fixture
-def child() -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen([*PYTHON, "a b", "caf\udce9"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
+def child() -> Iterator[Standing]:
+    with standing(WAITING, sys.executable, "a b", "caf\udce9") as process:
         yield process
-        process.kill()
-
-
-def wait_for_zombie(process: subprocess.Popen[bytes]) -> None:
-    os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOWAIT)
 
 
 def test_this_process_is_among_all_with_its_stat_owner_threads_and_counters() -> None:
@@ -86,13 +81,13 @@ def test_in_the_midst_of_an_exec_no_image_is_told(starts_at: str, image: int, mo
     assert stat.image == image
 
 
-def test_a_zombie_does_not_run_and_keeps_its_status(child: subprocess.Popen[bytes]) -> None:
+def test_a_zombie_does_not_run_and_keeps_its_status(child: Standing) -> None:
     stat = processes.read_stat(child.pid)
     assert stat is not None
     assert processes.is_running(child.pid, stat.start_ticks)
     assert not processes.is_running(child.pid, stat.start_ticks + 1)
-    child.kill()
-    wait_for_zombie(child)
+    os.kill(child.pid, signal.SIGKILL)
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
     dead = processes.read_stat(child.pid)
     assert dead is not None
     assert (dead.state, dead.exit_status, dead.image) == ("Z", 9, 0)
@@ -125,8 +120,8 @@ def test_children_of_any_thread() -> None:
         started[0].communicate()
 
 
-def test_a_child_has_its_threads_words_and_version(child: subprocess.Popen[bytes]) -> None:
-    assert processes.command_line(child.pid) == (*PYTHON, "a b", "caf�")
+def test_a_child_has_its_threads_words_and_version(child: Standing) -> None:
+    assert processes.command_line(child.pid) == (sys.executable, "-c", WAITING, "a b", "caf�")
     assert processes.python_version(child.pid) == f"{sys.version_info.major}.{sys.version_info.minor}"
     stat = processes.read_stat(child.pid, child.pid)
     assert stat is not None

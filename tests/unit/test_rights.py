@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.interpreters import Standing, standing
 
 from profd.daemon.rights import Rights
 
 
 @pytest.fixture
-def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+def sleeper() -> Iterator[Standing]:
     """Run a process that has executed its program and waits."""
-    process = subprocess.Popen(
-        [sys.executable, "-c", "print('ready', flush=True); input()"], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-    )
-    with process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
+    with standing() as process:
         yield process
-        process.kill()
 
 
 def proc_with(folder: Path, **files: str) -> Path:
@@ -43,23 +39,22 @@ def test_own_credentials_are_known_and_nobody_is_not_hidden() -> None:
     assert not Rights().is_hidden(2**40)
 
 
-def test_nobody_has_no_credentials_and_no_memory(sleeper: subprocess.Popen[bytes]) -> None:
-    sleeper.kill()
-    sleeper.wait()
+def test_nobody_has_no_credentials_and_no_memory(sleeper: Standing) -> None:
+    sleeper.end()
     assert Rights().credentials(sleeper.pid) is None
     assert not Rights().is_hidden(sleeper.pid)
     assert Rights().read_memory(sleeper.pid) != 0
 
 
-def test_zombie_is_no_kernel_thread(sleeper: subprocess.Popen[bytes]) -> None:
-    sleeper.kill()
+def test_zombie_is_no_kernel_thread(sleeper: Standing) -> None:
+    os.kill(sleeper.pid, signal.SIGKILL)
     os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
     found = Rights().credentials(sleeper.pid)
     assert found is not None
     assert (found.state, found.is_kernel_thread) == ("Z", False)
 
 
-def test_memory_of_a_child_is_readable(sleeper: subprocess.Popen[bytes]) -> None:
+def test_memory_of_a_child_is_readable(sleeper: Standing) -> None:
     assert Rights().read_memory(sleeper.pid) == 0
 
 

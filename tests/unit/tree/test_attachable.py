@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.fakesystem import ADA, BOB, ROOT, FakeProcess, FakeSystem
+from support.interpreters import Standing, standing
 
 from profd.daemon import processes
 from profd.daemon.containers import Place
@@ -26,23 +27,16 @@ from profd.daemon.errors import (
 from profd.daemon.secrets import CUT, WORD_CHARACTERS
 from profd.daemon.tree.attachable import check_attachable, find_attachable
 
-CHILD = "print('ready', flush=True); input()"
 PARENT = """
 import subprocess, sys
-child = subprocess.Popen([sys.executable, "-c", "print('ready', flush=True); input()"])
-child.wait()
+subprocess.call([sys.executable, "-c", "print('ready', flush=True); input()"])
 """
 
 
 @pytest.fixture
-def family(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
+def family() -> Iterator[Standing]:
     """Run a Python process with a Python child; the child says when both run."""
-    script = tmp_path / "train.py"
-    script.write_text(PARENT)
-    words = [sys.executable, str(script), "--token", "hunter2"]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
+    with standing(PARENT, sys.executable, "--token", "hunter2") as process:
         yield process
 
 
@@ -51,7 +45,7 @@ def child_of(pid: int) -> int:
     return int(Path(f"/proc/{pid}/task/{pid}/children").read_text())
 
 
-def test_process_is_found_with_its_secrets_masked_and_covers_its_child(family: subprocess.Popen[bytes]) -> None:
+def test_process_is_found_with_its_secrets_masked_and_covers_its_child(family: Standing) -> None:
     (found,) = [process for process in find_attachable() if process.pid == family.pid]
     assert found.command[-2:] == ("--token", "***")
     assert found.python == f"{sys.version_info.major}.{sys.version_info.minor}"
@@ -61,29 +55,19 @@ def test_process_is_found_with_its_secrets_masked_and_covers_its_child(family: s
 
 def test_a_kernel_is_offered_by_its_notebook_and_beside_what_started_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JPY_SESSION_NAME", "/home/me/tune.ipynb")
-    with subprocess.Popen([sys.executable, "-c", CHILD], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as kernel:
-        assert kernel.stdout is not None
-        assert kernel.stdout.readline() == b"ready\n"
+    with standing() as kernel:
         (found,) = [process for process in find_attachable() if process.pid == kernel.pid]
     assert found.notebook == "/home/me/tune.ipynb"
 
 
 def test_a_command_as_long_as_the_kernel_takes_is_offered_cut() -> None:
     longest = "x" * ((128 << 10) - 1)
-    with subprocess.Popen(
-        [sys.executable, "-c", "print('ready', flush=True); input()", longest],
-        stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE,
-    ) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
+    with standing("\nready()", sys.executable, longest) as process:
         (found,) = [one for one in find_attachable() if one.pid == process.pid]
     assert found.command[-1] == f"{longest[:WORD_CHARACTERS]}{CUT}"
 
 
-def test_training_child_of_a_launcher_is_offered_first(
-    family: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_training_child_of_a_launcher_is_offered_first(family: Standing, monkeypatch: pytest.MonkeyPatch) -> None:
     child = child_of(family.pid)
     monkeypatch.setattr(processes, "maps", lambda pid: "/libtorch.so" if pid == child else "")
     pids = [process.pid for process in find_attachable()]
