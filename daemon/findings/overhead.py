@@ -9,6 +9,7 @@ line to look at. A model may run below it, for a preview or a score, but not the
 from __future__ import annotations
 
 import itertools
+import math
 import re
 from collections import Counter, defaultdict
 from collections.abc import Mapping, Sequence
@@ -18,6 +19,7 @@ from profd.daemon.analyze.phases import (
     BACKWARD,
     DATA_LOAD,
     DATA_WAIT,
+    EVALUATION,
     FORWARD,
     LOSS,
     OPTIMIZER,
@@ -36,6 +38,7 @@ from profd.daemon.store.rows import FrameRow
 
 _UNEXPLAINED = frozenset({OTHER, WAITING, STARTUP})
 _PASSES = frozenset({FORWARD, LOSS, BACKWARD})
+_OF_INPUT = frozenset({DATA_LOAD, DATA_WAIT})  # whose rules count it
 _STEP_BESIDE = 0.1  # of the time below a line; with more of a step it is a line around the step
 _NEARLY_ALL = 0.9
 _LOOPS = 0.8
@@ -56,7 +59,7 @@ def overhead(context: FindingContext) -> Finding | None:
         if collects_garbage(context, stack):
             return False  # which has a rule of its own
         kind, phase = of_stack(stack), phase_of(stack)
-        if phase in _PASSES:
+        if phase in _PASSES or (phase == EVALUATION and not context.trains):
             return (kind is not None and kind.is_no_pass) or _is_hook(context.reader.frames_of(stack))
         return phase in _UNEXPLAINED and (knows_step or (kind is not None and (context.trains or not kind.waits)))
 
@@ -84,35 +87,39 @@ def overhead(context: FindingContext) -> Finding | None:
             return context.heaviest_line(context.profile, stacks.__contains__)
         return line_of(context.reader.frames[anchor[-1]])
 
-    kind = kind if most_ns >= _NAMED * by_kind.total() else None
-    callee, named = _callee(context, {stack: paths[stack][len(anchor) :] for stack in stacks})
-    named = named if kind is None else {stack for stack in stacks if of_stack(stack) == kind}
     # Work in C on whole arrays may be what a step needs; known kinds and loops in Python are a loss at any size.
     perhaps_ns = sum(spent for one, spent in by_kind.items() if one is None or one.perhaps)
     is_loss = hot_line == function or perhaps_ns < _MOST * by_kind.total()
     severity = context.severity("overhead" if is_loss else "own-function", whole.low)
     if severity is None:
         return None
-    # The share is that of what is named. A gain may be all of the line.
+    # The share is that of what is named; what only waits is apart from the rest of a line. All of it may be gained.
+    kind = kind if most_ns >= _NAMED * by_kind.total() else None
+    callee, named = _callee(context, {stack: paths[stack][len(anchor) :] for stack in stacks})
+    if kind is not None:
+        named = {stack for stack in stacks if of_stack(stack) == kind} if kind.waits else stacks
     share, gain = context.share_of(context.profile, named.__contains__), partial(bound, context, whole)
     others = () if named == stacks else (whole.measure("all of that line"),)
-    if kind is not None:
+    if kind is None:
+        cases = {"line": callee is None}  # no function of the user's below it has most of it
+        name = callee or (spoken(context.reader.frames[anchor[-1]].function) if anchor else "") or function
         return context.finding(
-            "overhead",
-            share,
-            *others,
-            severity=severity,
-            gain=gain,
-            line=line,
-            function=function,
-            what=kind.what,
-            instead=kind.instead,
-            what_helps=kind.remedy,
+            "own-function", share, *others, severity=severity, gain=gain, line=line, cases=cases, function=name
         )
-    cases = {"line": callee is None}  # no function of the user's below it has most of it
-    name = callee or (spoken(context.reader.frames[anchor[-1]].function) if anchor else "") or function
+    cases = {"mixed": named == stacks and most_ns < _NEARLY_ALL * by_kind.total()}
+    what, instead, what_helps = kind.what, kind.instead, kind.remedy
     return context.finding(
-        "own-function", share, *others, severity=severity, gain=gain, line=line, cases=cases, function=name
+        "overhead",
+        share,
+        *others,
+        severity=severity,
+        gain=gain,
+        line=line,
+        cases=cases,
+        function=function,
+        what=what,
+        instead=instead,
+        what_helps=what_helps,
     )
 
 
@@ -134,11 +141,13 @@ def _callee(context: FindingContext, paths: Mapping[int, LinePath]) -> tuple[str
     for stack, path in paths.items():
         for name in filter(None, (spoken(context.reader.frames[frame].function) for frame in path)):
             found[name].add(stack)
-    # Those of an inner function are among those of the outer one.
     spent_ns = {name: sum(context.profile.time_ns[stack] for stack in stacks) for name, stacks in found.items()}
     least_ns = _NAMED * sum(context.profile.time_ns[stack] for stack in paths)
-    most = [name for name in found if spent_ns[name] >= least_ns]
-    return (most[-1], found[most[-1]]) if most else (None, set(paths))
+    most = [name for name in reversed(found) if spent_ns[name] >= least_ns]
+    if not most:
+        return None, set(paths)
+    innermost = min(most, key=spent_ns.__getitem__)  # which has the least, and of equals comes last
+    return innermost, found[innermost]
 
 
 _LOOP, _COMPREHENSION = re.compile(r"^\s*(for|while)\b"), re.compile(r"\bfor\b.+\bin\b")
@@ -153,20 +162,19 @@ _Key = tuple[str, str]
 def hot_function(context: FindingContext) -> Finding | None:
     """Return the function that loops for most of the time; what its lines call may say more of it.
 
-    Where it has no loop but comprehensions, these lines are all of its loop; those of an update go through tensors.
+    Where comprehensions are its only loops, and not most of it, only their lines count; those of an update go through
+    tensors.
     """
     kind_of, phase_of = Kinds(context.reader).of_stack, context.phases.of_stack
     functions = {stack: key for stack in context.profile.time_ns if (key := _function_of(context, stack))}
     sources = {stack: context.leaf(stack).source or "" for stack in functions}
-    own_ns, loop_ns, known_ns = Counter[_Key](), Counter[_Key](), Counter[_Key]()
-    for stack, key in functions.items():
-        time_ns = int(context.profile.time_ns[stack])
-        own_ns[key] += time_ns
-        loop_ns[key] += time_ns if _LOOP.search(sources[stack]) else 0
-    looping = {key for key in own_ns if loop_ns[key] > _LEAST_OF_LOOP * own_ns[key]}
     lines = {one for one in functions if phase_of(one) != OPTIMIZER and _COMPREHENSION.search(sources[one])}
-    stacks = [one for one, key in functions.items() if key in looping or one in lines]
-    loop_ns.clear()
+    beyond_ns = Counter[_Key]()  # above 0 where the lines of loops have enough of a function's own time
+    for stack, key in functions.items():
+        least = _LEAST_OF_LOOP if _LOOP.search(sources[stack]) else _MOST if stack in lines else math.inf
+        beyond_ns[key] += int(context.profile.time_ns[stack] * (1 / least - 1))
+    stacks = [one for one, key in functions.items() if beyond_ns[key] > 0 or one in lines]
+    loop_ns, known_ns = Counter[_Key](), Counter[_Key]()
     for stack in stacks:
         time_ns, kind = int(context.profile.time_ns[stack]), kind_of(stack)
         loop_ns[functions[stack]] += time_ns
@@ -225,9 +233,8 @@ def _heaviest_line(
         frames = context.reader.frames_of(stack)
         path = paths[stack] = tuple(frame.id for frame in frames if not frame.is_library)
         called = next((depth for depth, frame in enumerate(frames) if frame.module_path == _MODULE), len(frames))
-        within.update(
-            path[:depth] for depth in range(sum(not one.is_library for one in frames[:called]) + 1, len(path) + 1)
-        )
+        outside = sum(not frame.is_library for frame in frames[:called])
+        within.update(path[:depth] for depth in range(outside + 1, len(path) + 1))
         is_update = stack in step and context.phases.of_stack(stack) in (BACKWARD, OPTIMIZER)
         for depth in range(len(path) + 1):
             spent_ns[path[:depth]] += time_ns
@@ -254,6 +261,7 @@ def _heaviest_line(
     if of_step > _STEP_BESIDE * lost_ns[found] or lost_ns[found] < _MOST * (spent_ns[found] - of_step):
         return (), paths, set()  # other rules explain it
     below = {stack for stack, path in paths.items() if path[: len(found)] == found}
+    below = {stack for stack in below if context.phases.of_stack(stack) not in _OF_INPUT}
     return found, paths, below if is_extra(found) else below - step
 
 

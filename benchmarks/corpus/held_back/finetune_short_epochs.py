@@ -63,7 +63,9 @@ class DataModule:
     def epoch(self):
         with self.diary.planted():
             batches = iter(self.loader)  # planted
-        for _ in range(len(self.loader)):
+            first = next(batches)  # which waits for workers that have just been started
+        yield first
+        for _ in range(len(self.loader) - 1):
             yield next(batches)
         with self.diary.planted():
             next(batches, None)  # planted

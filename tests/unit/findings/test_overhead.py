@@ -29,7 +29,7 @@ ENCODE = (*DUMPS, Frame("JSONEncoder.iterencode", STANDARD + "json/encoder.py", 
 OPEN = (*CALL, Frame("snapshot", DATA, 13), Frame("Path.open", STANDARD + "pathlib.py", 1044))
 RUN = (*SNAPSHOT, Frame("Popen.__init__", STANDARD + "subprocess.py", 1020))
 OWN = (*CALL, Frame("relabel", DATA, 40))
-MOST_WORDS = 11  # with the other words of a sentence they are 30 at most
+MOST_WORDS = 10  # with the other words of a sentence they are 30 at most
 FORMAT_STACK = Frame("format_stack", LIBRARY + "torch/fx/traceback.py", 510)
 
 
@@ -41,15 +41,18 @@ def _fresh_table() -> None:
 @pytest.mark.parametrize(
     ("lost", "title"),
     [
-        ([(ENCODE, 150)], "overhead: serialization takes 30 % of the time (augment.py:12): doing it seldom"),
+        ([(ENCODE, 150)], "overhead: serialization takes 30 % of the time (augment.py:12): doing it in the background"),
         ([(RUN, 150)], "overhead: a child process takes 30 % of the time (augment.py:12): starting it seldom"),
         ([(OWN, 150)], "overhead: a line of relabel takes 30 % of the time (augment.py:40): computing it less often"),
-        # Two lines of a function share the time: their caller's line is named, with the share of that kind alone.
-        ([(ENCODE, 110), (OPEN, 40)], "overhead: serialization takes 22 % of the time (train.py:66): doing it seldom"),
+        # Two lines of a function share the time: their caller's line is named, with all of it.
+        (
+            [(ENCODE, 110), (OPEN, 40)],
+            "overhead: mostly serialization takes 30 % of the time (train.py:66): doing it in the background",
+        ),
         # Most of it goes into one line, and the rest does not count where that line is named.
         (
             [(ENCODE, 190), (OPEN, 10)],
-            "overhead: serialization takes 38 % of the time (augment.py:12): doing it seldom",
+            "overhead: serialization takes 38 % of the time (augment.py:12): doing it in the background",
         ),
         # Of several kinds of calls none has most of the time.
         ([(ENCODE, 90), (OPEN, 60)], "overhead: snapshot takes 30 % of the time (train.py:66): calling it less often"),
@@ -73,6 +76,19 @@ def test_a_share_is_that_of_the_function_that_is_named(case: Case) -> None:
     found = case.told(overhead, step((bank, 175), ((*CALL, Frame("LogMel.__call__", DATA, 19)), 35)))
     assert "overhead: mel_filterbank takes 35 % of the time (train.py:66): calling it less often" in found.title
     assert [round(one.value, 2) for one in found.evidence.measures] == [0.35, 0.42]
+
+
+def test_what_the_rules_of_the_input_count_is_left_to_them(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SOURCES, (DATA, 75), "state = self.envs.step(action)")
+    spans = step((DUMPS, 150), ((*CALL, Frame("snapshot", DATA, 75)), 50))
+    assert "overhead: serialization takes 30 % of the time (train.py:66)" in case.told(overhead, spans).title
+
+
+def test_a_wait_is_apart_from_what_its_line_does_besides(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SOURCES, (DATA, 72), "time.sleep(0.01)")
+    found = case.told(overhead, step(((*CALL, Frame("f", DATA, 72)), 150), ((*CALL, Frame("f", DATA, 73)), 50)))
+    assert found.title.startswith("overhead: polling takes 30 % of the time (train.py:66)")
+    assert [round(one.value, 1) for one in found.evidence.measures] == [0.3, 0.4]
 
 
 def test_where_no_function_has_most_of_the_time_the_line_is_named(case: Case) -> None:
@@ -240,6 +256,24 @@ def test_statistics_are_no_part_of_the_pass_that_takes_them(
         assert found.title.startswith(f"overhead: statistics of values takes {share} of the time (augment.py:61)")
 
 
+def test_what_a_program_that_only_evaluates_does_besides_is_found(case: Case) -> None:
+    model = (*LOOP, Frame("evaluate", DATA, 63), CALL_IMPL)
+    dumps = (*LOOP, Frame("evaluate", DATA, 64), Frame("dumps", STANDARD + "json/__init__.py", 231))
+    found = case.told(overhead, ((model, 350), (dumps, 150)))
+    assert found.title.startswith(
+        "overhead: serialization takes 30 % of the time (augment.py:64): doing it in the background"
+    )
+    assert "speeds the program up" in found.title
+    assert case.found(overhead, step((model, 100), (dumps, 150))) is None
+
+
+def test_statistics_in_a_comprehension_are_no_loop(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SOURCES, (DATA, 62), "tops = [torch.quantile(x, part) for part in parts]")
+    spans = step(((*MEASURE, Frame("measure", DATA, 62)), 150))
+    assert case.found(hot_function, spans) is None
+    assert "statistics of values takes 30 %" in case.told(overhead, spans).title
+
+
 def test_a_library_that_computes_no_model_is_overhead_within_a_pass(case: Case) -> None:
     dumps = (*MEASURE, Frame("dumps", STANDARD + "json/__init__.py", 231))
     assert "serialization takes 30 % of the time (augment.py:60)" in case.told(overhead, step((dumps, 150))).title
@@ -255,8 +289,9 @@ SLEEP = (*LOOP, Frame("next_path", DATA, 72))
 def test_a_step_by_hand_is_known_once_all_of_it_is(case: Case) -> None:
     found = case.told(overhead, ((BY_HAND, 200), (UPDATE, 100), (OWN, 200)))
     assert found.title.startswith("overhead: a line of relabel takes 40 % of the time (augment.py:40)")
-    # Without an update seen, what is unknown may be it.
+    # Without an update seen, what is unknown may be it; but torch's own backward pass tells all.
     assert case.found(overhead, ((BY_HAND, 300), (OWN, 200))) is None
+    assert case.told(overhead, ((CONV, 150), (BACKWARD, 150), (OWN, 200))).title == found.title
 
 
 def test_polling_between_updates_is_a_loss_and_without_any_it_may_have_nothing_to_do(

@@ -124,6 +124,7 @@ def test_a_finding_names_a_phase_series_and_a_scale_that_there_are() -> None:
 def test_a_bound_beyond_ten_times_is_nearly_all_of_the_step() -> None:
     assert texts.speeds_up(9.9) == "speeds steps up by at most 9.9\N{MULTIPLICATION SIGN}"
     assert texts.speeds_up(10.2, is_crowded=True) == "saves nearly all of the step"
+    assert texts.speeds_up(10.2, trains=False) == "saves nearly all of the time"
 
 
 PLAIN = Texts("lost", "{share} lost{at}{besides}", "It {does}.", "Keep {it}.", phase="other", words={"besides": ""})
