@@ -1,4 +1,4 @@
-"""What the recorder writes down of a driver."""
+"""What the recorder writes down of a driver gives the same readings again when it is replayed."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ import pynvml
 import pytest
 from gpu_recorder import RecordingLibrary, record
 from support.clocks import StoppedClock
-from support.gpusets import MAIN
+from support.gpureplay import ReplayLibrary
+from support.gpusets import MAIN, GpuRoom
 from support.gpusim import SimulatedDriver, Timeline
 
 from profd.daemon.clock import SECOND_NS
@@ -19,6 +20,8 @@ from profd.daemon.clock import SECOND_NS
 SECONDS = 8
 UPTIME_S = 5_000.0
 NO_PERMISSION = 4
+ACTIVE = "gpu_graphics_active_share"
+SERIES = ("gpu_utilization_share", "gpu_pcie_sent_bytes_per_s", "gpu_memory_used_bytes")
 
 
 @pytest.fixture
@@ -53,6 +56,39 @@ def recording(simulated: SimulatedDriver, tmp_path: Path, monkeypatch: pytest.Mo
             patch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
             record(SECONDS, pause)
     return path
+
+
+def read(room: GpuRoom) -> dict[str, list[tuple[float, float]]]:
+    room.read()
+    for _ in range(SECONDS - 1):
+        room.read(1)
+    return {name: room.series(name) for name in (*SERIES, ACTIVE)}
+
+
+def test_a_replay_reads_as_the_device_did(
+    recording: Path, simulated: SimulatedDriver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    simulated.set_now(0)
+    live = GpuRoom(simulated)
+    told = read(live)
+    clock = StoppedClock()
+    replay = ReplayLibrary(recording, lambda: clock.at_ns)
+    monkeypatch.setattr(pynvml, "nvmlLib", replay)
+    monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
+    room = GpuRoom(simulated, clock=clock)
+    again = read(room)
+    assert len(again["gpu_utilization_share"]) >= 5 * (SECONDS - 3)
+    for name in SERIES:
+        assert [value for _, value in again[name]] == pytest.approx(
+            [value for _, value in told[name]], abs=0.1, rel=0.1
+        )
+        late = [other - one for (one, _), (other, _) in zip(told[name], again[name], strict=True)]
+        assert all(abs(one) < 0.041 for one in late), (name, late)
+    # Windows of the recorder are others than those of the reader: their mean is the same.
+    means = [sum(value for _, value in found[ACTIVE]) / len(found[ACTIVE]) for found in (told, again)]
+    assert means[0] == pytest.approx(means[1], abs=0.05)
+    assert [seen.model for seen in room.devices] == ["NVIDIA H100 80GB HBM3"]
+    assert [point.value for taken in room.taken for point in taken.points if point.identity == MAIN]
 
 
 def test_each_call_is_written_down_with_its_code_its_stamps_and_the_bytes_of_the_driver(recording: Path) -> None:
