@@ -11,6 +11,15 @@ from support.gpusim import SimulatedDriver
 MEMORY: dict[str, Any] = {"memory_used_bytes": 1, "memory_total_bytes": 2}
 
 
+def received(driver: SimulatedDriver, bytes_per_s: float, **gpu: float) -> GpuRoom:
+    """Return a GPU that was read once, and whose counter goes on by so many bytes a second."""
+    driver.add_gpu(**MEMORY, **gpu)
+    driver.add("field_per_s", bytes_per_s, "gpu0", 198)
+    room = GpuRoom(driver, everything=True)
+    room.read()
+    return room
+
+
 def test_rates_come_from_counters(driver: SimulatedDriver) -> None:
     driver.add_gpu(**MEMORY)
     driver.add("field_per_s", 5e9, "gpu0", 197)
@@ -25,27 +34,18 @@ def test_rates_come_from_counters(driver: SimulatedDriver) -> None:
 
 @pytest.mark.parametrize("gigabytes_per_s", [0.5, 2.1, 10, 25])
 def test_counters_of_32_bits_wrap_and_nothing_is_lost(driver: SimulatedDriver, gigabytes_per_s: float) -> None:
-    driver.add_gpu(**MEMORY)
-    driver.add("field_per_s", gigabytes_per_s * 1e9, "gpu0", 198)
-    room = GpuRoom(driver, everything=True)
-    room.read()
+    room = received(driver, gigabytes_per_s * 1e9)
     read = [values(room.read_fully(2))["gpu_pcie_received_bytes_per_s"] for _ in range(3)]
     assert read == pytest.approx([gigabytes_per_s * 1e9] * 3)
 
 
 def test_a_link_that_fills_the_counter_between_two_looks_is_measured(driver: SimulatedDriver) -> None:
-    driver.add_gpu(**MEMORY, pcie_generation_most=5, pcie_received_bytes_per_s=50e9)
-    driver.add("field_per_s", 50e9, "gpu0", 198)
-    room = GpuRoom(driver, everything=True)
-    room.read()
+    room = received(driver, 50e9, pcie_generation_most=5, pcie_received_bytes_per_s=50e9)
     assert values(room.read_fully(2))["gpu_pcie_received_bytes_per_s"] == 50e9
 
 
 def test_looks_that_were_late_say_nothing(driver: SimulatedDriver) -> None:
-    driver.add_gpu(**MEMORY)
-    driver.add("field_per_s", 20e9, "gpu0", 198)
-    room = GpuRoom(driver, everything=True)
-    room.read()
+    room = received(driver, 20e9)
     room.clock.advance(5)  # nobody looked: the counter wrapped 23 times
     read = values(room.read_fully(1))
     assert "gpu_pcie_received_bytes_per_s" not in read

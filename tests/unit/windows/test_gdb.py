@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -38,11 +39,11 @@ def tools(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def pretend(tools: Path, *lines: str) -> None:
-    """Make a gdb that says these lines."""
+def pretend(tools: Path, *lines: str, mode: int = 0o700) -> None:
+    """Make a gdb of these lines of shell."""
     script = tools / "gdb"
-    script.write_text(f"#!{sys.executable}\nprint({chr(10).join(lines)!r})\n")
-    script.chmod(0o700)
+    script.write_text("\n".join(("#!/bin/sh", *lines, "")))
+    script.chmod(mode)
 
 
 async def test_without_gdb_the_remedies_are_said(pid: int, tools: Path) -> None:
@@ -64,7 +65,7 @@ async def test_without_gdb_the_remedies_are_said(pid: int, tools: Path) -> None:
 async def test_what_gdb_says_becomes_an_error_with_its_reason(
     pid: int, tools: Path, said: list[str], meant: str
 ) -> None:
-    pretend(tools, *said)
+    pretend(tools, *(f"echo {shlex.quote(line)}" for line in said))
     with pytest.raises(WindowFailed, match=meant):
         await gdb.execute(pid, TEXT, CALLS)
 
@@ -74,9 +75,7 @@ async def test_a_gdb_that_cannot_give_back_registers_is_kept_from_the_process(
 ) -> None:
     """As gdb 13 on a CPU with AMX, in its own words: it shows it on a program of profd's own."""
     words = tmp_path / "words"
-    script = tools / "gdb"
-    script.write_text(f'#!/bin/sh\necho "$@" >> {words}\necho "Couldn\'t write extended state status: Bad address."\n')
-    script.chmod(0o700)
+    pretend(tools, f'echo "$@" >> {words}', 'echo "Couldn\'t write extended state status: Bad address."')
     with pytest.raises(WindowFailed, match="too old for this CPU"):
         await gdb.execute(pid, TEXT, CALLS)
     (asked,) = words.read_text().splitlines()
@@ -90,9 +89,7 @@ async def test_gdb_reads_no_symbols_and_is_served_first(
     urged: list[int] = []
     monkeypatch.setattr("os.setpriority", lambda which, who, niceness: urged.append(niceness))
     words = tmp_path / "words"
-    script = tools / "gdb"
-    script.write_text(f'#!/bin/sh\necho "$@" > {words}\necho profd queued 0\n')
-    script.chmod(0o700)
+    pretend(tools, f'echo "$@" > {words}', "echo profd queued 0")
     await gdb.execute(pid, TEXT, CALLS)
     assert urged == [-10]
     assert "-readnever" in words.read_text().split()
@@ -100,11 +97,7 @@ async def test_gdb_reads_no_symbols_and_is_served_first(
 
 async def test_gdb_is_killed_no_sooner_than_the_process_when_memory_ends(pid: int, tools: Path, tmp_path: Path) -> None:
     """A session offers itself to the kernel, and what it starts inherits that; gdb holds the process."""
-    script = tools / "gdb"
-    script.write_text(
-        f"#!/bin/sh\nread score </proc/self/oom_score_adj\necho $score >{tmp_path}/score\necho profd queued 0\n"
-    )
-    script.chmod(0o700)
+    pretend(tools, "read score </proc/self/oom_score_adj", f"echo $score >{tmp_path}/score", "echo profd queued 0")
     own = Path("/proc/self/oom_score_adj")
     before = own.read_text()
     volunteer()
@@ -120,7 +113,7 @@ async def test_gdb_may_be_refused_to_be_served_first(pid: int, tools: Path, monk
         raise PermissionError
 
     monkeypatch.setattr("os.setpriority", refuse)
-    pretend(tools, "profd page 7000", "profd queued 0")
+    pretend(tools, "echo profd page 7000", "echo profd queued 0")
     await gdb.execute(pid, TEXT, CALLS)
 
 
@@ -155,7 +148,7 @@ def test_text_has_room_for_itself_and_its_end(pid: int) -> None:
 
 
 async def test_process_that_is_stopped_is_left_alone(pid: int, tools: Path) -> None:
-    pretend(tools, "profd queued 0")
+    pretend(tools, "echo profd queued 0")
     os.kill(pid, signal.SIGSTOP)
     os.waitpid(pid, os.WUNTRACED)
     with pytest.raises(WindowFailed, match="is stopped") as failure:
@@ -182,11 +175,11 @@ async def test_gdb_runs_as_the_user_of_the_process_where_that_may_attach(
     for folder in (tools, *(above for above in tools.parents if "pytest" in str(above))):
         folder.chmod(0o755)
     words = "profd queued 0" if may_attach else "ptrace: Operation not permitted."
-    script = tools / "gdb"
-    script.write_text(
-        f'#!/bin/sh\ncase "$*" in *starti*) exit;; esac\nme=$(/usr/bin/id -u)\necho "$me:$SECRET" >> {said}\n'
-        f'[ $me = 0 ] && echo profd queued 0 || echo "{words}"\n'
+    pretend(
+        tools,
+        'case "$*" in *starti*) exit;; esac\nme=$(/usr/bin/id -u)',
+        f'echo "$me:$SECRET" >> {said}\n[ $me = 0 ] && echo profd queued 0 || echo "{words}"',
+        mode=0o755,
     )
-    script.chmod(0o755)
     await gdb.execute(nobodys, TEXT, CALLS)
     assert said.read_text().splitlines() == [f"{NOBODY}:", *["0:hunter2"] * (not may_attach)]
