@@ -11,9 +11,9 @@ from support.gpusim import SimulatedDriver
 MEMORY: dict[str, Any] = {"memory_used_bytes": 1, "memory_total_bytes": 2}
 
 
-def received(driver: SimulatedDriver, bytes_per_s: float, **gpu: float) -> GpuRoom:
+def received(driver: SimulatedDriver, bytes_per_s: float, gpu: dict[str, Any] = MEMORY) -> GpuRoom:
     """Return a GPU that was read once, and whose counter goes on by so many bytes a second."""
-    driver.add_gpu(**MEMORY, **gpu)
+    driver.add_gpu(**gpu)
     driver.add("field_per_s", bytes_per_s, "gpu0", 198)
     room = GpuRoom(driver, everything=True)
     room.read()
@@ -40,7 +40,7 @@ def test_counters_of_32_bits_wrap_and_nothing_is_lost(driver: SimulatedDriver, g
 
 
 def test_a_link_that_fills_the_counter_between_two_looks_is_measured(driver: SimulatedDriver) -> None:
-    room = received(driver, 50e9, pcie_generation_most=5, pcie_received_bytes_per_s=50e9)
+    room = received(driver, 50e9, {**MEMORY, "pcie_generation_most": 5, "pcie_received_bytes_per_s": 50e9})
     assert values(room.read_fully(2))["gpu_pcie_received_bytes_per_s"] == 50e9
 
 
