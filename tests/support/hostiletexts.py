@@ -9,9 +9,7 @@ import msgspec
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import records
 from profd.daemon.store.records import Frame, FrameDescription
-from profd.daemon.store.writer import RunWriter
 from support import synthetic
-from support.waiting import DEADLINE_S
 
 MARKUP = '<img src=x onerror="window.hurt=1"></script><script>window.hurt=1</script>\''
 REORDERING = "\u202egnol\u2066"
@@ -36,7 +34,6 @@ def write_run(path: Path) -> Path:
         synthetic.run_started(), id=EVIL, name=EVIL, command=("python", f"{EVIL}.py"), cwd=EVIL, host=EVIL, user=EVIL
     )
     at_ns = started.started_ns
-    writer = RunWriter(path, started, describe)
     thread = (synthetic.MAIN_TID, f"main{EVIL}", True, ((STACKS[0], 600), (STACKS[1], 400)))
     many: list[records.Record] = [
         records.ProcessSeen(synthetic.MAIN, None, ("python", EVIL), "main", None, None, "3.11.7", at_ns),
@@ -46,11 +43,7 @@ def write_run(path: Path) -> Path:
         _window(at_ns),
         records.RunEnded(at_ns + 2 * SECOND_NS, "target-exited", exit_code=0),
     ]
-    for record in many:
-        assert writer.put(record)
-    writer.close(DEADLINE_S)
-    assert writer.failure is None, writer.failure
-    return path
+    return synthetic.write_records(path, many, started, describe)
 
 
 def _window(at_ns: int) -> records.WindowTaken:

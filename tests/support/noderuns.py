@@ -11,11 +11,9 @@ import msgspec
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.store import records
 from profd.daemon.store.records import Frame, Identity, Interval, Placement
-from profd.daemon.store.writer import RunWriter
 from support.jobruns import FORWARD, LOAD
-from support.synthetic import COMMAND, STARTED_NS, run_started
-from support.training_stacks import BACKWARD, LIBRARY, TRAIN, describe
-from support.waiting import DEADLINE_S
+from support.synthetic import COMMAND, STARTED_NS, run_started, write_records
+from support.training_stacks import BACKWARD, LIBRARY, TRAIN
 
 JOB = "10.0.0.1:29500"
 AHEAD_NS = 1_700_000_003
@@ -62,7 +60,6 @@ class Job:
         """
         started_ns = STARTED_NS + ahead_ns
         started = msgspec.structs.replace(run_started(started_ns), id=f"run-{rank}", host=f"node{rank}")
-        writer = RunWriter(path, started, describe)
         me = Identity(4242, 1000)
         place = Placement(rank, 0, rank, ranks, JOB)
         found: list[records.Record] = [
@@ -74,11 +71,7 @@ class Job:
         if counted:
             found += self._counts(me, started_ns)
         found.append(records.RunEnded(started_ns + int(self.ends_ms[-1] * MILLISECOND_NS), "target-exited", 0))
-        for record in found:
-            assert writer.put(record), writer.failure
-        writer.close(DEADLINE_S)
-        assert writer.failure is None, writer.failure
-        return path
+        return write_records(path, found, started)
 
     def _spans(self, own_share: float, joined: bool, sample_ms: int, wait: tuple[Frame, ...]) -> list[_Span]:
         """Return (from, to, stack) in ms; a stack is seen from the first sample in it on."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 
 from profd.daemon import processes
@@ -71,22 +71,23 @@ def write_run(
     with nobody writing to it; see ``live_run`` for one that grows.
     """
     started_ns = time.time_ns() - seconds * SECOND_NS if live else STARTED_NS
-    writer = RunWriter(path, run_started(started_ns, live=live), describe)
-    _put_all(writer, _first_records(started_ns, workers))
+    found = _first_records(started_ns, workers)
     for second in range(seconds):
-        _put_all(writer, _one_second(started_ns + second * SECOND_NS, second, workers))
-    _put_all(writer, also)
+        found += _one_second(started_ns + second * SECOND_NS, second, workers)
+    found += also
     if not live:
-        end_ns = started_ns + seconds * SECOND_NS
-        _put_all(writer, _last_records(end_ns, workers, exit_code, exit_signal))
-    writer.close(DEADLINE_S)
-    assert writer.failure is None, writer.failure
-    return path
+        found += _last_records(started_ns + seconds * SECOND_NS, workers, exit_code, exit_signal)
+    return write_records(path, found, run_started(started_ns, live=live))
 
 
-def write_records(path: Path, found: Iterable[records.Record]) -> Path:
+def write_records(
+    path: Path,
+    found: Iterable[records.Record],
+    started: records.RunStarted | None = None,
+    described: Callable[[Frame], records.FrameDescription] | None = None,
+) -> Path:
     """Write a run of these records, and return its path."""
-    writer = RunWriter(path, run_started(), describe)
+    writer = RunWriter(path, started or run_started(), described or describe)
     _put_all(writer, found)
     writer.close(DEADLINE_S)
     assert writer.failure is None, writer.failure

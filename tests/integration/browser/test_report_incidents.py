@@ -7,12 +7,11 @@ from pathlib import Path
 import pytest
 from support import hostiletexts
 from support.browser import OpenReport, ReportPage
-from support.synthetic import MAIN_TID, STARTED_NS, main_process, recording, run_started
-from support.training_stacks import CONV, LOSS, describe
+from support.synthetic import MAIN_TID, STARTED_NS, main_process, recording, write_records
+from support.training_stacks import CONV, LOSS
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.records import Frame, HangFound, HangGroup, HangReport, OutputWritten, RunEnded, Stand
-from profd.daemon.store.writer import RunWriter
 
 SECONDS = 100
 EVIL = Stand(hostiletexts.EVIL, 1, "main", 0, hostiletexts.EVIL, False, hostiletexts.EVIL)
@@ -31,15 +30,11 @@ HANG = HangFound(
 @pytest.fixture
 def report(open_report: OpenReport, tmp_path: Path) -> ReportPage:
     end_ns = STARTED_NS + SECONDS * SECOND_NS
-    writer = RunWriter(tmp_path / "run.profd", run_started(), describe)
     thread = (MAIN_TID, "MainThread", True, ((CONV, 400), (LOSS, 600)) * SECONDS)
     said = OutputWritten(end_ns, f"{hostiletexts.MARKUP}\x1b[2J\nValueError: {hostiletexts.REORDERING}\n".encode())
     recorded = recording(main_process().identity, STARTED_NS, (thread,), duration_ns=SECONDS * SECOND_NS)
-    for record in (main_process(), recorded, HANG, said, RunEnded(end_ns, "target-exited", 1)):
-        assert writer.put(record)
-    writer.close()
-    assert writer.failure is None
-    return open_report(tmp_path / "run.profd")
+    ended = RunEnded(end_ns, "target-exited", 1)
+    return open_report(write_records(tmp_path / "run.profd", [main_process(), recorded, HANG, said, ended]))
 
 
 def test_the_link_of_a_hang_selects_it_and_the_minute_before(report: ReportPage) -> None:

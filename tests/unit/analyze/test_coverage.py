@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 from support import synthetic
-from support.synthetic import STARTED_NS, run_started
-from support.training_stacks import describe
+from support.synthetic import STARTED_NS
 
 from profd.daemon.analyze.coverage import take_lives
 from profd.daemon.analyze.selection import Selection
@@ -18,17 +17,15 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.summary import summarize
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken
-from profd.daemon.store.writer import RunWriter
 
 
 def test_the_cost_of_starting_counts_for_as_long_as_it_took(tmp_path: Path) -> None:
-    writer = RunWriter(tmp_path / "run.profd", run_started(), describe)
     # What starting took, in the first tenth of a second; then a tenth of a core for nearly ten.
-    for at_s, cores in ((0.1, 1.0), (1.0, 0.1), (10.0, 0.1)):
-        at_ns = STARTED_NS + round(at_s * SECOND_NS)
-        assert writer.put(PointsTaken(at_ns, (Point("profd_cpu_cores", cores),)))
-    writer.close()
-    with RunReader(tmp_path / "run.profd") as reader:
+    points = (
+        PointsTaken(STARTED_NS + round(at_s * SECOND_NS), (Point("profd_cpu_cores", cores),))
+        for at_s, cores in ((0.1, 1.0), (1.0, 0.1), (10.0, 0.1))
+    )
+    with RunReader(synthetic.write_records(tmp_path / "run.profd", points)) as reader:
         mean = mean_of_series(reader, "profd_cpu_cores", None, Selection())
     assert mean == pytest.approx((0.1 * 1.0 + 9.9 * 0.1) / 10)
 

@@ -9,8 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.gpurun import OTHER_RANK, SECONDS, busy, waits, write_gpu_run
-from support.synthetic import BACKWARD, DATA_WAIT, MAIN, STARTED_NS, run_started
-from support.training_stacks import describe
+from support.synthetic import BACKWARD, DATA_WAIT, MAIN, STARTED_NS, write_records
 
 from profd.cli.main import run_command_line
 from profd.daemon.analyze.gpu import Gpu, take_gpu_idle
@@ -24,9 +23,8 @@ from profd.daemon.render.sections import gpu_lines
 from profd.daemon.render.summary import summarize
 from profd.daemon.render.text import summary_text
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import DeviceSeen, Point, PointsTaken
+from profd.daemon.store.records import DeviceSeen, Point, PointsTaken, Record
 from profd.daemon.store.rows import IntervalRow
-from profd.daemon.store.writer import RunWriter
 
 
 @pytest.fixture
@@ -188,18 +186,15 @@ GIB = 1 << 30
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
     """Write a run of four seconds: gpu0 was busy for the first half, and told nothing of its power."""
-    path = tmp_path / "run.profd"
-    writer = RunWriter(path, run_started(), describe)
-    writer.put(DeviceSeen(STARTED_NS, "gpu0", 0, "NVIDIA H100", "GPU-a", 80 * GIB))
-    writer.put(DeviceSeen(STARTED_NS, "gpu1", 1, "NVIDIA A100", "GPU-b"))
+    found: list[Record] = [DeviceSeen(STARTED_NS, "gpu0", 0, "NVIDIA H100", "GPU-a", 80 * GIB)]
+    found.append(DeviceSeen(STARTED_NS, "gpu1", 1, "NVIDIA A100", "GPU-b"))
     for second in range(5):
         points = (
             Point("gpu_utilization_share", 1.0 if second <= 2 else 0.0, device="gpu0"),
             Point("gpu_memory_used_bytes", float((second + 1) * GIB), device="gpu0"),
         )
-        writer.put(PointsTaken(STARTED_NS + second * SECOND_NS, points))
-    writer.close()
-    return path
+        found.append(PointsTaken(STARTED_NS + second * SECOND_NS, points))
+    return write_records(tmp_path / "run.profd", found)
 
 
 def test_gpus_are_told_with_what_they_did_in_the_run_or_in_a_range(run: Path) -> None:

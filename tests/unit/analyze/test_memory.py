@@ -17,7 +17,6 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity, Point
-from profd.daemon.store.writer import RunWriter
 
 SECONDS = 60
 GB = 1e9
@@ -36,16 +35,14 @@ def of(
 
 def written(path: Path, *series: Sequence[Sequence[Point]], ends: bool = False) -> RunReader:
     """Write a run of a training process, which ends or not, and a worker with these series, and open it."""
-    writer = RunWriter(path / "a.profd", synthetic.run_started(), synthetic.describe)
-    assert writer.put(synthetic.main_process())
-    assert writer.put(records.ProcessSeen(worker(1), MAIN, (), "worker", None, 1, "3.11.7", STARTED_NS))
+    found: list[records.Record] = [synthetic.main_process()]
+    found.append(records.ProcessSeen(worker(1), MAIN, (), "worker", None, 1, "3.11.7", STARTED_NS))
     for second in range(SECONDS):
         points = tuple(point for one in series for point in one[second])
-        assert writer.put(records.PointsTaken(STARTED_NS + second * SECOND_NS, points))
+        found.append(records.PointsTaken(STARTED_NS + second * SECOND_NS, points))
     if ends:
-        assert writer.put(records.ProcessEnded(MAIN, STARTED_NS + SECONDS * SECOND_NS, 0))
-    writer.close()
-    return RunReader(path / "a.profd")
+        found.append(records.ProcessEnded(MAIN, STARTED_NS + SECONDS * SECOND_NS, 0))
+    return RunReader(synthetic.write_records(path / "a.profd", found))
 
 
 def only(found: Sequence[Growth]) -> Growth:
@@ -179,14 +176,11 @@ def test_limits_are_as_of_the_end_of_the_selection(tmp_path: Path) -> None:
 def found_in(
     path: Path, value: Callable[[int], float], more: Sequence[records.Record] = (), selection: Selection | None = None
 ) -> tuple[Jump, ...]:
-    writer = RunWriter(path / "a.profd", synthetic.run_started(), synthetic.describe)
-    for record in (synthetic.main_process(), *more):
-        assert writer.put(record)
-    for second in range(SECONDS):
-        point = Point("rss_bytes", value(second), MAIN)
-        assert writer.put(records.PointsTaken(STARTED_NS + second * SECOND_NS, (point,)))
-    writer.close()
-    with RunReader(path / "a.profd") as reader:
+    points = (
+        records.PointsTaken(STARTED_NS + second * SECOND_NS, (Point("rss_bytes", value(second), MAIN),))
+        for second in range(SECONDS)
+    )
+    with RunReader(synthetic.write_records(path / "a.profd", (synthetic.main_process(), *more, *points))) as reader:
         return jumps(reader, PhaseIndex(reader), selection or Selection())
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.synthetic import MAIN, MAIN_TID, STARTED_NS, main_process, recording, run_started, write_records
-from support.training_stacks import LIBRARY, STEP, TRAIN, describe
+from support.synthetic import MAIN, MAIN_TID, STARTED_NS, main_process, recording, write_records
+from support.training_stacks import LIBRARY, STEP, TRAIN
 
 from profd.daemon.analyze.operators import Call, IssuingLine, Stay, issuing_lines, last_window, tie
 from profd.daemon.analyze.selection import Selection
@@ -19,7 +19,6 @@ from profd.daemon.render.summary import summarize
 from profd.daemon.render.text import summary_text
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame, OperatorTotals, Record, WindowStep, WindowTaken
-from profd.daemon.store.writer import RunWriter
 
 FIRST_NS, SECOND_WINDOW_NS = STARTED_NS + SECOND_NS, STARTED_NS + 3 * SECOND_NS
 
@@ -186,10 +185,6 @@ def write_run(path: Path, *, tid: int, kept: bool = True) -> Path:
         MAIN, STARTED_NS, "kineto", STARTED_NS, start_ns=STARTED_NS, end_ns=STARTED_NS + 100 * MS,
         trace_bytes=len(text), trace=gzip.compress(text) if kept else None,
     )  # fmt: skip
-    writer = RunWriter(path, run_started(), describe)
-    writer.put(main_process())
-    writer.put(recording(MAIN, STARTED_NS - 10**9, [(MAIN_TID, "", True, [(STACKS[0], 10)])]))
-    writer.put(recording(MAIN, STARTED_NS, [(MAIN_TID, "MainThread", True, [(stack, 50) for stack in STACKS])]))
-    writer.put(window)
-    writer.close()
-    return path
+    before = recording(MAIN, STARTED_NS - 10**9, [(MAIN_TID, "", True, [(STACKS[0], 10)])])
+    taken = recording(MAIN, STARTED_NS, [(MAIN_TID, "MainThread", True, [(stack, 50) for stack in STACKS])])
+    return write_records(path, [main_process(), before, taken, window])

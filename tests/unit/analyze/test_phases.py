@@ -10,11 +10,9 @@ from support.synthetic import DATA_WAIT, DEFORM, LIBRARY, MAIN, PIN_MEMORY, STAR
 
 from profd.daemon.analyze.phases import BUILT_IN, PHASES, Rule, own_frame, phase_named, read_rules
 from profd.daemon.errors import UsageError
-from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
 from profd.daemon.store.rows import FrameRow, StackRow
-from profd.daemon.store.writer import RunWriter
 
 ROOT = f"<module> | {TRAIN} | main()"
 CALL = "Module._call_impl | torch/nn/modules/module.py"
@@ -305,11 +303,8 @@ CHILD = (*DEFORM[:10], Frame("poll", LIBRARY + "torch/utils/data/_utils/worker.p
 
 def stacks(path: Path, *seen: tuple[Frame, ...]) -> tuple[RunReader, list[int]]:
     """Write a run in which each of these stacks was seen for a tenth of a second; return it with the stacks' ids."""
-    writer = RunWriter(path, synthetic.run_started(), synthetic.describe)
-    writer.put(records.ProcessSeen(MAIN, None, ("python",), "main", None, None, "3.11", STARTED_NS))
-    writer.put(synthetic.recording(MAIN, STARTED_NS, ((1, "MainThread", True, [(stack, 100) for stack in seen]),)))
-    writer.close()
-    reader = RunReader(path)
+    taken = synthetic.recording(MAIN, STARTED_NS, ((1, "MainThread", True, [(stack, 100) for stack in seen]),))
+    reader = RunReader(synthetic.write_records(path, [synthetic.main_process(), taken]))
     return reader, [interval.stack for interval in reader.intervals()]
 
 

@@ -30,7 +30,6 @@ from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
 from profd.daemon.store.rows import IntervalRow
-from profd.daemon.store.writer import RunWriter
 from profd.tui.runmodel import RunModel
 from profd.tui.snapshot import Snapshot
 from profd.tui.view import View
@@ -105,11 +104,8 @@ def test_nothing_selected_gives_empty_tables(reader: RunReader) -> None:
 
 def one_stack_run(folder: Path, stack: tuple[Frame, ...]) -> RunReader:
     """Return a reader of a run whose main thread stood in one stack for a second."""
-    writer = RunWriter(folder / "one.profd", synthetic.run_started(), synthetic.describe)
-    writer.put(synthetic.main_process())
-    writer.put(synthetic.recording(synthetic.MAIN, synthetic.STARTED_NS, [(1, "MainThread", True, [(stack, 1000)])]))
-    writer.close()
-    return RunReader(folder / "one.profd")
+    taken = recording(MAIN, STARTED_NS, [(1, "MainThread", True, [(stack, 1000)])])
+    return RunReader(write_records(folder / "one.profd", [main_process(), taken]))
 
 
 def pieces_of(path: Path, cores: list[float], selection: Selection) -> list[IntervalRow]:

@@ -13,10 +13,10 @@ from support.synthetic import (
     MAIN,
     MAIN_TID,
     STARTED_NS,
-    describe,
     main_process,
     recording,
     run_started,
+    write_records,
     write_run,
 )
 
@@ -26,7 +26,6 @@ from profd.daemon.analyze.steps import Seen, Steps, count_cycles, take_steps
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.writer import RunWriter
 
 NAME = "loop counter `i` in train (train.py:58)"
 
@@ -51,11 +50,8 @@ def counted_run(
     everything += [
         records.EventHappened(STARTED_NS + int(at_s * SECOND_NS), "counter", name, MAIN) for at_s, name in names
     ]
-    writer = RunWriter(path, msgspec.structs.replace(run_started(), mode=mode), describe)
-    for record in (*everything, *more, records.RunEnded(STARTED_NS + 60 * SECOND_NS, "target-exited", 0)):
-        writer.put(record)
-    writer.close()
-    return path
+    everything += [*more, records.RunEnded(STARTED_NS + 60 * SECOND_NS, "target-exited", 0)]
+    return write_records(path, everything, msgspec.structs.replace(run_started(), mode=mode))
 
 
 def steps_of(path: Path, selection: Selection = MAIN_THREADS) -> Steps:
@@ -144,12 +140,8 @@ def test_phases_tell_where_no_counter_does(tmp_path: Path) -> None:
 
 def test_a_run_that_only_waits_makes_no_steps(tmp_path: Path) -> None:
     threads = ((MAIN_TID, "MainThread", True, ((DATA_WAIT, 1000),)),)
-    writer = RunWriter(tmp_path / "r", run_started(), describe)
-    writer.put(main_process())
-    for second in range(10):
-        writer.put(recording(MAIN, STARTED_NS + second * SECOND_NS, threads))
-    writer.close()
-    assert steps_of(tmp_path / "r") == Steps()
+    taken = (recording(MAIN, STARTED_NS + second * SECOND_NS, threads) for second in range(10))
+    assert steps_of(write_records(tmp_path / "r", (main_process(), *taken))) == Steps()
 
 
 def test_each_rank_has_its_own_steps_and_the_first_one_speaks_for_all(tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.exports.formats import FORMATS, collapsed_lines
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame, ProcessSeen
-from profd.daemon.store.writer import RunWriter
 
 
 def test_each_format_has_an_ending_of_its_own() -> None:
@@ -78,13 +77,11 @@ def test_selection_by_phase_is_kept_to(reader: RunReader) -> None:
 
 def test_name_breaks_neither_frame_nor_line_nor_terminal(tmp_path: Path) -> None:
     stack = (Frame("a;b\nc", "/home/ada/we;ird.py", 1), Frame("\x1b[31mred", "/home/ada/x.py", 0))
-    writer = RunWriter(tmp_path / "a.profd", synthetic.run_started(), synthetic.describe)
-    writer.put(ProcessSeen(synthetic.MAIN, None, ("sh", "-c", "x;y\n"), "main", None, None, None, synthetic.STARTED_NS))
+    seen = ProcessSeen(synthetic.MAIN, None, ("sh", "-c", "x;y\n"), "main", None, None, None, synthetic.STARTED_NS)
     thread = (1, "worker; \x07", True, [(stack, 1000)])
-    writer.put(synthetic.recording(synthetic.MAIN, synthetic.STARTED_NS, [thread]))
-    writer.close()
+    taken = synthetic.recording(synthetic.MAIN, synthetic.STARTED_NS, [thread])
 
-    with RunReader(tmp_path / "a.profd") as reader:
+    with RunReader(synthetic.write_records(tmp_path / "a.profd", [seen, taken])) as reader:
         (line,) = collapsed_lines(reader, Selection(), processes=True, threads=True)
 
     assert line.isprintable()

@@ -11,15 +11,13 @@ from typing import Any
 import msgspec
 import pytest
 from support import traceevents
-from support.synthetic import MAIN, STARTED_NS, main_process, run_started
-from support.training_stacks import describe
+from support.synthetic import MAIN, STARTED_NS, main_process, write_records
 
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.exports.perfetto import perfetto
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import WindowStep, WindowTaken
-from profd.daemon.store.writer import RunWriter
 
 AT_US = 1_000_000.0
 PID = MAIN.pid
@@ -55,24 +53,19 @@ TRACE = [
 
 def write_run(path: Path, trace: bytes | None = None) -> Path:
     text = msgspec.json.encode({"baseTimeNanoseconds": STARTED_NS, "traceEvents": TRACE})
-    writer = RunWriter(path, run_started(), describe)
-    writer.put(main_process())
-    writer.put(
-        WindowTaken(
-            MAIN,
-            at_ns=STARTED_NS + 2_000_000_000,
-            source="gdb",
-            asked_ns=STARTED_NS,
-            start_ns=STARTED_NS + 1_000_010_000,
-            end_ns=STARTED_NS + 1_000_130_000,
-            steps=(WindowStep(STARTED_NS + 1_000_010_000, STARTED_NS + 1_000_100_000),),
-            trace_bytes=len(text),
-            trace=trace or gzip.compress(text),
-        )
+    taken = WindowTaken(
+        MAIN,
+        at_ns=STARTED_NS + 2_000_000_000,
+        source="gdb",
+        asked_ns=STARTED_NS,
+        start_ns=STARTED_NS + 1_000_010_000,
+        end_ns=STARTED_NS + 1_000_130_000,
+        steps=(WindowStep(STARTED_NS + 1_000_010_000, STARTED_NS + 1_000_100_000),),
+        trace_bytes=len(text),
+        trace=trace or gzip.compress(text),
     )
-    writer.put(WindowTaken(MAIN, STARTED_NS, "gdb", STARTED_NS + 1, error="it ended"))
-    writer.close()
-    return path
+    failed = WindowTaken(MAIN, STARTED_NS, "gdb", STARTED_NS + 1, error="it ended")
+    return write_records(path, [main_process(), taken, failed])
 
 
 @pytest.fixture

@@ -11,8 +11,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from support.synthetic import MAIN, STARTED_NS, main_process, run_started
-from support.training_stacks import describe
+from support.synthetic import MAIN, STARTED_NS, main_process, write_records
 
 from profd.cli.main import run_command_line
 from profd.daemon.analyze.selection import Selection
@@ -20,7 +19,6 @@ from profd.daemon.errors import ExitCode, UsageError
 from profd.daemon.exports.tensorboard import tensorboard_files
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity, WindowStep, WindowTaken
-from profd.daemon.store.writer import RunWriter
 
 OPERATOR = {
     "ph": "X",
@@ -45,14 +43,11 @@ def window(identity: Identity, asked: int, **trace: object) -> WindowTaken:
 
 
 def write_run(path: Path, *windows: WindowTaken, ranks: bool = False) -> Path:
-    writer = RunWriter(path, run_started(), describe)
-    for rank, identity in enumerate((MAIN, SECOND)):
-        seen = msgspec.structs.replace(main_process(), identity=identity, rank=rank if ranks else None)
-        writer.put(seen)
-    for taken in windows:
-        writer.put(taken)
-    writer.close()
-    return path
+    seen = (
+        msgspec.structs.replace(main_process(), identity=identity, rank=rank if ranks else None)
+        for rank, identity in enumerate((MAIN, SECOND))
+    )
+    return write_records(path, (*seen, *windows))
 
 
 def files(path: Path) -> Mapping[str, dict[str, Any]]:

@@ -9,8 +9,7 @@ import pytest
 from support import synthetic
 from support.jobruns import FORWARD, LOAD, Rank, write_job
 from support.noderuns import Job, write_three_nodes
-from support.synthetic import STARTED_NS, main_process, run_started
-from support.training_stacks import describe
+from support.synthetic import STARTED_NS, main_process, write_records
 
 from profd.daemon.analyze.job import RankSummary
 from profd.daemon.analyze.memory import Growth, Jump, Limit
@@ -24,7 +23,6 @@ from profd.daemon.store.merge import JoinedNode
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame, HangEnded, HangFound, HangGroup, HangReport, Stand
 from profd.daemon.store.rows import FrameRow
-from profd.daemon.store.writer import RunWriter
 
 HOST = Limit("host", "ada-desktop", 16_000_000_000, 6_000_000_000)
 LEAK = Growth(
@@ -89,14 +87,10 @@ REPORT = HangReport("collective", (HangGroup(FRAMES, RANKS),), ("gpu0 at a const
 
 
 def summary_of(path: Path, *, ended: bool) -> Summary:
-    writer = RunWriter(path, run_started(), describe)
     at_ns = STARTED_NS + 60 * SECOND_NS
-    assert writer.put(main_process())
-    assert writer.put(HangFound(at_ns, STARTED_NS + 30 * SECOND_NS, TEXT, REPORT))
-    if ended:
-        assert writer.put(HangEnded(at_ns + 60 * SECOND_NS, at_ns))
-    writer.close()
-    with RunReader(path) as reader:
+    hang = HangFound(at_ns, STARTED_NS + 30 * SECOND_NS, TEXT, REPORT)
+    end = [HangEnded(at_ns + 60 * SECOND_NS, at_ns)] if ended else []
+    with RunReader(write_records(path, [main_process(), hang, *end])) as reader:
         return summarize(reader)
 
 

@@ -16,7 +16,6 @@ from profd.daemon.findings.finding import INFO
 from profd.daemon.render.summary import Summary, summarize
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.writer import RunWriter
 
 START_NS = synthetic.STARTED_NS
 STABLE_FIELDS = {
@@ -32,11 +31,7 @@ def summary_of(path: Path, selection: Selection = MAIN_THREADS) -> Summary:
 
 def write(path: Path, many: Sequence[records.Record], *, live: bool = False) -> Path:
     """Write a run of the training process alone."""
-    writer = RunWriter(path, synthetic.run_started(live=live), synthetic.describe)
-    for record in (synthetic.main_process(), *many):
-        assert writer.put(record)
-    writer.close()
-    return path
+    return synthetic.write_records(path, (synthetic.main_process(), *many), synthetic.run_started(live=live))
 
 
 def recorded(from_s: float, to_s: float, *, kept: bool = True) -> records.RecordingTaken:

@@ -18,6 +18,7 @@ from support.synthetic import (
     live_run,
     main_process,
     run_started,
+    write_records,
     write_run,
 )
 from support.training_stacks import STEP, describe
@@ -31,6 +32,7 @@ from profd.daemon.store.records import (
     Interval,
     Point,
     PointsTaken,
+    Record,
     RecordingTaken,
     ThreadTimeline,
 )
@@ -235,13 +237,11 @@ FIRST_S, LAST_S = 100, 700
 def readings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunReader]:
     """Give a run with one series, whose readings are 1 to 40 seconds apart."""
     path = tmp_path_factory.mktemp("points") / "run.profd"
-    writer, chance, at_s = RunWriter(path, run_started(), describe), random.Random(5), FIRST_S
+    found, chance, at_s = list[Record](), random.Random(5), FIRST_S
     while at_s < LAST_S:
-        points = (Point("host_cpu_share", chance.random()),)
-        assert writer.put(PointsTaken(STARTED_NS + at_s * SECOND_NS, points))
+        found.append(PointsTaken(STARTED_NS + at_s * SECOND_NS, (Point("host_cpu_share", chance.random()),)))
         at_s += chance.choice((1, 1, 1, 2, 5, 40))
-    writer.close()
-    with RunReader(path) as reader:
+    with RunReader(write_records(path, found)) as reader:
         yield reader
 
 

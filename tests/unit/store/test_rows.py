@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from support import synthetic
-from support.synthetic import COMMAND, MAIN, STARTED_NS, main_process, run_started, write_records
-from support.training_stacks import describe
+from support.synthetic import COMMAND, MAIN, STARTED_NS, main_process, write_records
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
@@ -37,20 +36,15 @@ from profd.daemon.store.records import (
     WindowWait,
 )
 from profd.daemon.store.rows import DeviceRow, PlacementRow, WindowRow
-from profd.daemon.store.writer import RunWriter
 
 SECOND = DeviceSeen(STARTED_NS + 1, "gpu1", 1, "NVIDIA A100", "GPU-b")
 FIRST = DeviceSeen(STARTED_NS + 2, "gpu0", 0, "NVIDIA H100", "GPU-a", 80 << 30)
 
 
 def write(path: Path) -> Path:
-    writer = RunWriter(path, run_started(), describe)
-    for record in (SECOND, FIRST, FIRST):
-        writer.put(record)
     process = Point("gpu_process_memory_bytes", 5.0, Identity(7, 1), device="gpu0")
-    writer.put(PointsTaken(STARTED_NS + 3, (Point("gpu_memory_used_bytes", 9.0, device="gpu0"), process)))
-    writer.close()
-    return path
+    points = PointsTaken(STARTED_NS + 3, (Point("gpu_memory_used_bytes", 9.0, device="gpu0"), process))
+    return write_records(path, [SECOND, FIRST, FIRST, points])
 
 
 def test_devices_come_in_order_and_once_and_have_series_of_their_own(tmp_path: Path) -> None:
@@ -179,10 +173,6 @@ def test_windows_are_found_by_when_they_were_asked_for_and_one_that_failed_says_
 
 
 def test_window_of_a_process_not_yet_seen_is_kept(tmp_path: Path) -> None:
-    writer = RunWriter(tmp_path / "run.profd", run_started(), describe)
-    writer.put(TAKEN)
-    writer.put(main_process())
-    writer.close()
-    with RunReader(tmp_path / "run.profd") as reader:
+    with RunReader(write_records(tmp_path / "run.profd", [TAKEN, main_process()])) as reader:
         (window,) = reader.windows()
         assert reader.processes[window.process].role == "main"

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from support.synthetic import MAIN, MAIN_TID, RUN_ID, STARTED_NS, main_process, recording, run_started
+from support.synthetic import MAIN, MAIN_TID, RUN_ID, STARTED_NS, main_process, recording, run_started, write_records
 from support.training_stacks import CONV, LOSS, describe
 
 from profd.daemon.clock import SECOND_NS
@@ -32,7 +32,6 @@ from profd.daemon.store.records import (
     ThreadTimeline,
 )
 from profd.daemon.store.tables import REMEMBERED_NS, Interning, Recent, Tables
-from profd.daemon.store.writer import RunWriter
 
 CHILD = Identity(4300, 1100)
 
@@ -43,11 +42,7 @@ def sampled(at_ns: int = STARTED_NS, identity: Identity = MAIN) -> RecordingTake
 
 def write(path: Path, *records: Record) -> RunReader:
     """Write these records and return the finished run."""
-    writer = RunWriter(path, run_started(), describe)
-    assert all(writer.put(record) for record in records)
-    writer.close()
-    assert writer.failure is None
-    return RunReader(path)
+    return RunReader(write_records(path, records))
 
 
 def test_a_run_of_nothing_is_complete(path: Path) -> None:

@@ -18,7 +18,6 @@ from support.dashboard import open_dashboard, train_backward
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store import records
-from profd.daemon.store.writer import RunWriter
 from profd.tui.app import run_dashboard
 from profd.tui.dialogs import FailureScreen, Leaving
 from profd.tui.feed import FeedFailed
@@ -212,8 +211,7 @@ async def test_a_recorder_that_is_killed_is_said_to_be_gone(tmp_path: Path) -> N
     recorder = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
     identity = synthetic.identity_of(recorder.pid)
     started = msgspec.structs.replace(synthetic.run_started(live=True), recorder=identity)
-    writer = RunWriter(tmp_path / "a.profd", started, synthetic.describe)
-    writer.close()
+    synthetic.write_records(tmp_path / "a.profd", (), started)
     try:
         async with open_dashboard(tmp_path / "a.profd") as opened:
             assert "●" in opened.text(Header)
@@ -227,14 +225,10 @@ async def test_a_recorder_that_is_killed_is_said_to_be_gone(tmp_path: Path) -> N
 
 
 async def test_a_run_without_samples_says_why(tmp_path: Path) -> None:
-    writer = RunWriter(tmp_path / "a.profd", synthetic.run_started(), synthetic.describe)
     at_ns = synthetic.STARTED_NS
-    writer.put(records.ProcessSeen(synthetic.MAIN, None, ("python",), "main", None, None, "3.11", at_ns))
-    writer.put(records.EventHappened(at_ns, "error", "sampling stopped: no such process"))
-    writer.put(records.RunEnded(at_ns, "failed"))
-    writer.close()
-
-    async with open_dashboard(tmp_path / "a.profd") as opened:
+    stopped = records.EventHappened(at_ns, "error", "sampling stopped: no such process")
+    found: list[records.Record] = [synthetic.main_process(), stopped, records.RunEnded(at_ns, "failed")]
+    async with open_dashboard(synthetic.write_records(tmp_path / "a.profd", found)) as opened:
         assert "No samples: sampling stopped: no such process" in opened.text(VerdictLine)
         assert "recording failed" in opened.text(Header)
         events = [segment for segment in opened.widget(TabLine).render_line(0) if "Events" in segment.text]

@@ -12,8 +12,7 @@ from support.completerun import write_complete_run
 from support.dashboard import OpenDashboard, open_dashboard
 from support.fakesession import FakeSession
 from support.gpurun import waits, write_gpu_run
-from support.synthetic import BACKWARD, MAIN, STARTED_NS, run_started
-from support.training_stacks import describe
+from support.synthetic import BACKWARD, MAIN, STARTED_NS
 from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input
@@ -26,7 +25,6 @@ from profd.daemon.render.summary import summarize
 from profd.daemon.stacks.dump import DumpedFrame, DumpedThread
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken
-from profd.daemon.store.writer import RunWriter
 from profd.daemon.tree import tree
 from profd.daemon.tree.tree import DumpedProcess
 from profd.tui.app import ProfdApp
@@ -211,12 +209,9 @@ class TestLeaving:
 
 def write_gpus(path: Path) -> Path:
     """Write four seconds of two GPUs: one always busy, the other never."""
-    writer = RunWriter(path, run_started(), describe)
-    for second in range(5):
-        points = tuple(Point("gpu_utilization_share", share, device=f"gpu{share:.0f}") for share in (0.0, 1.0))
-        writer.put(PointsTaken(STARTED_NS + second * SECOND_NS, points))
-    writer.close()
-    return path
+    points = tuple(Point("gpu_utilization_share", share, device=f"gpu{share:.0f}") for share in (0.0, 1.0))
+    taken = (PointsTaken(STARTED_NS + second * SECOND_NS, points) for second in range(5))
+    return synthetic.write_records(path, taken)
 
 
 def strips(opened: OpenDashboard) -> list[str]:

@@ -17,7 +17,6 @@ from profd.daemon.errors import RunUnreadable, SessionFailed
 from profd.daemon.session.control import ControlClient, SessionStatus
 from profd.daemon.store import records
 from profd.daemon.store.rows import RunInfo
-from profd.daemon.store.writer import RunWriter
 from profd.tui import feed as feed_module
 from profd.tui.feed import LOOKS_TO_RETRY, Feed, FeedFailed, SnapshotTaken, Watch
 from profd.tui.view import View
@@ -118,10 +117,7 @@ def test_a_file_that_is_no_run_is_posted(tmp_path: Path) -> None:
 def watched(tmp_path: Path) -> Path:
     """Give a live run with a session that can be reached."""
     started = msgspec.structs.replace(synthetic.run_started(live=True), control_socket="/run/session.sock")
-    writer = RunWriter(tmp_path / "a.profd", started, synthetic.describe)
-    writer.put(records.ProcessSeen(synthetic.MAIN, None, ("python",), "main", None, None, "3.11", started.started_ns))
-    writer.close()
-    return tmp_path / "a.profd"
+    return synthetic.write_records(tmp_path / "a.profd", [synthetic.main_process(started.started_ns)], started)
 
 
 def test_a_live_session_is_told_that_it_is_watched_until_the_view_ends(watched: Path) -> None:

@@ -14,8 +14,7 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps import take_steps
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import Point, PointsTaken, RunEnded
-from profd.daemon.store.writer import RunWriter
+from profd.daemon.store.records import Point, PointsTaken, Record, RunEnded
 from profd.tui.pace import Pace
 from profd.tui.view import Range
 from profd.tui.widgets.header import Header
@@ -24,16 +23,13 @@ from profd.tui.widgets.header import Header
 def counted(path: Path, *counts: int, live: bool = False) -> Path:
     """Write a run with a count each five seconds."""
     started_ns = time.time_ns() - 5 * len(counts) * SECOND_NS if live else synthetic.STARTED_NS
-    writer = RunWriter(path, synthetic.run_started(started_ns, live=live), synthetic.describe)
-    writer.put(synthetic.main_process(started_ns))
+    found: list[Record] = [synthetic.main_process(started_ns)]
     for number, count in enumerate(counts):
         at_ns = started_ns + 5 * number * SECOND_NS
-        writer.put(PointsTaken(at_ns, (Point("step_count", count, synthetic.MAIN),)))
+        found.append(PointsTaken(at_ns, (Point("step_count", count, synthetic.MAIN),)))
     if not live:
-        writer.put(RunEnded(started_ns + 5 * len(counts) * SECOND_NS, "target-exited", 0))
-    writer.close()
-    assert writer.failure is None
-    return path
+        found.append(RunEnded(started_ns + 5 * len(counts) * SECOND_NS, "target-exited", 0))
+    return synthetic.write_records(path, found, synthetic.run_started(started_ns, live=live))
 
 
 def pace_of(reader: RunReader, since_s: float = 0.0) -> Pace:

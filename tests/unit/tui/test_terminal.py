@@ -12,7 +12,6 @@ from support import synthetic
 
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.writer import RunWriter
 from profd.tui.terminal import MOST_BYTES, STEP_BYTES, Picture, Playback, Terminal, key_bytes
 from profd.tui.view import OutputView
 
@@ -30,11 +29,8 @@ def write(tmp_path: Path) -> Write:
     """Write a run with this output, and open it."""
 
     def write(*output: bytes) -> RunReader:
-        writer = RunWriter(tmp_path / "a.profd", synthetic.run_started(), synthetic.describe)
-        for data in output:
-            writer.put(records.OutputWritten(synthetic.STARTED_NS, data))
-        writer.close()
-        return RunReader(tmp_path / "a.profd")
+        written = (records.OutputWritten(synthetic.STARTED_NS, data) for data in output)
+        return RunReader(synthetic.write_records(tmp_path / "a.profd", written))
 
     return write
 

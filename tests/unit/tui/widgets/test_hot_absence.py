@@ -12,7 +12,6 @@ from support.synthetic import MAIN, MAIN_TID, STARTED_NS
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import records
-from profd.daemon.store.writer import RunWriter
 from profd.tui.feed import OperatorsRead, OutputDrawn
 from profd.tui.view import Range
 from profd.tui.widgets.findings import FindingTable
@@ -26,17 +25,14 @@ from profd.tui.widgets.tabs import TabLine
 
 def write_gap(path: Path, ended_s: int) -> Path:
     """Write a run of 30 s whose training process lives for ``ended_s`` and is sampled for 2 s."""
-    writer = RunWriter(path, synthetic.run_started(), synthetic.describe)
     main = (MAIN_TID, "MainThread", True, synthetic.STEP * 4)
-    for record in (
+    found: list[records.Record] = [
         synthetic.main_process(),
         synthetic.recording(MAIN, STARTED_NS, (main,), duration_ns=2 * SECOND_NS),
         records.ProcessEnded(MAIN, STARTED_NS + ended_s * SECOND_NS, exit_code=0),
         records.RunEnded(STARTED_NS + 30 * SECOND_NS, "target-exited", 0),
-    ):
-        assert writer.put(record)
-    writer.close()
-    return path
+    ]
+    return synthetic.write_records(path, found)
 
 
 @pytest.mark.parametrize(("ended_s", "why"), [(30, "nothing was recorded then"), (5, "no training process was there")])
@@ -54,7 +50,7 @@ async def test_a_range_without_samples_says_of_when_and_why(tmp_path: Path, ende
 
 async def test_a_view_that_has_nothing_says_so(tmp_path: Path) -> None:
     attached = msgspec.structs.replace(synthetic.run_started(), mode="attached")
-    RunWriter(tmp_path / "a.profd", attached, synthetic.describe).close()
+    synthetic.write_records(tmp_path / "a.profd", (), attached)
     async with open_dashboard(tmp_path / "a.profd") as opened:
         await opened.press("4")
         await opened.until(OperatorsRead)
