@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
+from support import synthetic
 from support.fakesession import FakeSession
 
 from profd.tui import actions
@@ -14,3 +17,8 @@ def session(monkeypatch: pytest.MonkeyPatch) -> FakeSession:
     monkeypatch.setattr(actions, "ControlClient", session)
     monkeypatch.setattr(actions, "end_session", session.end)
     return session
+
+
+@pytest.fixture
+def ended(tmp_path: Path) -> Path:
+    return synthetic.write_run(tmp_path / "a.profd", seconds=40)

@@ -28,11 +28,6 @@ from profd.tui.widgets.tabs import TabLine
 from profd.tui.widgets.timeline import Timeline
 
 
-@pytest.fixture
-def ended(tmp_path: Path) -> Path:
-    return synthetic.write_run(tmp_path / "a.profd", seconds=40)
-
-
 async def test_o_and_a_click_on_a_title_order_the_rows_and_take_the_cursor_along(ended: Path) -> None:
     async with open_dashboard(ended) as opened:
         table = opened.widget(HotTable)

@@ -83,11 +83,6 @@ def without_errors(snapshot: Snapshot) -> Snapshot:
     return msgspec.structs.replace(snapshot, functions=tuple(functions))
 
 
-@pytest.fixture
-def ended(tmp_path: Path) -> Path:
-    return synthetic.write_run(tmp_path / "a.profd", seconds=40)
-
-
 def test_a_snapshot_has_what_the_analysis_has_of_its_scope_its_time_and_its_processes(ended: Path) -> None:
     with RunReader(ended) as reader:
         snapshot = model_of(reader).snapshot(View())

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-from support import synthetic
 from support.dashboard import OpenDashboard, open_dashboard
 from textual.widgets import Input
 
@@ -14,11 +12,6 @@ from profd.tui.widgets.findings import EvidencePane, FindingTable
 from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.header import VerdictLine
 from profd.tui.widgets.tabs import TabLine
-
-
-@pytest.fixture
-def ended(tmp_path: Path) -> Path:
-    return synthetic.write_run(tmp_path / "a.profd", seconds=40)
 
 
 async def open_findings(opened: OpenDashboard) -> FindingTable:

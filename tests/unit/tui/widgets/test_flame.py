@@ -18,11 +18,6 @@ from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.tabs import TabLine
 
 
-@pytest.fixture
-def ended(tmp_path: Path) -> Path:
-    return synthetic.write_run(tmp_path / "a.profd", seconds=40)
-
-
 async def open_flame(opened: OpenDashboard) -> FlameView:
     await opened.press("2")
     await opened.until(FlameGrown)

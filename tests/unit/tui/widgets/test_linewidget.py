@@ -6,7 +6,6 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support import synthetic
 from support.dashboard import OpenDashboard, open_dashboard
 from textual.geometry import Region
 from textual.strip import Strip
@@ -19,11 +18,6 @@ from profd.tui.widgets.linewidget import LineWidget
 from profd.tui.widgets.tabs import TabLine
 
 KINDS: tuple[type[LineWidget], ...] = (Header, VerdictLine, TabLine, HotTable)
-
-
-@pytest.fixture
-def ended(tmp_path: Path) -> Path:
-    return synthetic.write_run(tmp_path / "a.profd", seconds=40)
 
 
 def snapshot_of(opened: OpenDashboard) -> Snapshot:
