@@ -6,7 +6,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
-from support.findingruns import HEALTHY, Series, diagnose, write_case
+from support.findingruns import HEALTHY, Case, Series, write_case
 from support.synthetic import MAIN, MAIN_TID, STARTED_NS
 
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
@@ -51,11 +51,13 @@ def write(path: Path, *windows: WindowTaken, model: str = "NVIDIA A100-SXM4-80GB
     return write_case(path, HEALTHY, series=series, more=[device, *windows])
 
 
-def test_products_in_float32_are_told_with_their_part_of_the_time(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.profd", window(kernel(FLOAT32, 600), kernel(OTHER, 400)))
-    found = diagnose(path, precision)
+@pytest.fixture
+def kernels(tmp_path: Path) -> Case:
+    return Case(tmp_path, write)
 
-    assert found is not None
+
+def test_products_in_float32_are_told_with_their_part_of_the_time(kernels: Case) -> None:
+    found = kernels.told(precision, window(kernel(FLOAT32, 600), kernel(OTHER, 400)))
     # 60 % of what runs on a GPU that is busy for 90 % of the time.
     assert found.title.startswith("precision: products in float32 take 54 % of the time")
     assert found.severity == CRITICAL
@@ -75,10 +77,8 @@ def test_products_in_float32_are_told_with_their_part_of_the_time(tmp_path: Path
         "ampere_dgemm_64x64_nn",
     ],
 )
-def test_products_on_tensor_cores_and_in_other_precisions_are_not_meant(tmp_path: Path, name: str) -> None:
-    path = write(tmp_path / "a.profd", window(kernel(name, 900), kernel(OTHER, 100)))
-
-    assert diagnose(path, precision) is None
+def test_products_on_tensor_cores_and_in_other_precisions_are_not_meant(kernels: Case, name: str) -> None:
+    assert kernels.found(precision, window(kernel(name, 900), kernel(OTHER, 100))) is None
 
 
 @pytest.mark.parametrize(
@@ -89,8 +89,8 @@ def test_products_on_tensor_cores_and_in_other_precisions_are_not_meant(tmp_path
         "ampere_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1",
     ],
 )
-def test_each_library_names_its_kernels(tmp_path: Path, name: str) -> None:
-    assert diagnose(write(tmp_path / "a.profd", window(kernel(name, 900))), precision) is not None
+def test_each_library_names_its_kernels(kernels: Case, name: str) -> None:
+    assert kernels.found(precision, window(kernel(name, 900))) is not None
 
 
 @pytest.mark.parametrize(
@@ -105,60 +105,49 @@ def test_each_library_names_its_kernels(tmp_path: Path, name: str) -> None:
         ("Tesla M40", False),
     ],
 )
-def test_a_gpu_without_tensor_cores_has_no_choice(tmp_path: Path, model: str, is_told: bool) -> None:
-    path = write(tmp_path / "a.profd", window(kernel(FLOAT32, 900)), model=model)
-
-    assert (diagnose(path, precision) is not None) == is_told
+def test_a_gpu_without_tensor_cores_has_no_choice(kernels: Case, model: str, is_told: bool) -> None:
+    assert (kernels.found(precision, window(kernel(FLOAT32, 900)), model=model) is not None) == is_told
 
 
-def test_an_idle_gpu_has_nothing_of_it(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.profd", window(kernel(FLOAT32, 900), kernel(OTHER, 100)), busy=0.05)
-
-    assert diagnose(path, precision) is None
+def test_an_idle_gpu_has_nothing_of_it(kernels: Case) -> None:
+    assert kernels.found(precision, window(kernel(FLOAT32, 900), kernel(OTHER, 100)), busy=0.05) is None
 
 
-def test_the_last_window_counts_that_succeeded(tmp_path: Path) -> None:
+def test_the_last_window_counts_that_succeeded(kernels: Case) -> None:
     before, after = window(kernel(FLOAT32, 900)), window(kernel(TF32, 300), second=20)
     failed = window(second=25, error="no torch")
 
-    assert diagnose(write(tmp_path / "a.profd", before, failed), precision) is not None
-    assert diagnose(write(tmp_path / "b.profd", before, after), precision) is None
-    assert diagnose(write(tmp_path / "c.profd"), precision) is None
+    assert kernels.found(precision, before, failed) is not None
+    assert kernels.found(precision, before, after) is None
+    assert kernels.found(precision) is None
 
 
-def test_images_that_are_turned_around_want_channels_last(tmp_path: Path) -> None:
-    found = diagnose(write(tmp_path / "a.profd", window(kernel(TURNING, 200), kernel(TF32, 800))), memory_format)
-
-    assert found is not None
+def test_images_that_are_turned_around_want_channels_last(kernels: Case) -> None:
+    found = kernels.told(memory_format, window(kernel(TURNING, 200), kernel(TF32, 800)))
     assert found.severity == WARNING
     assert found.title.startswith("memory format: turning images around for convolutions takes 18 % of the time")
     assert "torch.channels_last" in found.remedy
     assert found.gain_bound == pytest.approx(1 / (1 - 0.18))
-    few = write(tmp_path / "b.profd", window(kernel(TURNING, 20), kernel(TF32, 980)))
-    assert diagnose(few, memory_format) is None
+    assert kernels.found(memory_format, window(kernel(TURNING, 20), kernel(TF32, 980))) is None
 
 
 @pytest.mark.parametrize(("model", "kind"), [("Tesla T4", "float16"), ("NVIDIA A100-SXM4-80GB", "bfloat16")])
-def test_older_tensor_cores_are_not_given_bfloat16(model: str, kind: str, tmp_path: Path) -> None:
-    path = write(tmp_path / "a.profd", window(kernel(FLOAT32, 600), kernel(OTHER, 400)), model=model)
-    found = diagnose(path, precision)
-    assert found is not None
+def test_older_tensor_cores_are_not_given_bfloat16(model: str, kind: str, kernels: Case) -> None:
+    found = kernels.told(precision, window(kernel(FLOAT32, 600), kernel(OTHER, 400)), model=model)
     assert f"dtype=torch.{kind})" in found.remedy
 
 
-def test_kernels_that_a_compiler_would_fuse_are_told(tmp_path: Path) -> None:
-    found = diagnose(write(tmp_path / "a.profd", window(kernel(TF32, 300), kernel(OTHER, 700))), elementwise)
-    assert found is not None
+def test_kernels_that_a_compiler_would_fuse_are_told(kernels: Case) -> None:
+    found = kernels.told(elementwise, window(kernel(TF32, 300), kernel(OTHER, 700)))
     assert "element by element take 63 % of the time" in found.title
-    assert diagnose(write(tmp_path / "b.profd", window(kernel(TF32, 950), kernel(OTHER, 50))), elementwise) is None
+    assert kernels.found(elementwise, window(kernel(TF32, 950), kernel(OTHER, 50))) is None
 
 
-def test_copies_from_memory_that_is_not_pinned_are_told(tmp_path: Path) -> None:
+def test_copies_from_memory_that_is_not_pinned_are_told(kernels: Case) -> None:
     copying = [kernel(f"Memcpy HtoD ({memory} -> Device)", 300) for memory in ("Pageable", "Pinned")]
-    found = diagnose(write(tmp_path / "a.profd", window(copying[0], kernel(TF32, 700))), copies)
-    assert found is not None
+    found = kernels.told(copies, window(copying[0], kernel(TF32, 700)))
     assert "take 27 % of the GPU's time" in found.title
-    assert diagnose(write(tmp_path / "b.profd", window(copying[1], kernel(TF32, 700))), copies) is None
+    assert kernels.found(copies, window(copying[1], kernel(TF32, 700))) is None
 
 
 @pytest.mark.parametrize(
@@ -177,18 +166,15 @@ def test_copies_from_memory_that_is_not_pinned_are_told(tmp_path: Path) -> None:
         ("collective", collectives, "GPUs do nothing but exchange data 20 % of the last torch window:"),
     ],
 )
-def test_waits_in_a_window_are_told_with_their_line(tmp_path: Path, call: str, rule: Rule, words: str) -> None:
+def test_waits_in_a_window_are_told_with_their_line(kernels: Case, call: str, rule: Rule, words: str) -> None:
     def taken(wait_ms: int, tid: int) -> WindowTaken:
         one, wait_ns = window(), wait_ms * MILLISECOND_NS
         begins = (one.start_ns + part * SECOND_NS // 10 for part in range(10))
         waits = (WindowWait(call, at_ns, at_ns + wait_ns, tid) for at_ns in begins)
         return msgspec.structs.replace(one, waits=tuple(waits))
 
-    found = diagnose(write(tmp_path / "a.profd", taken(20, MAIN_TID), busy=0.5), rule)
-    assert found is not None
+    found = kernels.told(rule, taken(20, MAIN_TID), busy=0.5)
     assert words in found.title
-    assert diagnose(write(tmp_path / "b.profd", taken(1, MAIN_TID), busy=0.5), rule) is None
+    assert kernels.found(rule, taken(1, MAIN_TID), busy=0.5) is None
     # A busy GPU is waited for, which costs nothing; what is exchanged on it does.
-    assert (diagnose(write(tmp_path / "c.profd", taken(20, MAIN_TID), busy=1.0), rule) is None) == (
-        call != "collective"
-    )
+    assert (kernels.found(rule, taken(20, MAIN_TID), busy=1.0) is None) == (call != "collective")
