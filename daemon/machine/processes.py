@@ -129,7 +129,7 @@ class MemoryMaps:
         self._due_ns = {identity: self._due_ns.get(identity, 0) for identity in watched.identities}
         for identity in sorted(watched.identities, key=lambda identity: self._due_ns[identity]):
             now_ns = self._clock.now_ns()
-            earned_ns = int((now_ns - self._earned_to_ns) * 0.0005)  # of one core, over all processes
+            earned_ns = int((now_ns - self._earned_to_ns) * 0.0002)  # of one core, over all processes
             self._balance_ns = min(self._balance_ns + earned_ns, CAPITAL_NS)
             self._earned_to_ns = now_ns
             if self._balance_ns <= 0 or now_ns < self._due_ns[identity]:

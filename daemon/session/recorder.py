@@ -91,6 +91,7 @@ class Recorder:
         sources = SourceTree(files, own, Cells(files, options.pid))
         describe = described(sources.describe, with_source=options.source)
         self._writer = RunWriter(run_file, started, describe, self._live_file.most_bytes)
+        self._writer.gathers = True
         self._server = ControlServer(socket_path, self.carry_out, self._watchers_changed)
         for number in (signal.SIGTERM, signal.SIGINT, signal.SIGHUP):
             asyncio.get_running_loop().add_signal_handler(number, self._end, "stopped")
@@ -267,6 +268,7 @@ class Recorder:
 
     def _watchers_changed(self, watchers: int) -> None:
         self._sampling.is_watched = watchers > 0
+        self._writer.gathers = watchers == 0
         if watchers > self._watchers:  # the one who has come sees fresh data
             self._sampling.hurry()
             if self._analyst is not None:

@@ -1,8 +1,8 @@
 """Follows the steps of one training process from outside: finds its loop on its stack, and reads what counts it.
 
 A reading takes 0.1 to 0.3 ms of CPU time, and 0.02 ms where nothing has changed. There are ten a second, four while
-the loop's end is far, and more where that shows how many rounds an epoch has. What is stored: `step_count` and
-`step_count_error` as series, and an event that names the source.
+the loop's end is far, two where its rounds are short besides, and more where that shows how many rounds an epoch has.
+What is stored: `step_count` and `step_count_error` as series, and an event that names the source.
 """
 
 from __future__ import annotations
@@ -28,7 +28,9 @@ from profd.daemon.userfiles import files_of
 
 LOG = Source("the script's own log", Global(0, ""))
 """What counts where nothing else does; it is no variable."""
-READ_S, FAR_S, FINE_S, END_S = 0.1, 0.25, 0.005, 0.002
+READ_S, FAR_S, SHORT_S, FINE_S, END_S = 0.1, 0.25, 0.5, 0.005, 0.002
+# So many rounds from one reading to the next show the pace: when a round began is then no matter.
+_SHORT_ROUNDS = 4
 # Readings may take 2 ms a second in the long run, and this much more at first: that shows how long an epoch is.
 EARNED_SHARE = 0.002
 CAPITAL_S = 0.3
@@ -229,12 +231,18 @@ class StepReader:
     def _unread_s(self) -> float:
         if self._off:
             return (self._off[0] - self._count.at_ns) / SECOND_NS
-        return FAR_S if self._count.is_far_from_end(4 * FAR_S) else READ_S
+        return self._usual_s()
+
+    def _usual_s(self) -> float:
+        """Return the distance of readings in the midst of a loop."""
+        is_short = self._count.per_s() * SHORT_S >= _SHORT_ROUNDS
+        usual_s = SHORT_S if is_short else FAR_S
+        return usual_s if self._count.is_far_from_end(4 * usual_s) else READ_S
 
     def _pauses(self, at_ns: int) -> bool:
         """Say whether the count stands still for longer than three usual steps, or than any step takes."""
         still_s = (at_ns - max(self._count.changed_ns, self._bound_ns)) / SECOND_NS
-        return still_s > 10 or (still_s > 3 * READ_S and still_s * self._count.per_s() > 3)
+        return still_s > 10 or (still_s > max(3 * READ_S, 1.2 * self._usual_s()) and still_s * self._count.per_s() > 3)
 
     def _pause_s(self) -> float:
         count = self._count
@@ -245,7 +253,7 @@ class StepReader:
             fine_s = 0.6 * CLOSE_ROUNDS / count.per_s() if count.per_s() else READ_S
             if count.unsure or (not count.is_added and fine_s >= FINE_S):
                 return min(max(fine_s, FINE_S), READ_S)
-        return FAR_S if count.is_far_from_end(4 * FAR_S) else READ_S
+        return self._usual_s()
 
     # What is stored
 

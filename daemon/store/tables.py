@@ -234,6 +234,7 @@ REMEMBERED_NS = 30 * SECOND_NS  # recordings and counters of a process that has 
 # Some hundred bytes each, and of both generations of them. A training has some thousand frames and stacks.
 FRAMES_HELD = 2048
 STACKS_HELD = 4096
+WHOLE_HELD = 1024
 # Of one process: workers that come and go leave threads behind in the one that started them.
 THREADS_HELD = 256
 SERIES_HELD = 512
@@ -282,12 +283,13 @@ class Interning:
         self._shared = _Member(None)  # the machine and its devices: series of no process
         self._frames: Recent[Frame] = Recent(FRAMES_HELD)
         self._stacks: Recent[tuple[int, int]] = Recent(STACKS_HELD)
+        self._whole: dict[Stack, int] = {}
         self._newest_stack = -1
 
     def __len__(self) -> int:
         members = (self._shared, *self._members.values())
         of_members = sum(1 + len(member.threads) + len(member.series) for member in members)
-        return len(self._frames) + len(self._stacks) + len(self._ended) + of_members
+        return len(self._frames) + len(self._stacks) + len(self._whole) + len(self._ended) + of_members
 
     def process(self, identity: Identity | None) -> int | None:
         member = self._member(identity) if identity else None
@@ -331,20 +333,25 @@ class Interning:
         return member.series.get((point.name, point.os_tid, point.device), look_up)
 
     def stacks(self, stacks: Sequence[Stack]) -> list[int]:
-        """Return the ids of stacks; 0 is the empty one. What one begins with like the one before is not looked up."""
+        """Return the ids of stacks; 0 is the empty one. A new one is looked up from where it leaves the one before."""
         found, before, path = [], Stack(), [0]
         for frames in stacks:
-            same = 0
-            for mine, theirs in zip(frames, before, strict=False):
-                if mine is not theirs:
-                    break
-                same += 1
-            del path[same + 1 :]
-            for frame in frames[same:]:
-                key = path[-1], self._frame(frame)
-                path.append(self._stacks.get(key, functools.partial(self._node, *key)))
-            before = frames
-            found.append(path[-1])
+            known = self._whole.get(frames)
+            if known is None:
+                same = 0
+                for mine, theirs in zip(frames, before, strict=False):
+                    if mine is not theirs:
+                        break
+                    same += 1
+                del path[same + 1 :]
+                for frame in frames[same:]:
+                    key = path[-1], self._frame(frame)
+                    path.append(self._stacks.get(key, functools.partial(self._node, *key)))
+                before, known = frames, path[-1]
+                if len(self._whole) >= WHOLE_HELD:
+                    self._whole.clear()
+                self._whole[frames] = known
+            found.append(known)
         return found
 
     def _node(self, parent: int, frame: int) -> int:

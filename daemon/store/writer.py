@@ -103,6 +103,8 @@ def _size(path: Path) -> int:
 
 QUEUE_LENGTH = 4096  # in records of some kilobytes: a large one counts for as many as it takes the memory of
 BATCH_LENGTH = 256
+GATHER_S = 1.0
+"""How long readings wait for others, where nobody watches: a transaction takes longer than to write them."""
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.05, 2.0  # between two tries at what was refused; each wait is twice the one before
 
 
@@ -121,6 +123,8 @@ class RunWriter:
         self.path = path
         self.failure: str | None = None
         self.trouble: str | None = None  # why nothing can be written at the moment
+        self.gathers = False  # whether readings may wait for others
+        self._is_due = threading.Event()
         self._losses = Losses()
         self._room = Room(path, most_bytes)
         self._given_up = threading.Event()
@@ -142,6 +146,8 @@ class RunWriter:
                 if _is_bulk(record) and self._queue.qsize() >= QUEUE_LENGTH:
                     raise queue.Full
                 self._queue.put_nowait(record)
+                if not (self.gathers and isinstance(record, records.PointsTaken)):
+                    self._is_due.set()
             except queue.Full:
                 self._losses.count(record, self.trouble or "the disk is too slow")
             else:
@@ -159,6 +165,7 @@ class RunWriter:
         if self._thread.is_alive():
             with contextlib.suppress(queue.Full):
                 self._queue.put(None, timeout=timeout_s)
+                self._is_due.set()
                 self._thread.join(timeout_s)
         self._given_up.set()
         if self._thread.is_alive() and self.trouble:
@@ -183,6 +190,9 @@ class RunWriter:
     def _write_batch(self) -> bool:
         """Wait for a record, commit it with all that are there by then; False at the end of the run."""
         batch = [self._queue.get()]
+        if self._queue.qsize() < BATCH_LENGTH:
+            self._is_due.wait(GATHER_S)
+        self._is_due.clear()
         while batch[-1] is not None and len(batch) < BATCH_LENGTH:
             try:
                 batch.append(self._queue.get_nowait())

@@ -115,8 +115,10 @@ async def test_who_watches_the_run_or_opens_its_file_is_soon_told_what_is_found(
         await asked.wait()
     else:
         with contextlib.closing(ControlClient(announced[0].control_socket)) as client:
+            assert recorder._writer.gathers
             await asyncio.to_thread(client.watch)
             assert asked.is_set()
+            assert not recorder._writer.gathers
     target.kill()
     await running
 

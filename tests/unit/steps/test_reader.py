@@ -10,11 +10,11 @@ import pytest
 from support.clocks import StoppedClock
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.interpreter.integers import Attribute, Local, Moved, Variable
+from profd.daemon.interpreter.integers import Attribute, Local, Moved, RangeLeft, Variable
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.steps.declared import Declared
 from profd.daemon.steps.loop import Place, StepLoop
-from profd.daemon.steps.reader import LOG, StepReader
+from profd.daemon.steps.reader import FAR_S, LOG, SHORT_S, StepReader
 from profd.daemon.steps.sources import Program, Source
 from profd.daemon.store.records import EventHappened, Frame, Identity, PointsTaken, Record
 
@@ -134,6 +134,33 @@ def test_a_count_is_stored_each_second_as_of_when_it_changed(reading: Reading) -
     reading.reads(FIRST.variable, [10 + tenth // 5 for tenth in range(40)])
     assert reading.said == ["first"]
     assert reading.counts == [(0.5, 11), (1.5, 13), (2.5, 15), (3.5, 17)]
+
+
+LEFT = RangeLeft(1)
+
+
+@pytest.mark.parametrize(("rounds", "pause_s"), [(1, FAR_S), (4, SHORT_S)])
+def test_a_loop_whose_end_is_far_is_read_seldom_the_more_so_the_shorter_its_rounds(
+    tmp_path: Path, rounds: int, pause_s: float
+) -> None:
+    found, looks = Reading(tmp_path), 0
+    found.program.sources = [Source("first", FIRST.variable, end=LEFT)]
+    found.finds("pretrain")
+
+    def stack() -> list[Frame]:
+        nonlocal looks
+        looks += 1
+        return found.program.frames
+
+    paused_s = 0.25
+    for number in range(0, 80 * rounds, rounds):
+        if number == 40 * rounds:
+            found.program.stack = stack  # type: ignore[method-assign]
+        found.program.values = {FIRST.variable: number, LEFT: 100_000 - number}
+        paused_s = found.reader.poll()
+        found.clock.at_ns += int(max(paused_s, 0.25) * SECOND_NS)
+    assert paused_s == pause_s
+    assert looks <= 40 * pause_s / 2 + 1  # one in two seconds: it is no pause while nothing is read
 
 
 def test_a_loop_that_pauses_is_stored_as_standing_still(reading: Reading) -> None:

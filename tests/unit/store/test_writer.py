@@ -164,6 +164,29 @@ def test_a_number_that_no_file_takes_costs_its_record_alone(path: Path, record: 
         assert (reader.info.state, len(list(reader.intervals()))) == ("ended", 2)
 
 
+def test_readings_that_may_wait_are_written_with_the_next_that_may_not(
+    path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("profd.daemon.store.writer.GATHER_S", 60.0)
+    writer, written = RunWriter(path, run_started(), describe), list[int]()
+    commit = writer._tables.commit
+
+    def note(batch: Sequence[Record]) -> None:
+        commit(batch)
+        written.append(len(batch))
+
+    monkeypatch.setattr(writer._tables, "commit", note)
+    writer.gathers = True
+    writer.put(main_process())
+    until(lambda: 1 in written, "the process")
+    writer.put(PointsTaken(STARTED_NS, (Point("cpu_cores", 1.0, MAIN),)))
+    until(lambda: not writer._queue.qsize(), "the writer to take it")
+    writer.put(sampled())
+    until(lambda: sum(written) == 3, "the recording")
+    assert list(filter(None, written)) == [1, 2]
+    writer.close()
+
+
 TOO_LARGE = "Python int too large to convert to SQLite INTEGER"
 
 
