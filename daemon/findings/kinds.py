@@ -101,7 +101,7 @@ def named_rest(reader: RunReader, profile: Profile, phases: PhaseIndex) -> dict[
     return {phase: some for phase, some in named.items() if some}
 
 
-_WITHIN_A_FUNCTION = re.compile(r"((^|\.<locals>\.)<(lambda|\w+comp|genexpr)>)+$")
+_WITHIN_A_FUNCTION = re.compile(r"((^|\.)(<locals>\.)?<(lambda|\w+comp|genexpr)>)+$")
 
 
 def spoken(function: str) -> str:

@@ -153,6 +153,7 @@ def _callee(context: FindingContext, paths: Mapping[int, LinePath]) -> tuple[str
 _LOOP, _COMPREHENSION = re.compile(r"^\s*(for|while)\b"), re.compile(r"\bfor\b.+\bin\b")
 # Where lines call into C, which has no frames, the line of the loop itself is hardly ever seen.
 _LEAST_OF_LOOP = 0.02
+_LEAST_OF_COMPREHENSION = 1 / 3  # whose line is all of it
 # Each has a rule of its own that says more.
 _OTHER_RULES = frozenset({DATA_LOAD, DATA_WAIT, STARTUP, SYNCHRONIZE})
 
@@ -162,7 +163,7 @@ _Key = tuple[str, str]
 def hot_function(context: FindingContext) -> Finding | None:
     """Return the function that loops for most of the time; what its lines call may say more of it.
 
-    Where comprehensions are its only loops, and not most of it, only their lines count; those of an update go through
+    Where comprehensions are its only loops, and little of it, their lines alone count; those of an update go through
     tensors.
     """
     kind_of, phase_of = Kinds(context.reader).of_stack, context.phases.of_stack
@@ -171,7 +172,9 @@ def hot_function(context: FindingContext) -> Finding | None:
     lines = {one for one in functions if phase_of(one) != OPTIMIZER and _COMPREHENSION.search(sources[one])}
     beyond_ns = Counter[_Key]()  # above 0 where the lines of loops have enough of a function's own time
     for stack, key in functions.items():
-        least = _LEAST_OF_LOOP if _LOOP.search(sources[stack]) else _MOST if stack in lines else math.inf
+        least = (
+            _LEAST_OF_LOOP if _LOOP.search(sources[stack]) else _LEAST_OF_COMPREHENSION if stack in lines else math.inf
+        )
         beyond_ns[key] += int(context.profile.time_ns[stack] * (1 / least - 1))
     stacks = [one for one, key in functions.items() if beyond_ns[key] > 0 or one in lines]
     loop_ns, known_ns = Counter[_Key](), Counter[_Key]()

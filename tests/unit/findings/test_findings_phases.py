@@ -105,18 +105,15 @@ def test_a_comprehension_is_its_functions_loop(case: Case) -> None:
     assert "spread loops in Python for 40 % of the time (train.py:77)" in found.title
 
 
-def test_where_a_comprehension_is_not_most_of_a_function_its_line_alone_counts(
+def test_where_a_comprehension_is_little_of_a_function_its_line_alone_counts(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setitem(SOURCES, (TRAIN, 81), "i, f, o = (sigmoid(part) for part in parts)")
     work, line = (*ROOT, Frame("cell", TRAIN, 80)), (*ROOT, Frame("cell", TRAIN, 81))
     found = case.told(hot_function, step((work, 200), (line, 60)))
     assert "cell loops in Python for 12 % of the time (train.py:81)" in found.title
-    # Where it is most of the function, what the function makes of it counts as well.
-    assert (
-        "cell loops in Python for 40 % of the time (train.py:81)"
-        in case.told(hot_function, step((work, 80), (line, 120))).title
-    )
+    # Where it is much of the function, what the function makes of it counts as well.
+    assert "cell loops in Python for 40 % of the time" in case.told(hot_function, step((work, 110), (line, 90))).title
 
 
 def test_an_update_by_hand_goes_through_tensors_and_not_through_elements(
