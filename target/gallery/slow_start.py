@@ -6,7 +6,6 @@ import time
 from collections import Counter
 
 import torch
-from _timing import work_s
 from torch import nn
 
 # The texts take so many times as long as the training, and a minute at least.
@@ -25,10 +24,10 @@ def main():
 
 def count_words(seconds):
     """Return how often each word occurs in texts that are made up."""
-    counts = Counter()
-    texts = round(max(COUNTING * seconds, LEAST_S) / work_s(lambda: count_text(Counter(), 0)))
-    for number in range(texts):
+    counts, number, until = Counter(), 0, time.perf_counter() + max(COUNTING * seconds, LEAST_S)
+    while time.perf_counter() < until:
         count_text(counts, number)
+        number += 1
     return counts
 
 
