@@ -1,1 +1,1 @@
-"""Counters of processes, control groups and the machine, from /proc and psutil."""
+"""Counters of processes, control groups and the machine, from /proc."""

@@ -171,17 +171,9 @@ def pressure(rates: Rates, prefix: str, path: str, device: str | None = None) ->
 
 
 def _memory_bytes() -> tuple[int, int] | None:
-    """Return total and available memory; from psutil, at ten times the cost, where the kernel lacks the latter."""
+    """Return total and available memory; None where the kernel does not say both, as before Linux 3.14."""
     found = _MEMORY.search(processes.read("/proc/meminfo") or b"")
-    if found:
-        return int(found[1]) * 1024, int(found[2]) * 1024
-    import psutil
-
-    try:
-        memory = psutil.virtual_memory()
-    except (OSError, ValueError, KeyError):
-        return None
-    return memory.total, memory.available
+    return (int(found[1]) * 1024, int(found[2]) * 1024) if found else None
 
 
 def _cpu_lines() -> Iterator[tuple[str, list[int]]]:

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from types import SimpleNamespace
 
-import psutil
 import pytest
 from support.clocks import StoppedClock
 from support.procfiles import TARGET, ProcFiles, files_of, read, values
@@ -20,8 +18,7 @@ def clock() -> StoppedClock:
 
 
 @pytest.fixture
-def files(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ProcFiles:
-    monkeypatch.setattr(psutil, "PROCFS_PATH", str(tmp_path), raising=False)
+def files(monkeypatch: pytest.MonkeyPatch) -> ProcFiles:
     return files_of(monkeypatch)
 
 
@@ -57,13 +54,6 @@ def test_memory_and_swap_are_told_where_there_is_some(clock: StoppedClock, files
     assert values(read(MachineAtLength(clock))) == {"host_swap_used_bytes": 30720, "host_swap_total_bytes": 51200}
     files.contents["/proc/meminfo"] = "SwapTotal: 0 kB\nSwapFree: 0 kB\n"
     assert read(MachineAtLength(clock)) == []
-
-
-@pytest.mark.filterwarnings("ignore::RuntimeWarning")  # what psutil misses is nothing that is asked for
-def test_where_the_kernel_does_not_say_it_psutil_does(clock: StoppedClock, files: ProcFiles, tmp_path: Path) -> None:
-    (tmp_path / "meminfo").write_text(MEMORY)
-    assert values(read(Machine(clock))) == {"host_memory_used_bytes": 600 * 1024}
-    assert values(read(MachineAtLength(clock))) == {"host_memory_total_bytes": 1000 * 1024}
 
 
 def test_io_wait_steal_and_cores(clock: StoppedClock, files: ProcFiles) -> None:
