@@ -342,3 +342,17 @@ def test_hardly_anything_is_held_of_what_was_parsed(tmp_path: Path) -> None:
         tracemalloc.stop()
     assert held_bytes < 300_000
     assert peak_bytes < 2_000_000
+
+
+def test_files_are_held_up_to_a_number_of_bytes_the_last_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("profd.daemon.stacks.source.MOST_PACKED_BYTES", 100)
+    tree, files = SourceTree(), [tmp_path / f"{number}.py" for number in range(20)]
+    for number, file in enumerate(files):
+        file.write_text(f"x = {number}\n")
+        assert tree.lines(str(file))[0] == f"x = {number}"
+    for file in files:
+        file.unlink()
+    read = [tree.line(str(file), 1) for file in reversed(files)]
+    held = [line for line in read if line is not None]
+    assert 4 <= len(held) <= 6
+    assert held == read[: len(held)]
