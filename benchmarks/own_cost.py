@@ -71,6 +71,7 @@ class Parts:
             thread.os_thread_id: thread.thread_name or "session, another thread"
             for thread in take_dump(profd.session_pid)
         }
+        self._others: dict[int, tuple[str, float]] = {}
         self._begun_s, self._before = time.monotonic(), self._read()
 
     def _read(self) -> dict[str, float]:
@@ -83,10 +84,11 @@ class Parts:
         for pid in processes.children(session):
             words = processes.command_line(pid)
             if words[:1] != ("py-spy",):
-                found["py-spy"] -= own_cpu_s(pid)
-                found["findings' process" if any("analyst" in word for word in words) else "reader of files"] += (
-                    own_cpu_s(pid)
-                )
+                name = "findings' process" if any("analyst" in word for word in words) else "reader of files"
+                self._others[pid] = name, own_cpu_s(pid)
+        for name, cpu_s in self._others.values():  # of one that has ended what was seen: it is among the reaped
+            found["py-spy"] -= cpu_s
+            found[name] += cpu_s
         found["command"] = own_cpu_s(self._profd.process.pid)
         return found
 
