@@ -114,6 +114,14 @@ async def test_rate_is_the_governors_and_a_part_of_it_for_others(studio: Studio)
     await studio.sampling.close()
 
 
+async def test_recordings_of_a_main_process_take_turns_between_two_whole_rates(studio: Studio) -> None:
+    main, worker = await studio.begin(roles.MAIN, 1), await studio.begin(roles.WORKER, 2)
+    studio.sampling.governor.mean_hz = 3.5
+    assert [main.pace().rate_hz for _ in range(4)] == [3, 4, 3, 4]
+    assert worker.pace().rate_hz == 3
+    await studio.sampling.close()
+
+
 async def test_few_helpers_have_more_of_the_rate(studio: Studio) -> None:
     await studio.begin(roles.MAIN, 1)
     helper = await studio.begin(roles.HELPER, 2)
