@@ -153,6 +153,8 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--runs", type=int, default=5)
     runs = parser.parse_args().runs
+    if runs < 2:
+        parser.error("an interval takes two runs at least")
     os.environ["OMP_NUM_THREADS"] = "1"
     found = []
     for _ in range(runs):

@@ -66,7 +66,7 @@ def dead_mount(folder: Path) -> Iterator[DeadMount]:
         yield mount
     finally:
         _LIBC.umount2(os.fsencode(folder), _DETACH)
-        os.close(device)  # whoever still waits is told that the file system is gone
+        os.close(device)  # readers that still wait get an error: the file system is gone
 
 
 NOBODYS = Owner(NOBODY, NOBODY, ())

@@ -6,8 +6,8 @@ comes from in a trace (torch 2.15, ``torch/csrc/profiler/collection.cpp``, ``Tra
 
 - ``device_type``: CUDA of work and ranges of a GPU, CPU of all else (``kineto_shim.cpp``, ``deviceTypeFromActivity``).
 - ``correlation_id``: of what torch reports its ``External id``, of all else that of the driver.
-- ``linked_correlation_id``: of calls and work their ``External id``, where an operator was open; 0 of all else, ranges
-  of a GPU too, which ``createUserGpuSpan`` links to nothing.
+- ``linked_correlation_id``: of calls and work their ``External id``, where an operator was open; 0 of all else.
+  ``createUserGpuSpan`` links ranges of a GPU to nothing, so they have 0, too.
 - ``start_thread_id``: of what is linked to no operator that of the thread that ends the profiler (``setKinetoTID``):
   with windows, one that has no operators.
 - Times are those before a range is widened for viewers.
