@@ -58,7 +58,7 @@ _READINGS = 18  # a multiple of a recording's length in seconds: starting and re
 _AIM = 0.94
 _ROOM = 0.90  # of the allowance: what costs less has room for a higher rate
 _MUCH_ROOM, _FEWEST = 0.7, 15  # so much room shows in so few readings
-_MOST_RISE = 4.0
+_MOST_RISE, _SMALL_RISE = 4.0, 1.15
 
 
 class Ledger:
@@ -105,6 +105,7 @@ class Governor:
     After a lowering the governor waits before it raises: twelve seconds at first, since the reason was most likely the
     imports, which are deep, costly to read and soon over. Each time that a raise has to be taken back within a minute,
     the wait doubles, up to four minutes: workers that come and go with every epoch shall not move the rate each time.
+    A raise by 15 % or less does not wait: it cannot pass the budget by a fifth before it is taken back.
 
     Only the rate of the main processes is set. Those that take turns get a part of it, and a part of the time that
     shrinks with it (``turn_share``), so that they give way twice as fast. To give up their turns first would gain next
@@ -179,7 +180,7 @@ class Governor:
                 self._raise_wait_s = min(2 * self._raise_wait_s, 240.0)
             self._since_lowering_s = 0.0
             self._is_settling = True  # the reading that comes next is in part of the rate before
-        else:
+        elif wanted_hz > _SMALL_RISE * self.mean_hz:
             self._since_rise_s = 0.0
         self.mean_hz = wanted_hz
         self._readings.clear()
@@ -193,9 +194,10 @@ class Governor:
         if forecast > margin * max(allowance, 0.0):
             return self._within_bounds(self.mean_hz * factor)
         room, part = (_ROOM, 1.0) if len(self._readings) == _READINGS else (_MUCH_ROOM, 0.85)
-        is_calm = len(self._readings) >= _FEWEST and self._since_lowering_s >= self._raise_wait_s
-        if is_calm and forecast < room * allowance:
-            return self._within_bounds(self.mean_hz * min(factor * part, _MOST_RISE))
+        rise = min(factor * part, _MOST_RISE)
+        is_calm = self._since_lowering_s >= self._raise_wait_s or rise <= _SMALL_RISE
+        if is_calm and len(self._readings) >= _FEWEST and forecast < room * allowance:
+            return self._within_bounds(self.mean_hz * rise)
         return self.mean_hz
 
     def _within_bounds(self, rate_hz: float) -> float:

@@ -33,12 +33,14 @@ class Readings:
         own = (Point("profd_cpu_cores", spending.cores), Point("profd_rss_bytes", self._cost.rss_bytes()))
         self.put(PointsTaken(self.clock.now_ns(), own))
         self.governor.take(spending)
-        before_hz, self._noted_hz = self._noted_hz, self.governor.rate_hz
-        if self._noted_hz != before_hz:
-            why = "to stay within its budget" if self._noted_hz < before_hz else "as there is room again"
-            self._say("note", f"profd samples at {self._noted_hz} Hz instead of {before_hz} Hz, {why}")
+        before_hz, rate_hz = self._noted_hz, self.governor.rate_hz
+        is_full_again = rate_hz == self.governor.highest_hz > before_hz
+        if is_full_again or abs(rate_hz - before_hz) > before_hz / 6:  # smaller changes come and go
+            self._noted_hz = rate_hz
+            why = "to stay within its budget" if rate_hz < before_hz else "as there is room again"
+            self._say("note", f"profd samples at {rate_hz} Hz instead of {before_hz} Hz, {why}")
         if self.governor.is_beyond_budget and not self._has_noted_excess:
-            self._say("note", f"profd costs more than its budget even at {self._noted_hz} Hz, which is its lowest rate")
+            self._say("note", f"profd costs more than its budget even at {rate_hz} Hz, which is its lowest rate")
             self._has_noted_excess = True
         slept_ns = self.clock.suspended_ns()
         if slept_ns - self._slept_ns > SECOND_NS:

@@ -125,7 +125,7 @@ def test_a_budget_is_used_where_rates_have_to_be_lowered(run: str) -> None:
 @pytest.mark.parametrize(("rate_hz", "cores_per_hz"), [(100, 0.003), (100, 0.006), (10, 0.022)])
 def test_nine_tenths_of_a_budget_are_used_by_threads_that_cost_more(rate_hz: int, cores_per_hz: float) -> None:
     life = live(Governor(rate_hz, BUDGET), Spendthrift(cores_per_hz=cores_per_hz, own_cores=0.012, seed=2), 900)
-    assert sum(life.spent_s[120:]) / 780 >= 0.9 * BUDGET
+    assert sum(life.spent_s[120:]) / 780 >= 0.93 * BUDGET
     assert life.dearest_minute() <= MOST_EXCESS * BUDGET
 
 
@@ -202,6 +202,17 @@ def test_a_raise_that_is_taken_back_makes_the_next_one_wait_twice_as_long() -> N
         take(governor, 0.0)
     take(governor, 1.0)  # after long calm, a second dear second tells that the first was no exception
     assert seconds_until_raised(governor) == 16
+
+
+@pytest.mark.parametrize(("cores", "waits_s"), [(0.085, 20), (0.05, 96)], ids=["small", "large"])
+def test_after_raises_that_were_taken_back_a_small_one_does_not_wait(cores: float, waits_s: int) -> None:
+    governor = begun()
+    for _ in range(3):
+        seconds_until_raised(governor)
+    assert take(governor, 1.0)
+    lowered_hz = governor.mean_hz
+    assert next(second for second in range(1, 1000) if take(governor, cores)) == waits_s
+    assert governor.mean_hz > lowered_hz
 
 
 def test_dear_imports_are_made_good_within_half_a_minute() -> None:
