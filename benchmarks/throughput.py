@@ -1,7 +1,7 @@
 """What profd costs a training's steps: profd is switched on and off within one process, in short random blocks.
 
-Run on a quiet machine: ``python benchmarks/throughput.py [--minutes 6] [--quick]``; some 8 minutes for each of four
-loops. Writes its section of ``docs/measurements.md``, unless quick.
+Run on a quiet machine: ``python benchmarks/throughput.py [--minutes 6] [--quick]``; some 8 minutes for each of six
+rows. Writes its section of ``docs/measurements.md``, unless quick.
 
 Off: all of profd is stopped (SIGSTOP), py-spy too, so nothing reads the loop. On: all goes on, and makes up for what
 it missed, as py-spy and profd's threads go by the clock. So profd does all of its work in half of the time, and half
@@ -17,6 +17,7 @@ import os
 import signal
 import statistics
 import subprocess
+import sys
 import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -38,7 +39,9 @@ START_S, SETTLED_S = 20.0, 40.0
 """How long profd starts, which counts elsewhere, and how long its CPU time is taken before the switching."""
 PILOT_SHARE = 0.1
 HIGHEST_PERCENT, WIDEST_PERCENT = 0.4, 0.25
-LOOPS = ("small steps", "data-bound", "many threads", "restless")
+BYSTANDER = ", of another"
+LOOPS = ("small steps", "data-bound", "many threads", "restless", "cores full", "cores full" + BYSTANDER)
+SLEEPER = "import time\ndef sleep(depth):\n    sleep(depth - 1) if depth else time.sleep(1e9)\nsleep(25)"
 METHOD = (
     "`benchmarks/throughput.py`: one process a loop, {minutes:g} minutes of blocks of {shortest} to {longest} s in "
     "pseudo-random order, in which `profd attach --headless` at its defaults runs or is stopped, py-spy too. Both "
@@ -50,8 +53,9 @@ METHOD = (
     "time, the mean over fours of blocks, which have each position of both switches once, with 95 % intervals that "
     "allow for autocorrelation (Newey-West). Detectable: the cost that would be found in four of five measurements; "
     "foreseen is what a pilot without profd said of it beforehand. To hold: the upper end at most {highest} %, half "
-    "the width at most {widest} %, and the sham's interval with 0 in it. On two cores the data-bound loop and its two "
-    "workers leave none to profd: what it takes, they lack."
+    "the width at most {widest} %, and the sham's interval with 0 in it. The two workers of the data-bound loop wait "
+    "for storage; those of *cores full* compute, and leave no core to profd: what it takes, they lack. *Of another*: "
+    "profd records another process, one that sleeps, and never reads the loop."
 )
 
 
@@ -92,6 +96,17 @@ def sham() -> Iterator[Callable[[bool], None]]:
         process.wait()
 
 
+@contextlib.contextmanager
+def sleeper() -> Iterator[subprocess.Popen[bytes]]:
+    """Give a process of Python that sleeps, 25 calls deep."""
+    process = subprocess.Popen([sys.executable, "-c", SLEEPER])
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
 def follow(blocks: Sequence[Block], real: Callable[[bool], None]) -> list[tuple[float, float, bool, bool]]:
     """Go through the blocks; returns from when to when each was, once switched, by the monotonic clock."""
     spans = []
@@ -118,9 +133,9 @@ def measure(kind: str, minutes: float, seed: int) -> tuple[list[Taken], list[Tak
     lengths = 60 * minutes, SHORTEST_S, LONGEST_S
     with tempfile.TemporaryDirectory() as folder:
         noted, run_file = Path(folder) / "steps", Path(folder) / "run.profd"
-        with load.running("stepping", kind, noted) as loop:
+        with load.running("stepping", kind.removesuffix(BYSTANDER), noted) as loop, sleeper() as other:
             pilot = follow(plan(max(PILOT_SHARE * lengths[0], 20.0), *lengths[1:], seed), lambda _: None)
-            profd = Profd.attach(loop.pid, run_file)
+            profd = Profd.attach(other.pid if kind.endswith(BYSTANDER) else loop.pid, run_file)
             time.sleep(START_S)
             marks = [mark(profd, 0.0)]
             time.sleep(SETTLED_S)

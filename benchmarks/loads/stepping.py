@@ -7,6 +7,7 @@ two 64-bit numbers a step: the monotonic clock at its end and the CPU time of th
 from __future__ import annotations
 
 import array
+import functools
 import logging
 import os
 import sys
@@ -37,11 +38,19 @@ class Training:
         self.optimizer.step()
 
 
-class Samples(Dataset[tuple[torch.Tensor, int]]):
-    """Samples that take a fixed amount of work."""
+class Stored(Dataset[tuple[torch.Tensor, int]]):
+    """Samples that a worker has to wait for, as for those on a disk."""
 
     def __len__(self) -> int:
         return 1 << 40
+
+    def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
+        time.sleep(0.0015)
+        return torch.full((256,), index * 0.5), index % 10
+
+
+class Computed(Stored):
+    """Samples that take a fixed amount of work."""
 
     def __getitem__(self, index: int) -> tuple[torch.Tensor, int]:
         total = 0.0
@@ -59,10 +68,10 @@ def small_steps() -> Iterator[None]:
         yield
 
 
-def data_bound() -> Iterator[None]:
+def data_bound(samples: Stored) -> Iterator[None]:
     """Take steps on batches that two workers are slow to make."""
     training = Training()
-    for inputs, targets in DataLoader(Samples(), batch_size=8, num_workers=WORKERS, sampler=range(1 << 40)):
+    for inputs, targets in DataLoader(samples, batch_size=8, num_workers=WORKERS, sampler=range(1 << 40)):
         training.step(inputs, targets)
         yield
 
@@ -96,7 +105,8 @@ def restless() -> Iterator[None]:
 
 KINDS: dict[str, Callable[[], Iterator[None]]] = {
     "small steps": small_steps,
-    "data-bound": data_bound,
+    "data-bound": functools.partial(data_bound, Stored()),
+    "cores full": functools.partial(data_bound, Computed()),
     "many threads": crowd_of_threads,
     "restless": restless,
 }
