@@ -1,8 +1,8 @@
 """One py-spy recording as a child process: started, seen to sample, ended, collected with its cost.
 
-The result goes into an anonymous memory file: nothing is left behind when
-either side is killed, and a full disk is no matter. py-spy always gets a duration, so that one whose session is gone
-ends by itself.
+The result and the log go into anonymous memory files: nothing is left behind when either side is killed, a full disk is
+no matter, and no failed read wakes the session. py-spy always gets a duration, so that one whose session is gone ends
+by itself.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class Recording:
         self.sampling: asyncio.Future[bool] = loop.create_future()
         self.ended: asyncio.Future[bool] = loop.create_future()
         self._clock = clock
-        self._said = bytearray()
+        self._said = b""
         self._sampling_ns = self._ended_ns = self.cpu_ns = 0
         self.spawned_ns = clock.now_ns()
         duration_s = math.ceil(length_s) + 5
@@ -120,13 +120,15 @@ class Recording:
         ]
         try:
             with contextlib.ExitStack() as opened:
-                memory = os.memfd_create("profd-recording")
-                opened.callback(os.close, memory)
+                memory = [os.memfd_create(f"profd-{name}") for name in ("recording", "log")]
+                for file in memory:
+                    opened.callback(os.close, file)
                 self._pipe, write_end = os.pipe()
                 opened.callback(os.close, self._pipe)
                 try:
                     os.set_blocking(self._pipe, False)
-                    passed = [(os.POSIX_SPAWN_DUP2, fd, to) for fd, to in ((write_end, 1), (write_end, 2), (memory, 3))]
+                    trace, log = memory
+                    passed = [(os.POSIX_SPAWN_DUP2, fd, to) for fd, to in ((write_end, 1), (log, 2), (trace, 3))]
                     files = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0), *passed]
                     signals = [signal.SIGINT, signal.SIGPIPE, signal.SIGTERM]
                     environment = {**os.environ, **ENVIRONMENT}
@@ -139,7 +141,7 @@ class Recording:
                 opened.pop_all()
         except OSError as error:
             raise RecordingFailed(f"py-spy cannot be started ({error.strerror})") from error
-        self._memory: int | None = memory
+        self._memory = memory
         loop.add_reader(self._pipe, self._read_pipe)
 
     def stop(self) -> None:
@@ -154,11 +156,8 @@ class Recording:
             await self.ended
             raise RecordingFailed("py-spy did not answer and was killed") from None
         finally:
-            trace = b""
-            if self._memory is not None:
-                trace = os.pread(self._memory, os.fstat(self._memory).st_size, 0)
-                self._release()
-        said, times_ns = bytes(self._said), (self.spawned_ns, self._sampling_ns, self._ended_ns)
+            trace, log = self._release()
+        said, times_ns = self._said + log, (self.spawned_ns, self._sampling_ns, self._ended_ns)
         return read_output(PySpyOutput(trace, said, *times_ns, self.cpu_ns, self._clock.wall_jump_ns()))
 
     def abandon(self) -> None:
@@ -166,10 +165,13 @@ class Recording:
         self._signal(signal.SIGKILL)
         self._release()
 
-    def _release(self) -> None:
-        if self._memory is not None:
-            os.close(self._memory)
-            self._memory = None
+    def _release(self) -> list[bytes]:
+        """Let go of what py-spy has written, and return it, trace and log; nothing where that was done before."""
+        held, self._memory = self._memory, []
+        found = [os.pread(file, os.fstat(file).st_size, 0) for file in held]
+        for file in held:
+            os.close(file)
+        return found or [b"", b""]
 
     def _signal(self, number: int) -> None:
         if not self.ended.done():

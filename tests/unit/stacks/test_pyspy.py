@@ -127,6 +127,7 @@ async def test_py_spy_is_out_of_reach_of_the_terminal_and_hears_its_signals(py_s
     begun = py_spy.wait("sampling")
     assert os.getpgid(begun.pid) == begun.pid
     assert os.readlink(f"/proc/{begun.pid}/fd/0") == os.devnull  # noqa: PTH115
+    assert os.readlink(f"/proc/{begun.pid}/fd/2").startswith("/memfd:")  # noqa: PTH115  no failed read wakes us
     assert py_spy.wait("start").blocked == ()
     recording.abandon()
     await recording.ended
