@@ -36,6 +36,11 @@ class Clock:
         return _slept_ns() - self._slept_before_ns
 
 
+def until_tick_s(interval_s: float) -> float:
+    """Return the seconds until the next multiple of an interval: what waits for those wakes a process only once."""
+    return interval_s - time.monotonic() % interval_s
+
+
 def _slept_ns() -> int:
     """Return for how long the machine has slept since it was booted, to a few microseconds."""
     return time.clock_gettime_ns(time.CLOCK_BOOTTIME) - time.clock_gettime_ns(time.CLOCK_MONOTONIC)

@@ -19,7 +19,7 @@ from functools import partial
 
 import msgspec
 
-from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.clock import SECOND_NS, Clock, until_tick_s
 from profd.daemon.collectives.desync import Progress, Verdict, compare
 from profd.daemon.collectives.ras import Answer
 from profd.daemon.hangs.cause import Cause, Death, ends_by_itself, find_cause, is_waiting_for_work
@@ -63,7 +63,7 @@ class Hook:
 
 # Waits that end by themselves (a sleep, a disk that writes) get this many times the patience, and so do computations.
 PATIENCE_IN_SLEEP = 4
-_TICK_S = 0.5
+_TICK_S = 1.0
 _MAKES_GROUP = re.compile(
     r"(^|\.)(init_process_group|new_(sub)?groups?\w*|split_group|_new_process_group_helper|init_device_mesh|initialize_model_parallel)$"
 )
@@ -119,7 +119,7 @@ class HangWatch:
     async def _run(self) -> None:
         try:
             while True:
-                await asyncio.sleep(min(_TICK_S, self.after_s / 6))
+                await asyncio.sleep(until_tick_s(min(_TICK_S, self.after_s / 12)))
                 await self.check()
         except Exception as error:  # noqa: BLE001  the recording goes on without it
             traceback.print_exception(error)

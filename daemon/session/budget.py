@@ -30,11 +30,14 @@ class CostMeter:
         stat = processes.read_stat(os.getpid())
         self._last_ns = clock.now_ns() - int((max(stat.age_s, 0.0) if stat else 0.0) * SECOND_NS)
         self._last_cpu_s = 0.0
+        self._children: list[int] = []
 
     def take(self) -> Spending:
         now_ns = self._clock.now_ns()
         ended = resource.getrusage(resource.RUSAGE_SELF), resource.getrusage(resource.RUSAGE_CHILDREN)
-        living = (processes.read_stat(pid) for pid in _children())
+        # The main thread starts them all, and psutil would read the whole machine.
+        self._children = processes.children(os.getpid(), of_all_threads=False)
+        living = (processes.read_stat(pid) for pid in self._children)
         cpu_s = sum(stat.cpu_ticks for stat in living if stat is not None) / processes.CLOCK_TICKS
         cpu_s += sum(usage.ru_utime + usage.ru_stime for usage in ended)
         # A living child is counted in ticks, one that has ended exactly: the sum may go back by one of them.
@@ -44,12 +47,8 @@ class CostMeter:
         return spending
 
     def rss_bytes(self) -> int:
-        return sum(processes.rss_bytes(pid) or 0 for pid in (os.getpid(), *_children()))
-
-
-def _children() -> list[int]:
-    """Return this process's children; the main thread starts them all, and psutil would read the whole machine."""
-    return processes.children(os.getpid(), of_all_threads=False)
+        """Return the memory of this process and of its children as of the last reading."""
+        return sum(processes.rss_bytes(pid) or 0 for pid in (os.getpid(), *self._children))
 
 
 LOWEST_RATE_HZ = 3

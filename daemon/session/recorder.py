@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from profd.daemon import paths, processes
-from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.clock import SECOND_NS, Clock, until_tick_s
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.launch.channel import ScriptChannelReader
 from profd.daemon.naming import script_folder
@@ -203,9 +203,13 @@ class Recorder:
         return self._readings
 
     async def _follow_tree(self) -> None:
-        was_in_trouble = False
         while True:
             self._members.look()
+            await asyncio.sleep(until_tick_s(0.25))
+
+    async def _read(self, readings: Readings) -> None:
+        was_in_trouble = False
+        while True:
             trouble = self._writer.trouble
             if bool(trouble) != was_in_trouble:  # it cannot stand in the run, so the session's log has it
                 was_in_trouble = bool(trouble)
@@ -214,17 +218,13 @@ class Recorder:
             if self._writer.failure or not self._live_file.is_there():
                 self._end("failed")
             await self._server.renew()
-            await asyncio.sleep(0.25)
-
-    async def _read(self, readings: Readings) -> None:
-        while True:
             self._gpus.take(self._tree.members)
             self._gpus.check()
             before_hz = self._governor.rate_hz
             await readings.take(self._tree.members, self._members.python_threads)
             if self._governor.rate_hz < before_hz:  # what is in flight costs too much to wait for its end
                 self._sampling.hurry()
-            await asyncio.sleep(1.0)
+            await asyncio.sleep(until_tick_s(1.0))
 
     async def _poll_job(self) -> None:
         from profd.daemon.hangs.job import POLL_S

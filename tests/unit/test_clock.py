@@ -6,7 +6,7 @@ import time
 
 import pytest
 
-from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.clock import SECOND_NS, Clock, until_tick_s
 
 
 class TwoClocks:
@@ -68,3 +68,11 @@ def test_real_clock_is_now_and_never_goes_back() -> None:
     readings = [clock.now_ns() for _ in range(1000)]
     assert readings == sorted(readings)
     assert abs(readings[-1] - time.time_ns()) < SECOND_NS
+
+
+@pytest.mark.parametrize(("now_s", "interval_s", "left_s"), [(7.25, 1.0, 0.75), (7.25, 0.5, 0.25), (7.5, 0.5, 0.5)])
+def test_ticks_are_multiples_of_their_interval(
+    monkeypatch: pytest.MonkeyPatch, now_s: float, interval_s: float, left_s: float
+) -> None:
+    monkeypatch.setattr(time, "monotonic", lambda: now_s)
+    assert until_tick_s(interval_s) == left_s

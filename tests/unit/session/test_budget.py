@@ -51,9 +51,11 @@ def test_memory_counts_this_process_and_living_children() -> None:
         assert child.stdout is not None
         child.stdout.readline()
         theirs = processes.rss_bytes(child.pid)
+        meter.take()
         both = meter.rss_bytes()
         child.kill()
         child.wait()
+        meter.take()
         alone = meter.rss_bytes()
     assert theirs is not None
     assert both - alone == pytest.approx(theirs, rel=0.5)
