@@ -22,7 +22,9 @@ class Stepping:
         self._readers: dict[Identity, StepReader] = {}
         self._ended: list[StepReader] = []
         self._lock = threading.Lock()
-        self._closing = threading.Event()
+        self._is_closing = False
+        self._news = threading.Event()
+        """A process came or went, or there is to be an end: else the thread sleeps until the next reading is due."""
         self._thread = threading.Thread(target=self._run, name="profd-steps", daemon=True)
 
     def begin(self, member: Member) -> None:
@@ -31,6 +33,7 @@ class Stepping:
             return
         with self._lock:
             self._readers[member.identity] = StepReader(member.identity, self._clock, self._put)
+        self._news.set()
         if self._thread.ident is None:
             self._thread.start()
 
@@ -38,6 +41,7 @@ class Stepping:
         with self._lock:
             if identity in self._readers:
                 self._ended.append(self._readers.pop(identity))
+        self._news.set()
 
     def take_output(self, data: bytes) -> None:
         """Use what a launched script wrote, unless several processes train: it may be of any of them."""
@@ -47,21 +51,26 @@ class Stepping:
 
     def close(self) -> None:
         """Take the last reading of each process that lives, and read no more. Blocks for as long as that takes."""
-        self._closing.set()
+        self._is_closing = True
+        self._news.set()
         if self._thread.ident is not None:
             self._thread.join(2.0)
 
     def _run(self) -> None:
         due_s: dict[Identity, float] = {}
-        while not self._closing.is_set():
+        while not self._is_closing:
+            self._news.clear()
             with self._lock:
                 readers, ended, self._ended = dict(self._readers), self._ended, []
             for reader in ended:
                 reader.end()
             due_s = {identity: due_s.get(identity, 0.0) for identity in readers}
             identity = min(due_s, key=due_s.__getitem__, default=None)
-            if identity is None or (wait_s := due_s[identity] - time.monotonic()) > 0:
-                self._closing.wait(0.2 if identity is None else min(wait_s, 0.2))
+            if identity is None:
+                self._news.wait()
+                continue
+            if (wait_s := due_s[identity] - time.monotonic()) > 0:
+                self._news.wait(wait_s)
                 continue
             try:  # many ranks are read in turn: together they take no more than one does
                 due_s[identity] = readers[identity].poll() * len(readers) + time.monotonic()

@@ -30,13 +30,14 @@ class Listener:
         self.has_ended = threading.Event()
         self.heard = b""
         self.fails = False
+        self.pause_s = 0.001
         Listener.made.append(self)
 
     def poll(self) -> float:
         self.polls += 1
         if self.fails:
             raise ValueError("of its own")
-        return 0.001
+        return self.pause_s
 
     def end(self) -> None:
         self.has_ended.set()
@@ -72,6 +73,24 @@ def test_each_process_that_trains_is_read_until_it_ends(records: list[Record]) -
     assert not second.has_ended.is_set()
     followed.close()
     assert second.has_ended.is_set()
+
+
+def test_who_comes_and_goes_is_not_kept_waiting_for_the_next_reading(records: list[Record]) -> None:
+    followed = Stepping(Clock(), records.append)
+    followed.begin(member())
+    (first,) = Listener.made
+    first.pause_s = 10_000.0
+    until(lambda: first.polls > 0, "the first reading")
+    polls = first.polls
+    followed.begin(member(OTHER))
+    second = Listener.made[1]
+    until(lambda: second.polls > 0, "the other one to be read")
+    second.pause_s = 10_000.0
+    followed.end(OTHER)
+    assert second.has_ended.wait(60)
+    followed.close()
+    assert first.has_ended.is_set()
+    assert first.polls <= polls + 1
 
 
 def test_output_is_heard_where_one_process_trains(records: list[Record]) -> None:
