@@ -103,8 +103,9 @@ def _size(path: Path) -> int:
 
 QUEUE_LENGTH = 4096  # in records of some kilobytes: a large one counts for as many as it takes the memory of
 BATCH_LENGTH = 256
-GATHER_S = 1.0
-"""How long readings wait for others, where nobody watches: a transaction takes longer than to write them."""
+GATHER_S, WATCHED_GATHER_S = 1.0, 0.1
+"""How long readings wait for others, where nobody watches and where somebody does: a transaction takes longer than to
+write them."""
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.05, 2.0  # between two tries at what was refused; each wait is twice the one before
 
 
@@ -123,7 +124,7 @@ class RunWriter:
         self.path = path
         self.failure: str | None = None
         self.trouble: str | None = None  # why nothing can be written at the moment
-        self.gathers = False  # whether readings may wait for others
+        self.gathers = False  # whether readings may wait for others for longer
         self._is_due = threading.Event()
         self._losses = Losses()
         self._room = Room(path, most_bytes)
@@ -146,7 +147,7 @@ class RunWriter:
                 if _is_bulk(record) and self._queue.qsize() >= QUEUE_LENGTH:
                     raise queue.Full
                 self._queue.put_nowait(record)
-                if not (self.gathers and isinstance(record, records.PointsTaken)):
+                if not isinstance(record, records.PointsTaken):
                     self._is_due.set()
             except queue.Full:
                 self._losses.count(record, self.trouble or "the disk is too slow")
@@ -191,7 +192,7 @@ class RunWriter:
         """Wait for a record, commit it with all that are there by then; False at the end of the run."""
         batch = [self._queue.get()]
         if self._queue.qsize() < BATCH_LENGTH:
-            self._is_due.wait(GATHER_S)
+            self._is_due.wait(GATHER_S if self.gathers else WATCHED_GATHER_S)
         self._is_due.clear()
         while batch[-1] is not None and len(batch) < BATCH_LENGTH:
             try:

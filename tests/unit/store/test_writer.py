@@ -164,10 +164,11 @@ def test_a_number_that_no_file_takes_costs_its_record_alone(path: Path, record: 
         assert (reader.info.state, len(list(reader.intervals()))) == ("ended", 2)
 
 
-def test_readings_that_may_wait_are_written_with_the_next_that_may_not(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize(("gathers", "wait"), [(True, "GATHER_S"), (False, "WATCHED_GATHER_S")])
+def test_readings_wait_for_the_next_record_that_may_not(
+    path: Path, monkeypatch: pytest.MonkeyPatch, gathers: bool, wait: str
 ) -> None:
-    monkeypatch.setattr("profd.daemon.store.writer.GATHER_S", 60.0)
+    monkeypatch.setattr(f"profd.daemon.store.writer.{wait}", 60.0)
     writer, written = RunWriter(path, run_started(), describe), list[int]()
     commit = writer._tables.commit
 
@@ -176,7 +177,7 @@ def test_readings_that_may_wait_are_written_with_the_next_that_may_not(
         written.append(len(batch))
 
     monkeypatch.setattr(writer._tables, "commit", note)
-    writer.gathers = True
+    writer.gathers = gathers
     writer.put(main_process())
     until(lambda: 1 in written, "the process")
     writer.put(PointsTaken(STARTED_NS, (Point("cpu_cores", 1.0, MAIN),)))
