@@ -95,10 +95,16 @@ class Evidence:
 def mend(stacks: Sequence[Stack], roots: frozenset[str], evidence: Evidence) -> list[Stack | None]:
     """Learn from stacks of one thread, in order of time, and return them as they can have been, else None."""
     calls, source = evidence.calls, evidence.source
-    calls.add(stacks)
+    # Stacks are long, and dear to hash.
+    numbers: dict[Stack, int] = {}
+    order = [numbers.setdefault(stack, len(numbers)) for stack in stacks]
+    distinct, times = list(numbers), Counter(order)
+    calls.add(distinct, order)
     if source is not None:
         source.allow_more()
-    can_be = functools.cache(is_plausible)
+    torn_frames = {frame for frame in set().union(*distinct) if not is_plausible(frame)}
+    before: Stack = ()
+    callers: list[Frame | None] = []
 
     @functools.cache
     def caller_of(call: tuple[Frame, Frame]) -> Frame | None:
@@ -107,37 +113,44 @@ def mend(stacks: Sequence[Stack], roots: frozenset[str], evidence: Evidence) -> 
         return caller if is_possible_call(caller, callee, calls, source) else calls.usual_line(caller, callee[:2])
 
     def possible(stack: Stack) -> Stack | None:
-        if not stack or stack[0].function not in roots or not all(map(can_be, stack)):
+        nonlocal before
+        if not stack or stack[0].function not in roots or not torn_frames.isdisjoint(stack):
             return None
-        callers = [caller_of(call) for call in itertools.pairwise(stack)]
+        del callers[max(common(before, stack) - 1, 0) :]
+        callers.extend(map(caller_of, itertools.pairwise(stack[len(callers) :])))
+        before = stack
         whole = [caller for caller in callers if caller is not None]
         return (*whole, stack[-1]) if len(whole) == len(callers) else None
 
-    times = Counter(stacks)
-    mended = {stack: possible(stack) for stack in times}
-    evidence.endings.learn({stack: often for stack, often in times.items() if mended[stack] == stack})
-    for stack, found in mended.items():
+    mended = list(map(possible, distinct))
+    seen = [(stack, found, times[number]) for number, (stack, found) in enumerate(zip(distinct, mended, strict=True))]
+    evidence.endings.learn({stack: often for stack, found, often in seen if found == stack})
+    for number, (stack, found, often) in enumerate(seen):
         if found is None:
-            mended[stack] = evidence.endings.whole(stack, roots)
-    evidence.torn_shares.learn(*_counted(times, mended))
-    return [mended[stack] for stack in stacks]
+            mended[number] = evidence.endings.whole(stack, roots)
+            seen[number] = stack, mended[number], often
+    evidence.torn_shares.learn(*_counted(seen))
+    return [mended[number] for number in order]
 
 
-def _counted(times: Mapping[Stack, int], mended: Mapping[Stack, Stack | None]) -> tuple[dict[Stack, float], ...]:
-    """Return how often stacks were seen, as what they were or may have been, and how often they were torn."""
+def _counted(stacks: Sequence[tuple[Stack, Stack | None, int]]) -> tuple[dict[Stack, float], ...]:
+    """Return how often stacks were seen, as what they were or may have been, and how often they were torn.
+
+    Of each ``stacks`` has what it was mended to, and how often it was seen.
+    """
     seen: defaultdict[Stack, float] = defaultdict(float)
     torn: defaultdict[Stack, float] = defaultdict(float)
     known: Counter[Stack] = Counter()
-    for stack, often in times.items():
-        if (found := mended[stack]) is not None:
+    for stack, found, often in stacks:
+        if found is not None:
             known[found] += often
-            seen[found] += often
             torn[found] += often if found != stack else 0
-    lost = [stack for stack in times if mended[stack] is None]
-    # Stacks are long, and dear to hash: here they are only gone through, and that only where one was lost.
+    seen.update(known)
+    lost = [(stack, often) for stack, found, often in stacks if found is None]
+    # Here they are only gone through, and that only where one was lost.
     codes = [({frame[:2] for frame in one}, {frame.file for frame in one}) for one in known] if lost else []
     places = list(zip(codes, known.items(), strict=False))
-    for stack in lost:
+    for stack, times in lost:
         # It may have been any stack with the same function in it, or else any of the same file.
         inner = stack[::-1]
         keys = [*((0, frame[:2]) for frame in inner), *((1, frame.file) for frame in inner)]
@@ -145,8 +158,8 @@ def _counted(times: Mapping[Stack, int], mended: Mapping[Stack, Stack | None]) -
         near = next(filter(None, matches), [])
         whole = sum(often for _, often in near)
         for one, often in near:
-            seen[one] += times[stack] * (often / whole)
-            torn[one] += times[stack] * (often / whole)
+            seen[one] += times * (often / whole)
+            torn[one] += times * (often / whole)
     return seen, torn
 
 

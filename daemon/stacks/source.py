@@ -292,18 +292,18 @@ class Calls:
         """How often any function was entered from a line."""
         self._held = 0
 
-    def add(self, stacks: Iterable[Stack]) -> None:
-        """Count the calls of the stacks of one thread, in order of time: those that the stack before had not."""
+    def add(self, stacks: Sequence[Stack], order: Iterable[int]) -> None:
+        """Count the calls of stacks that one thread had in this order: those that the one before had not."""
         if self._held > 20_000:  # a program that makes up functions: begin anew, everything is unsure again
             self._callers.clear()
             self.times_left.clear()
             self._held = 0
-        # A loop goes from stack to stack in few ways, and deep ones make the same call many times.
-        calls: Counter[tuple[Frame, Frame]] = Counter()
-        for (before, stack), times in Counter(itertools.pairwise(itertools.chain(((),), stacks))).items():
-            first = max(common(before, stack), 1)
-            for call, often in Counter(zip(stack[first - 1 :], stack[first:], strict=False)).items():
-                calls[call] += often * times
+        # A loop goes from stack to stack in few ways.
+        calls: defaultdict[tuple[Frame, Frame], int] = defaultdict(int)
+        for (before, now), times in Counter(itertools.pairwise((-1, *order))).items():
+            first = common(stacks[before], stacks[now]) if before >= 0 else 0
+            for call in itertools.pairwise(stacks[now][max(first - 1, 0) :]):
+                calls[call] += times
         for (caller, callee), times in calls.items():
             callers = self._callers[callee[:2]]
             self._held += caller not in callers
@@ -324,10 +324,13 @@ def is_possible_call(caller: Frame, callee: Frame, calls: Calls, source: Stateme
     """Say whether a line can have called a function; in doubt it can."""
     name = callee.function.rpartition(".")[2]
     callers = calls.callers(callee[:2])
+    often, times = callers[caller], callers.total()
+    # Nearly all calls are known by this.
+    if often > max(2, _RARE_SHARE_BESIDE * times) or name in _FROM_ANYWHERE or source is None:
+        return True
     usual = max(callers, key=callers.__getitem__, default=None)
     is_beside = usual is not None and usual != caller and usual[:2] == caller[:2]
-    share = _RARE_SHARE_BESIDE if is_beside else _RARE_SHARE
-    if callers[caller] > max(2, share * callers.total()) or name in _FROM_ANYWHERE or source is None:
+    if not is_beside and often > max(2, _RARE_SHARE * times):
         return True
     # Modules run once: while a script imports, everything is rare.
     text = source.line(caller.file, caller.line) if caller.function != "<module>" else None
@@ -340,12 +343,12 @@ def is_possible_call(caller: Frame, callee: Frame, calls: Calls, source: Stateme
     # It is not, where the function is entered from another line so often that this one would be a wonder. Whatever has
     # no name of its own is called in ways that no text shows.
     enough = _USUAL_TIMES_BESIDE if is_beside else _USUAL_TIMES
-    if name.startswith(("__", "<")) or usual is None or usual == caller or callers.total() < enough:
+    if name.startswith(("__", "<")) or usual is None or usual == caller or times < enough:
         return True
     if not re.search(rf"\b{re.escape(name)}\b", source.line(usual.file, usual.line) or ""):
         # Not even where it belongs is it called by its name: then this line has to be known for calling others.
         left = calls.times_left[caller]
-        if left < enough or callers[caller] > _RARE_SHARE_BESIDE * left:
+        if left < enough or often > _RARE_SHARE_BESIDE * left:
             return True
     statement = source.at(caller.file, caller.line)
     return statement is None or name in statement.names or statement.calls_unnamed

@@ -201,7 +201,7 @@ def test_a_line_that_is_known_for_other_calls_is_torn_from_what_it_never_calls(t
 def test_a_call_that_lasts_is_seen_once_and_unread_source_speaks_against_nothing() -> None:
     assert not any(torn([*loop("/nowhere/program.py", 40), call("/nowhere/program.py", 3, "Adam.step")]))
     calls = Calls()
-    calls.add([SCRIPT, (*SCRIPT, Frame("f", "x.py", 1)), SCRIPT])
+    calls.add([SCRIPT, (*SCRIPT, Frame("f", "x.py", 1))], [0, 1, 0])
     assert calls.callers(("main", "x.py")) == {SCRIPT[0]: 1}
     assert calls.callers(("f", "x.py")).total() == 1
 
