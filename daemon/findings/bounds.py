@@ -5,7 +5,8 @@ from __future__ import annotations
 from profd.daemon.analyze import series
 from profd.daemon.analyze.phases import WITHOUT_WORK
 from profd.daemon.analyze.series import mean_of_known
-from profd.daemon.findings.context import FindingContext, Share
+from profd.daemon.findings.context import FindingContext
+from profd.daemon.findings.shares import Share
 from profd.daemon.store.rows import ThreadRow
 
 

@@ -6,15 +6,14 @@ Startup and what follows the last step are left out, so that shares are those of
 from __future__ import annotations
 
 import math
-import statistics
-from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Callable, Mapping
 from functools import cached_property
+from typing import Any, TypeVar
 
 import msgspec
 
 from profd.daemon.analyze import series
-from profd.daemon.analyze.confidence import margin
 from profd.daemon.analyze.gputracks import total_utilization
 from profd.daemon.analyze.job import Job, take_job
 from profd.daemon.analyze.phases import (
@@ -23,87 +22,33 @@ from profd.daemon.analyze.phases import (
     DATA_WAIT,
     EVALUATION,
     OPTIMIZER,
-    STARTUP,
-    WAITING,
     WITHOUT_WORK,
     PhaseIndex,
     training_range,
 )
 from profd.daemon.analyze.profile import Profile, take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
-from profd.daemon.analyze.uncertainty import ShareVariance, State
 from profd.daemon.findings.finding import Evidence, Finding, Line, Measure
+from profd.daemon.findings.kinds import Kinds
+from profd.daemon.findings.shares import NONE, Share, share_of_series, shares_by
 from profd.daemon.findings.texts import at, speeds_up, table
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, ProcessRow
 from profd.daemon.store.stepfunction import UTILIZATION
 from profd.daemon.units import percent
 
+Seen = TypeVar("Seen")
+
 WORKED = 0.01
 """A GPU that was utilized for less of the time did not work for the training."""
 _LEAST_SAMPLES = 100
-_MOST = 0.99
 _ALL_WORK = 0.9
-_FEWEST_READINGS = 4
-
-SATURATED = 0.8
-"""A worker that is busy for more than this has no reserve: its next order is there before it has met the last one."""
 
 _CROWDED = 1.05
 """From this crowding on it raises a bound so much that the finding says so."""
 
 _OF_EVALUATION = frozenset({EVALUATION, DATA_WAIT, DATA_LOAD})
 _OF_TRAINING = frozenset({BACKWARD, OPTIMIZER})
-_NOT_LOADING = frozenset({WAITING, STARTUP})
-_LOOP = "_worker_loop"
-
-
-class Share(msgspec.Struct, frozen=True):
-    """A share of time with its 95 % interval, and the samples that it rests on, None where it was not sampled."""
-
-    value: float
-    low: float
-    high: float
-    samples: int | None = None
-
-    @property
-    def gain(self) -> float:
-        """By how many times all goes faster, at most, without what has this share."""
-        return 1 / (1 - min(self.high, _MOST))
-
-    def measure(self, name: str) -> Measure:
-        if self.samples is None:
-            return Measure(name, self.value)
-        return Measure(name, self.value, "share", self.low, self.high, self.samples)
-
-    def at_most(self, other: Share) -> Share:
-        """Return the same samples' share, no number of it above that of another."""
-        return Share(min(self.value, other.value), min(self.low, other.low), min(self.high, other.high), self.samples)
-
-    def times(self, part: float) -> Share:
-        return Share(self.value * part, self.low * part, self.high * part, self.samples)
-
-
-NONE = Share(0.0, 0.0, 0.0, 0)
-
-
-def share_around(value: float, error: float, samples: int) -> Share:
-    around = margin(error)
-    return Share(value, max(value - around, 0.0), min(value + around, 1.0), samples)
-
-
-class Loaders(msgspec.Struct, frozen=True):
-    """Workers together: ``at_once`` of them lived at the same time, ``started`` were started in all.
-
-    ``busy`` is the share of their time with an order, ``cores`` the CPU time a second of one of them, None where it was
-    not read. ``line`` is the line of the dataset that they mostly stood at.
-    """
-
-    at_once: int
-    started: int
-    busy: Share
-    cores: float | None
-    line: Line | None
 
 
 class FindingContext:
@@ -118,15 +63,16 @@ class FindingContext:
         self.phases = phases or PhaseIndex(reader)
         found = training_range(reader, whole, self.phases)
         self.is_training = found is not None
-        self._found: dict[Callable[[FindingContext], Finding | None], Finding | None] = {}
+        self._found: dict[object, Any] = {}
         self.from_ns, self.to_ns = found or whole.bounds(reader.info)
         self.selection = Selection(self.from_ns, self.to_ns, whole.processes, whole.rank, main_threads=True)
 
-    def once(self, rule: Callable[[FindingContext], Finding | None]) -> Finding | None:
-        """Return what a rule finds; others that ask for it get the same."""
-        if rule not in self._found:
-            self._found[rule] = rule(self)
-        return self._found[rule]
+    def once(self, look: Callable[[FindingContext], Seen]) -> Seen:
+        """Return what a rule finds, or a part of one sees; others that ask for it get the same."""
+        if look not in self._found:
+            self._found[look] = look(self)
+        found: Seen = self._found[look]
+        return found
 
     def severity(self, name: str, low: float) -> str | None:
         """Return how grave the finding ``name`` is at a loss of at least the share ``low``, None where it is no loss.
@@ -184,6 +130,10 @@ class FindingContext:
         return msgspec.structs.replace(self.selection, phase=phase)
 
     @cached_property
+    def kinds(self) -> Kinds:
+        return Kinds(self.reader)
+
+    @cached_property
     def profile(self) -> Profile:
         return self.profile_on(self.selection)
 
@@ -229,30 +179,6 @@ class FindingContext:
     def workers_at_once(self) -> int:
         """How many workers there are at a time: those that replace others take their numbers."""
         return len({(row.parent, row.ordinal) for row in self.workers})
-
-    @cached_property
-    def loaders(self) -> Loaders | None:
-        """The workers of the training together; None where there are none, or nothing was seen of them."""
-        processes = frozenset(row.id for row in self.workers)
-        profile = self.profile_on(Selection(self.from_ns, self.to_ns, processes, thread="MainThread"))
-        if not processes or not profile.samples:
-            return None
-        return Loaders(
-            at_once=self.workers_at_once,
-            started=len(processes),
-            busy=self.share_of(profile, lambda stack: self.phases.of_stack(stack) not in _NOT_LOADING),
-            cores=series.mean_of_known(self.worker_means("cpu_cores")),
-            line=self.heaviest_line(profile, frame_of=self._frame_of_loader),
-        )
-
-    def _frame_of_loader(self, stack: int) -> FrameRow | None:
-        """Return the innermost frame of the user's below the loop of a worker; None where there is none.
-
-        What lies above the loop is the parent's, copied with the rest when the worker was forked.
-        """
-        frames = self.reader.frames_of(stack)
-        loop = max((depth for depth, frame in enumerate(frames) if frame.function == _LOOP), default=len(frames))
-        return next((frame for frame in reversed(frames[loop + 1 :]) if not frame.is_library), None)
 
     @cached_property
     def devices(self) -> tuple[str, ...]:
@@ -309,7 +235,7 @@ class FindingContext:
 
     @cached_property
     def _shares(self) -> dict[tuple[str, ...], Share]:
-        return {(phase,): share for phase, share in _shares(self.profile, self.phases.of_stack).items()}
+        return {(phase,): share for phase, share in shares_by(self.profile, self.phases.of_stack).items()}
 
     @cached_property
     def evaluating(self) -> frozenset[int]:
@@ -319,7 +245,7 @@ class FindingContext:
         return frozenset(stack for stack in stacks if is_within(stack, EVALUATION))
 
     def share_of(self, profile: Profile, holds: Callable[[int], bool]) -> Share:
-        return _shares(profile, holds).get(True, NONE)
+        return shares_by(profile, holds).get(True, NONE)
 
     def is_all_work(self, share: Share) -> bool:
         """Say whether a share is all that a program without any phase of a step does: that is no loss, but its work."""
@@ -370,32 +296,6 @@ class FindingContext:
 
     def values(self, name: str, process: int | None = None, device: str | None = None) -> list[float]:
         return [point.value for point in series.points_of(self.reader, name, process, self.selection, device)]
-
-
-def _shares(profile: Profile, state_of: Callable[[int], State]) -> dict[State, Share]:
-    states = {stack: state_of(stack) for stack in profile.time_ns}
-    variance = ShareVariance[State](lambda stack: frozenset({states[stack]} if stack in states else ()))
-    variance.add(profile.changes)
-    spent_ns: defaultdict[State, float] = defaultdict(float)
-    samples: Counter[State] = Counter()
-    for stack, state in states.items():
-        spent_ns[state] += profile.time_ns[stack]
-        samples[state] += profile.samples[stack]
-    whole_ns = profile.total_ns
-    shares = {state: time_ns / whole_ns for state, time_ns in spent_ns.items() if whole_ns}
-    errors = {state: variance.standard_error(state, share, whole_ns) for state, share in shares.items()}
-    return {state: share_around(share, errors[state], samples[state]) for state, share in shares.items()}
-
-
-def share_of_series(values: Sequence[float], mean: float | None = None) -> Share | None:
-    """Return the mean of a share with the interval that its readings give it; None where there are too few for one.
-
-    ``mean`` is that of the series by its step function; without it that of the readings, as of several series together.
-    """
-    if len(values) < _FEWEST_READINGS:
-        return None
-    value = statistics.fmean(values) if mean is None else mean
-    return share_around(value, statistics.stdev(values) / math.sqrt(len(values)), len(values))
 
 
 def line_of(frame: FrameRow) -> Line:

@@ -17,8 +17,9 @@ from profd.daemon.analyze.selection import Selection, cut
 from profd.daemon.analyze.series import points_of
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.bounds import bound
-from profd.daemon.findings.context import FindingContext, Share
+from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import INFO, WARNING, Finding, Measure
+from profd.daemon.findings.shares import Share
 from profd.daemon.findings.texts import at, place
 from profd.daemon.store.records import STEP_COUNT
 from profd.daemon.store.rows import PointRow

@@ -14,8 +14,9 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import CORE_WAIT, PRESSURE, mean_of_known
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.findings.bounds import bound, cpu_limits, thread_cores, usable_cores
-from profd.daemon.findings.context import NONE, FindingContext, Share, share_around, share_of_series
+from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import WARNING, Finding, Measure
+from profd.daemon.findings.shares import NONE, Share, share_around, share_of_series
 from profd.daemon.units import plural
 
 _THROTTLED = "cgroup_cpu_throttled_share"

@@ -16,9 +16,10 @@ from profd.daemon.analyze.torchtraces import selected_windows
 from profd.daemon.analyze.windows import HOST, python_threads, seen_in
 from profd.daemon.findings import memory, phases, ranks
 from profd.daemon.findings.bounds import bound
-from profd.daemon.findings.context import WORKED, FindingContext, Share, line_of, share_of_series
+from profd.daemon.findings.context import WORKED, FindingContext, line_of
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING, Finding, Measure
 from profd.daemon.findings.phases import of_phase
+from profd.daemon.findings.shares import Share, share_of_series
 from profd.daemon.findings.texts import table
 from profd.daemon.store.records import COLLECTIVE
 from profd.daemon.store.stepfunction import UTILIZATION

@@ -7,6 +7,9 @@ import re
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
+from typing import NamedTuple
+
+import msgspec
 
 from profd.daemon.analyze.framepatterns import FramePattern, frame_test, own_table, read_patterns
 from profd.daemon.analyze.phases import OTHER, WAITING, PhaseIndex, own_frame
@@ -19,7 +22,7 @@ _LEAST_NAMED = 0.01
 
 
 class Kind(FramePattern, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """What a call does that is of such a frame, a [[kind]] of the table."""
+    """What a call does that is of such a frame or made by such a line of the user's, a [[kind]] of the table."""
 
     what: str
     instead: str
@@ -27,11 +30,6 @@ class Kind(FramePattern, frozen=True, forbid_unknown_fields=True, kw_only=True):
     anywhere: bool = False
     waits: bool = False
     perhaps: bool = False
-
-    @property
-    def is_no_pass(self) -> bool:
-        """Whether such calls compute nothing of a model, even within its passes; a model's line may say the like."""
-        return self.perhaps or bool(self.module and not self.waits)
 
 
 @functools.cache
@@ -45,18 +43,21 @@ def load_kinds() -> tuple[Kind, ...]:
     return tuple(kind for table in tables for kind in read_patterns(table, "kind", Kind, hint))
 
 
+class _Found(NamedTuple):
+    kind: Kind
+    by_call: bool  # not by the text of a line alone
+
+
 @functools.lru_cache(1)
-def _kind_by_frame(kinds: tuple[Kind, ...]) -> Callable[[FrameRow], Kind | None]:
+def _kind_by_frame(kinds: tuple[Kind, ...]) -> Callable[[FrameRow], _Found | None]:
     """Return what gives the kind of a frame, and knows those that were asked for: a live run is looked at often."""
-    tests = [(kind, frame_test(kind)) for kind in kinds]
-
-    @functools.lru_cache(8_192)
-    def kind_of(frame: FrameRow) -> Kind | None:
-        # The text of a line says what it calls in the user's code alone: libraries have their modules.
-        holding = (kind for kind, test in tests if test(frame))
-        return next((kind for kind in holding if not (kind.source and frame.is_library)), None)
-
-    return kind_of
+    tests: list[tuple[_Found, Callable[[FrameRow], bool]]] = []
+    for kind in kinds:
+        if kind.function or kind.module:
+            tests.append((_Found(kind, by_call=True), frame_test(msgspec.structs.replace(kind, source=""))))
+        if kind.source:
+            tests.append((_Found(kind, by_call=False), frame_test(FramePattern(source=kind.source, library=False))))
+    return functools.lru_cache(8_192)(lambda frame: next((found for found, test in tests if test(frame)), None))
 
 
 class Kinds:
@@ -64,21 +65,27 @@ class Kinds:
 
     def __init__(self, reader: RunReader) -> None:
         self._reader, self._of_frame = reader, _kind_by_frame(load_kinds())
-        self._of_stack: dict[int, Kind | None] = {}
+        self._found = functools.cache(self._find)
 
     def of_stack(self, stack: int) -> Kind | None:
         """Return the kind of the innermost frame that has one, up to the user's line.
 
         Kinds that are overhead anywhere come first, and of any frame.
         """
-        if stack not in self._of_stack:
-            frames = self._reader.frames_of(stack)
-            found = [self._of_frame(frame) for frame in reversed(frames)]
-            until = next((depth for depth, frame in enumerate(reversed(frames), 1) if not frame.is_library), len(found))
-            everywhere = (kind for kind in found if kind is not None and kind.anywhere)
-            near = (kind for kind in found[:until] if kind is not None)
-            self._of_stack[stack] = next(everywhere, None) or next(near, None)
-        return self._of_stack[stack]
+        found = self._found(stack)
+        return found.kind if found else None
+
+    def is_no_pass(self, stack: int) -> bool:
+        """Say whether a stack computes nothing of a model, even within its passes; its line may say the like there."""
+        found = self._found(stack)
+        return found is not None and (found.kind.perhaps or (found.by_call and not found.kind.waits))
+
+    def _find(self, stack: int) -> _Found | None:
+        frames = self._reader.frames_of(stack)
+        found = [self._of_frame(frame) for frame in reversed(frames)]
+        until = next((depth for depth, frame in enumerate(reversed(frames), 1) if not frame.is_library), len(found))
+        everywhere = (one for one in found if one is not None and one.kind.anywhere)
+        return next(everywhere, None) or next(filter(None, found[:until]), None)
 
 
 def named_rest(reader: RunReader, profile: Profile, phases: PhaseIndex) -> dict[str, dict[str, float]]:

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import math
+import re
+from collections import Counter
 from functools import partial
 
-from profd.daemon.analyze.phases import COPY, DATA_LOAD, DATA_WAIT
+import msgspec
+
+from profd.daemon.analyze.phases import COPY, DATA_LOAD, DATA_WAIT, STARTUP, WAITING
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import mean_of_known
 from profd.daemon.findings.bounds import bound, ceiling, usable_cores
-from profd.daemon.findings.context import SATURATED, FindingContext, Loaders, Share
+from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import INFO, Finding, Line
+from profd.daemon.findings.shares import Share
 from profd.daemon.findings.texts import at
 from profd.daemon.store.rows import FrameRow
 from profd.daemon.units import percent, plural, size
@@ -20,11 +25,14 @@ def load_in_process(context: FindingContext) -> Finding | None:
     share = _share(context, DATA_LOAD)
     if context.severity("input-bound-in-process", share.low) is None:  # spares the look at the cores
         return None
+    if _is_most(context, _WORLD):
+        gain, line = bound(context, share, ceiling(context)), partial(_line_of_loading, context)
+        return context.finding("input-bound-world", share, gain=gain, line=line)
     # As many as keep up with steps that do not load any more, but none without a core to spare.
     needed = -(-share.value // (1 - min(share.value, 0.99)))
     workers = max(int(min(needed, max((usable_cores(context) or needed) - 1, 1))), 1)
     gain = bound(context, share, ceiling(context))
-    cases = {"iterable": _is_by_loader(context, _ITERABLE), "without-loader": not _is_by_loader(context)}
+    cases = {"iterable": _is_most(context, _ITERABLE), "without-loader": not _is_most(context, _LOADER)}
     told, line = plural(workers, "worker"), partial(_line_of_loading, context)
     return context.finding(
         "input-bound-in-process", share, gain=gain, line=line, cases=cases, workers=told, number=workers
@@ -56,17 +64,69 @@ def _share(context: FindingContext, phase: str) -> Share:
     return context.share_of(context.profile, lambda stack: of_stack(stack) == phase and stack not in aside)
 
 
-_ITERABLE = "_IterableDatasetFetcher.fetch"
+# Of file, function and line of a frame: a DataLoader's, that of a stream, a step of the world of an agent.
+_LOADER = re.compile(r"^torch/utils/data/")
+_ITERABLE = re.compile(r"^torch/utils/data/\S+ _IterableDatasetFetcher\.fetch ")
+_WORLD = re.compile(r"(?i)env\w*\.(step|reset)\b")
 
 
-def _is_by_loader(context: FindingContext, function: str = "") -> bool:
-    """Say whether most of the loading in the main thread is that of a DataLoader, and in a function of this name."""
+def _is_most(context: FindingContext, kind: re.Pattern[str]) -> bool:
+    """Say whether most of the loading in the main thread goes through a frame of a kind."""
 
-    def is_by_loader(stack: int) -> bool:
-        frames = (one for one in context.reader.frames_of(stack) if one.module_path.startswith("torch/utils/data/"))
-        return context.phases.of_stack(stack) == DATA_LOAD and any(function in one.function for one in frames)
+    def is_such(stack: int) -> bool:
+        frames = (f"{one.module_path} {one.function} {one.source}" for one in context.reader.frames_of(stack))
+        return context.phases.of_stack(stack) == DATA_LOAD and any(map(kind.search, frames))
 
-    return 2 * context.share_of(context.profile, is_by_loader).value >= context.share(DATA_LOAD).value
+    return 2 * context.share_of(context.profile, is_such).value >= context.share(DATA_LOAD).value
+
+
+class Loaders(msgspec.Struct, frozen=True):
+    """Workers together: ``at_once`` of them lived at the same time, ``started`` were started in all.
+
+    ``busy`` is the share of their time with an order, ``cores`` the CPU time a second of one of them, None where it was
+    not read. ``line`` is the line of the dataset that they mostly stood at.
+    """
+
+    at_once: int
+    started: int
+    busy: Share
+    cores: float | None
+    line: Line | None
+
+
+_NOT_LOADING = frozenset({WAITING, STARTUP})
+
+
+def take_loaders(context: FindingContext) -> Loaders | None:
+    """Return the workers of the training together; None where there are none, or nothing was seen of them."""
+    processes = frozenset(row.id for row in context.workers)
+    profile = context.profile_on(Selection(context.from_ns, context.to_ns, processes, thread="MainThread"))
+    if not processes or not profile.samples:
+        return None
+
+    def frame_of(stack: int) -> FrameRow | None:  # the parent's frames above the loop were copied by the fork
+        frames = context.reader.frames_of(stack)
+        loop = max(
+            (depth for depth, frame in enumerate(frames) if frame.function == "_worker_loop"), default=len(frames)
+        )
+        return next((frame for frame in reversed(frames[loop + 1 :]) if not frame.is_library), None)
+
+    return Loaders(
+        at_once=context.workers_at_once,
+        started=len(processes),
+        busy=context.share_of(profile, lambda stack: context.phases.of_stack(stack) not in _NOT_LOADING),
+        cores=mean_of_known(context.worker_means("cpu_cores")),
+        line=context.heaviest_line(profile, frame_of=frame_of),
+    )
+
+
+_SATURATED = 0.8  # a worker that is busy for more of the time has its next order before it has met the last one
+
+
+def _waited_for(context: FindingContext) -> tuple[Share, Loaders | None]:
+    """Return how long the main thread waits for batches, and the workers that it waits for; None where too short."""
+    share = _share(context, DATA_WAIT)
+    return share, take_loaders(context) if context.severity("input-bound-saturated", share.low) else None
 
 
 _NO_CORES = 1.1
@@ -75,9 +135,8 @@ _MANY = 256
 
 
 def saturated_workers(context: FindingContext) -> Finding | None:
-    share = _share(context, DATA_WAIT)
-    loaders = context.loaders if context.severity("input-bound-saturated", share.low) else None
-    if loaders is None or loaders.busy.value < SATURATED:
+    share, loaders = context.once(_waited_for)
+    if loaders is None or loaders.busy.high < _SATURATED:
         return None
     limit, count = ceiling(context), loaders.at_once
     has_cores = limit is None or limit >= _NO_CORES
@@ -119,9 +178,8 @@ _PIN_THREAD = "_pin_memory_loop"
 
 
 def idle_workers(context: FindingContext) -> Finding | None:
-    share = _share(context, DATA_WAIT)
-    loaders = context.loaders if context.severity("input-bound-idle", share.low) else None
-    if loaders is None or loaders.busy.high >= SATURATED:
+    share, loaders = context.once(_waited_for)
+    if loaders is None or loaders.busy.high >= _SATURATED:
         return None
     cases = _cause_between(context, share, loaders)
     starts = "starts" in cases
@@ -129,6 +187,7 @@ def idle_workers(context: FindingContext) -> Finding | None:
         "input-bound-idle",
         share,
         loaders.busy.measure("workers busy"),
+        surely=share.low if starts else share.low - _longest(context),
         # Where cores are short, a batch that is there is taken late: main thread and workers wait for their turns.
         severity=INFO if context.lacking >= share.low and not starts else None,
         gain=bound(context, share),
@@ -136,6 +195,16 @@ def idle_workers(context: FindingContext) -> Finding | None:
         cases=cases,
         busy=percent(loaders.busy.value),
     )
+
+
+def _longest(context: FindingContext) -> float:
+    """Return the share of the longest wait: what comes once, as for the first batch, is no loss of each step."""
+    waits_ns, longest_ns = Counter[int](), Counter[int]()  # by thread
+    for row in context.reader.intervals(context.from_ns, context.to_ns, context.selection.threads(context.reader)):
+        is_wait = context.phases.of_stack(row.stack) == DATA_WAIT
+        waits_ns[row.thread] = waits_ns[row.thread] + row.duration_ns if is_wait else 0
+        longest_ns[row.thread] = max(longest_ns[row.thread], waits_ns[row.thread])
+    return longest_ns.total() / (context.profile.total_ns or 1)
 
 
 def _line_of_starts(context: FindingContext) -> Line | None:

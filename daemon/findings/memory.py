@@ -13,8 +13,9 @@ from profd.daemon.analyze.phases import WITHOUT_WORK
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import total_of_series
 from profd.daemon.findings.bounds import bound
-from profd.daemon.findings.context import FindingContext, Share, share_of_series
+from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import CRITICAL, WARNING, Finding, Measure
+from profd.daemon.findings.shares import Share, share_of_series
 from profd.daemon.naming import process_title
 from profd.daemon.units import duration, size
 

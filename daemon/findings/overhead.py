@@ -9,10 +9,9 @@ line to look at. A model may run below it, for a preview or a score, but not the
 from __future__ import annotations
 
 import itertools
-import math
 import re
 from collections import Counter, defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from profd.daemon.analyze.phases import (
@@ -32,7 +31,7 @@ from profd.daemon.analyze.phases import (
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext, line_of
 from profd.daemon.findings.finding import Finding, Line
-from profd.daemon.findings.kinds import Kind, Kinds, spoken
+from profd.daemon.findings.kinds import Kind, spoken
 from profd.daemon.findings.memory import collects_garbage
 from profd.daemon.store.rows import FrameRow
 
@@ -50,8 +49,10 @@ LinePath = tuple[int, ...]
 
 
 def overhead(context: FindingContext) -> Finding | None:
-    of_stack, phase_of = Kinds(context.reader).of_stack, context.phases.of_stack
+    of_stack, phase_of = context.kinds.of_stack, context.phases.of_stack
     spent_ns, knows_step = context.profile.time_ns, _knows_step(context)
+    # Without a GPU nothing is waited for: a line computes what it brings to Python.
+    unexplained = _UNEXPLAINED | {SYNCHRONIZE} if context.uses_gpu is False else _UNEXPLAINED
 
     # Where not all of a step is known, as in NumPy, what is left may be any part of one: only its kind says that it is
     # none. What waits there may have nothing to do, unless it trains.
@@ -60,8 +61,8 @@ def overhead(context: FindingContext) -> Finding | None:
             return False  # which has a rule of its own
         kind, phase = of_stack(stack), phase_of(stack)
         if phase in _PASSES or (phase == EVALUATION and not context.trains):
-            return (kind is not None and kind.is_no_pass) or _is_hook(context.reader.frames_of(stack))
-        return phase in _UNEXPLAINED and (knows_step or (kind is not None and (context.trains or not kind.waits)))
+            return context.kinds.is_no_pass(stack) or _is_hook(context.reader.frames_of(stack))
+        return phase in unexplained and (knows_step or (kind is not None and (context.trains or not kind.waits)))
 
     lost = set(filter(is_lost, spent_ns))
     step = {stack for stack in spent_ns.keys() - lost if not knows_step or phase_of(stack) in STEP}
@@ -75,8 +76,9 @@ def overhead(context: FindingContext) -> Finding | None:
         by_kind[of_stack(stack)] += int(spent_ns[stack])
     kind, most_ns = by_kind.most_common(1)[0]
     whole = context.share_of(context.profile, stacks.__contains__)
-    if context.is_all_work(whole):
-        return None
+    brought = {stack for stack in stacks if phase_of(stack) == SYNCHRONIZE}
+    if context.is_all_work(whole) or sum(spent_ns[stack] for stack in brought) > _NEARLY_ALL * by_kind.total():
+        return None  # the latter has a rule that says more of it
     function, hot = _function(context, stacks), context.once(hot_function)
     hot_line = spoken(hot.evidence.line.function) if hot and hot.evidence.line else None
     if hot and hot_line == function and hot.evidence.measures[0].value >= _LOOPS * whole.value:
@@ -88,20 +90,22 @@ def overhead(context: FindingContext) -> Finding | None:
         return line_of(context.reader.frames[anchor[-1]])
 
     # Work in C on whole arrays may be what a step needs; known kinds and loops in Python are a loss at any size.
-    perhaps_ns = sum(spent for one, spent in by_kind.items() if one is None or one.perhaps)
-    is_loss = hot_line == function or perhaps_ns < _MOST * by_kind.total()
+    perhaps = (stack for stack in stacks - brought if (one := of_stack(stack)) is None or one.perhaps)
+    perhaps_ns = sum(spent_ns[stack] for stack in perhaps)
+    callee, named = _callee(context, {stack: paths[stack][len(anchor) :] for stack in stacks})
+    is_input = stacks is below and _is_input(context, anchor, [paths[stack] for stack in step], has_callee=bool(callee))
+    is_loss = is_input or hot_line == function or perhaps_ns < _MOST * by_kind.total()
     severity = context.severity("overhead" if is_loss else "own-function", whole.low)
     if severity is None:
         return None
     # The share is that of what is named; what only waits is apart from the rest of a line. All of it may be gained.
     kind = kind if most_ns >= _NAMED * by_kind.total() else None
-    callee, named = _callee(context, {stack: paths[stack][len(anchor) :] for stack in stacks})
     if kind is not None:
         named = {stack for stack in stacks if of_stack(stack) == kind} if kind.waits else stacks
     share, gain = context.share_of(context.profile, named.__contains__), partial(bound, context, whole)
     others = () if named == stacks else (whole.measure("all of that line"),)
     if kind is None:
-        cases = {"line": callee is None}  # no function of the user's below it has most of it
+        cases = {"line": callee is None, "input": is_input}  # no function of the user's below it has most of it
         name = callee or (spoken(context.reader.frames[anchor[-1]].function) if anchor else "") or function
         return context.finding(
             "own-function", share, *others, severity=severity, gain=gain, line=line, cases=cases, function=name
@@ -130,6 +134,19 @@ def _knows_step(context: FindingContext) -> bool:
     """
     by_torch = any(context.phases.of_stack(stack) == BACKWARD for stack in context.by_torch)
     return by_torch or min(context.share(BACKWARD).value, context.share(OPTIMIZER).value) > 0
+
+
+_TAKES = re.compile(r"^\s*(async )?for\b.+\bin\b|\bnext\(")
+
+
+def _is_input(context: FindingContext, line: LinePath, steps: Sequence[LinePath], *, has_callee: bool) -> bool:
+    """Say whether what a line does is done by a generator, or within one, that the loop of the steps goes through."""
+    sources = [context.reader.frames[frame].source or "" for frame in line]
+    for depth in range(1, len(line) + has_callee):
+        beside = [path for path in steps if path[: depth - 1] == line[: depth - 1]]
+        if _TAKES.search(sources[depth - 1]) and beside and line[:depth] not in {path[:depth] for path in beside}:
+            return True
+    return False
 
 
 def _callee(context: FindingContext, paths: Mapping[int, LinePath]) -> tuple[str | None, set[int]]:
@@ -163,25 +180,30 @@ _Key = tuple[str, str]
 def hot_function(context: FindingContext) -> Finding | None:
     """Return the function that loops for most of the time; what its lines call may say more of it.
 
-    Where comprehensions are its only loops, and little of it, their lines alone count; those of an update go through
-    tensors.
+    Of a function all of its own time counts where the lines of its loops have enough of it; else the lines of its
+    comprehensions alone, but those of an update, which go through tensors.
     """
-    kind_of, phase_of = Kinds(context.reader).of_stack, context.phases.of_stack
-    functions = {stack: key for stack in context.profile.time_ns if (key := _function_of(context, stack))}
-    sources = {stack: context.leaf(stack).source or "" for stack in functions}
-    lines = {one for one in functions if phase_of(one) != OPTIMIZER and _COMPREHENSION.search(sources[one])}
-    beyond_ns = Counter[_Key]()  # above 0 where the lines of loops have enough of a function's own time
-    for stack, key in functions.items():
-        least = (
-            _LEAST_OF_LOOP if _LOOP.search(sources[stack]) else _LEAST_OF_COMPREHENSION if stack in lines else math.inf
-        )
-        beyond_ns[key] += int(context.profile.time_ns[stack] * (1 / least - 1))
-    stacks = [one for one, key in functions.items() if beyond_ns[key] > 0 or one in lines]
-    loop_ns, known_ns = Counter[_Key](), Counter[_Key]()
-    for stack in stacks:
-        time_ns, kind = int(context.profile.time_ns[stack]), kind_of(stack)
-        loop_ns[functions[stack]] += time_ns
-        known_ns[functions[stack]] += time_ns if kind and (kind.is_no_pass or phase_of(stack) in _UNEXPLAINED) else 0
+    kinds, phase_of, time_ns = context.kinds, context.phases.of_stack, context.profile.time_ns
+    functions = {stack: key for stack in time_ns if (key := _function_of(context, stack))}
+
+    def spent_ns(stacks: Iterable[int]) -> Counter[_Key]:  # by function
+        spent = Counter[_Key]()
+        for stack in stacks:
+            spent[functions[stack]] += int(time_ns[stack])
+        return spent
+
+    def at(lines: re.Pattern[str]) -> set[int]:
+        return {stack for stack in functions if lines.search(context.leaf(stack).source or "")}
+
+    loops, lines = at(_LOOP), {stack for stack in at(_COMPREHENSION) if phase_of(stack) != OPTIMIZER}
+    own_ns, loops_ns, lines_ns = spent_ns(functions), spent_ns(loops), spent_ns(lines - loops)
+
+    def loops_all_the_time(key: _Key) -> bool:
+        return loops_ns[key] > _LEAST_OF_LOOP * own_ns[key] or lines_ns[key] > _LEAST_OF_COMPREHENSION * own_ns[key]
+
+    stacks = [stack for stack, key in functions.items() if stack in lines or loops_all_the_time(key)]
+    known = (one for one in stacks if kinds.is_no_pass(one) or (kinds.of_stack(one) and phase_of(one) in _UNEXPLAINED))
+    loop_ns, known_ns = spent_ns(stacks), spent_ns(known)
     unknown = (key for key in loop_ns if known_ns[key] < _MOST * loop_ns[key])
     name = max(unknown, key=loop_ns.__getitem__, default=None)
     of_it = {stack for stack in stacks if functions[stack] == name}.__contains__

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from functools import partial
 
-from profd.daemon.analyze.phases import EVALUATION, OPTIMIZER, OTHER, STEP
+from profd.daemon.analyze.phases import EVALUATION, OPTIMIZER, OTHER, STEP, SYNCHRONIZE
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import SEVERITIES, Finding, Measure
+from profd.daemon.findings.overhead import overhead
 from profd.daemon.findings.texts import table
+from profd.daemon.store.rows import FrameRow
 from profd.daemon.units import percent
 
 
-def of_phase(name: str, context: FindingContext, *, cases: Mapping[str, bool] = {}) -> Finding | None:
+def of_phase(name: str, context: FindingContext) -> Finding | None:
     """Return the finding ``name``, which its phase decides."""
     share = context.share(table().finding[name].phase or OTHER)
-    return context.finding(name, share, gain=lambda: bound(context, share), cases=cases)
+    return context.finding(name, share, gain=lambda: bound(context, share))
 
 
 checkpoints = partial(of_phase, "checkpoint-stalls")
@@ -24,22 +26,44 @@ logging_stalls = partial(of_phase, "logging-stalls")
 compilation = partial(of_phase, "compile-share")
 
 
-def evaluations(context: FindingContext) -> Finding | None:
-    if not context.trains:  # a program that only evaluates is there for it
-        return None
-    stacks, share = context.evaluating, context.share_of(context.profile, context.evaluating.__contains__)
-    line_of = partial(context.phases.user_line, within=EVALUATION)
-    line = partial(context.heaviest_line, context.profile, stacks.__contains__, line_of)
-    # With batches in it, that are data by their phase, no one phase has all of these stacks.
-    is_phase = share.value == context.share(EVALUATION).value
-    selection = None if is_phase else context.selection
+def of_stacks(
+    name: str,
+    context: FindingContext,
+    holds: Callable[[int], bool],
+    *,
+    frame_of: Callable[[int], FrameRow | None] | None = None,
+    cases: Mapping[str, bool] = {},
+) -> Finding | None:
+    """Return the finding ``name``, decided by stacks for which something holds: not quite those of its phase."""
+    share = context.share_of(context.profile, holds)
+    is_phase = share.value == context.share(table().finding[name].phase or OTHER).value
     return context.finding(
-        "evaluation-share", share, gain=partial(bound, context, share), line=line, selection=selection
+        name,
+        share,
+        gain=partial(bound, context, share),
+        line=partial(context.heaviest_line, context.profile, holds, frame_of),
+        cases=cases,
+        selection=None if is_phase else context.selection,
     )
 
 
+def evaluations(context: FindingContext) -> Finding | None:
+    if not context.trains:  # a program that only evaluates is there for it
+        return None
+    line_of = partial(context.phases.user_line, within=EVALUATION)
+    return of_stacks("evaluation-share", context, context.evaluating.__contains__, frame_of=line_of)
+
+
 def synchronization(context: FindingContext) -> Finding | None:
-    return of_phase("synchronization", context, cases={"on-cpu": context.uses_gpu is False})
+    """Return the finding on values that Python asks for; without a GPU ``overhead`` may tell all of their lines."""
+    is_on_cpu, told = context.uses_gpu is False, context.once(overhead)
+    line = told.evidence.line if is_on_cpu and told else None
+
+    def holds(stack: int) -> bool:
+        is_told = line and any(frame.id == line.frame for frame in context.reader.frames_of(stack))
+        return context.phases.of_stack(stack) == SYNCHRONIZE and not is_told
+
+    return of_stacks("synchronization", context, holds, cases={"on-cpu": is_on_cpu})
 
 
 # The optimizers that have a fused form: without it they go tensor by tensor, or on a GPU operation by operation.

@@ -15,8 +15,10 @@ from profd.daemon.analyze.phases import BACKWARD, COLLECTIVE, DATA_WAIT, STEP
 from profd.daemon.analyze.ranks import CORES, GPU, OwnWork, StragglerTest, lateness, median_of_others
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import PRESSURE
-from profd.daemon.findings.context import NONE, FindingContext, Share, line_of
+from profd.daemon.findings.context import FindingContext, line_of
 from profd.daemon.findings.finding import Finding, Line, Measure
+from profd.daemon.findings.loading import take_loaders
+from profd.daemon.findings.shares import NONE, Share
 from profd.daemon.store.merge import hosts_of, nodes_of
 from profd.daemon.units import percent
 
@@ -128,6 +130,6 @@ def _line(context: FindingContext, job: Job, late: StragglerTest) -> Line | None
     alone = FindingContext(context.reader, selection, context.phases)
     if late.place is None:
         return alone.line(BACKWARD)
-    if late.place.phase == DATA_WAIT and (loaders := alone.loaders) and loaders.line:
+    if late.place.phase == DATA_WAIT and (loaders := take_loaders(alone)) and loaders.line:
         return loaders.line
     return line_of(job.work(late.rank).frames[late.place])

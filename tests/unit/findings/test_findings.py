@@ -329,14 +329,12 @@ def test_a_busy_machine_makes_no_churn_of_faults(
     assert case.told(allocator_churn, step(), series=series, seconds=len(readings[0]) + 1).severity == severity
 
 
-AT_THE_LIMIT = ((BUSY_WORKER[0][0], 400), (IDLE_WORKER[1][0], 100))
 NOTHING: dict[str, tuple[Rule, Spans, dict[str, Any]]] = {
     "a full machine: no thread waits": (oversubscription, HEALTHY, {"series": crowd(pressure=0.2, used=1.8)}),
     "a full machine: others fill it": (oversubscription, HEALTHY, {"series": crowd(pressure=0.6, used=0.5)}),
     "a full machine: few threads": (oversubscription, HEALTHY, {"series": crowd(pressure=0.6, used=1.8, threads=4)}),
     "memory that stands still": (memory_growth, HEALTHY, {"series": memory(0.0), "seconds": 60}),
     "few samples": (load_in_process, step((LOAD_IN_PROCESS, 200)), {"seconds": 1}),
-    "workers that may be saturated are not idle": (idle_workers, WAITING, {"workers": {1: AT_THE_LIMIT}}),
     "healthy, loads": (load_in_process, HEALTHY, {"workers": {1: BUSY_WORKER, 2: BUSY_WORKER}}),
     "healthy, saturated": (saturated_workers, HEALTHY, {"workers": {1: BUSY_WORKER, 2: BUSY_WORKER}}),
     "healthy, idle": (idle_workers, HEALTHY, {"workers": {1: BUSY_WORKER, 2: BUSY_WORKER}}),

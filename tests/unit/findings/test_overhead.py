@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import re
-from pathlib import Path
-
 import pytest
-from support.findingruns import Case, at_most_without, step, write_case
+from support.findingruns import Case, at_most_without, gpu, step
 from support.synthetic import BACKWARD, CONV, DATA_WAIT, LIBRARY, SOURCES, TRAIN
 from support.training_stacks import DATA
 
-from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.analyze.profile import take_profile
-from profd.daemon.analyze.selection import MAIN_THREADS
-from profd.daemon.errors import UsageError
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
-from profd.daemon.findings.kinds import BUILT_IN, load_kinds, named_rest, spoken
+from profd.daemon.findings.gpu import synchronization
 from profd.daemon.findings.overhead import hot_function, overhead
-from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
 
 STANDARD = "/usr/lib/python3.11/"
@@ -29,13 +21,7 @@ ENCODE = (*DUMPS, Frame("JSONEncoder.iterencode", STANDARD + "json/encoder.py", 
 OPEN = (*CALL, Frame("snapshot", DATA, 13), Frame("Path.open", STANDARD + "pathlib.py", 1044))
 RUN = (*SNAPSHOT, Frame("Popen.__init__", STANDARD + "subprocess.py", 1020))
 OWN = (*CALL, Frame("relabel", DATA, 40))
-MOST_WORDS = 10  # with the other words of a sentence they are 30 at most
 FORMAT_STACK = Frame("format_stack", LIBRARY + "torch/fx/traceback.py", 510)
-
-
-@pytest.fixture(autouse=True)
-def _fresh_table() -> None:
-    load_kinds.cache_clear()
 
 
 @pytest.mark.parametrize(
@@ -146,19 +132,6 @@ def test_a_model_that_runs_for_a_preview_counts_for_it(case: Case) -> None:
     # The only forward pass there is belongs to the step, whatever its function does besides.
     only = case.told(overhead, ((SAMPLE, 70), (PICTURE, 130), (BACKWARD, 300)))
     assert "takes 26 % of the time (augment.py:21)" in only.title
-
-
-def test_what_other_and_waiting_consist_of_is_named_by_kind_or_function(tmp_path: Path) -> None:
-    wait = (*SNAPSHOT, Frame("Queue.get", STANDARD + "queue.py", 171))
-    path = write_case(tmp_path / "a.profd", step((ENCODE, 100), (OWN, 50), (wait, 25), ((*LOOP,), 2)))
-    with RunReader(path) as reader:
-        phases = PhaseIndex(reader)
-        named = named_rest(reader, take_profile(reader, MAIN_THREADS, phases), phases)
-    assert {phase: list(parts) for phase, parts in named.items()} == {
-        "other": ["serialization", "relabel"],
-        "waiting": ["waiting for another thread or process"],
-    }
-    assert named["other"] == pytest.approx({"serialization": 0.2, "relabel": 0.1}, abs=0.005)
 
 
 def test_what_a_program_without_a_step_does_all_the_time_is_its_work(case: Case) -> None:
@@ -305,37 +278,36 @@ def test_polling_between_updates_is_a_loss_and_without_any_it_may_have_nothing_t
     assert case.found(overhead, ((OWN, 300), (SLEEP, 200))) is None
 
 
-def test_a_lambda_has_the_name_of_its_function(case: Case) -> None:
-    score = (*CALL, Frame("rank.<locals>.<lambda>", DATA, 73))
-    assert "a line of rank takes 30 % of the time (augment.py:73)" in case.told(overhead, step((score, 150))).title
-    nested = ["f.<locals>.<lambda>.<locals>.<genexpr>", "f.<locals>.<listcomp>.<listcomp>"]
-    assert [spoken(name) for name in ("f.<locals>.g", *nested, "<lambda>", "<module>")] == [
-        "f.<locals>.g", "f", "f", "", "the script"
-    ]  # fmt: skip
+def test_without_a_gpu_what_brings_values_is_a_part_of_what_its_function_does(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(SOURCES, (DATA, 76), "norms.append(torch.quantile(gradient, 0.5).item())")
+    quantile, sort = ((*CALL, Frame("watch", DATA, line)) for line in (76, 77))
+    spans = step((quantile, 55), (sort, 20))
+    found = case.told(overhead, spans)
+    assert found.title.startswith("overhead: mostly statistics of values takes 15 % of the time (train.py:66)")
+    assert found.severity == WARNING
+    assert case.found(synchronization, spans) is None
+    # With a GPU it is a wait, and alone it is what its line says.
+    assert "waits for the device for 11 %" in case.told(synchronization, spans, series=gpu(0.5)).title
+    assert case.found(overhead, step((quantile, 75))) is None
+    assert "15 % of the time goes into values" in case.told(synchronization, step((quantile, 75))).title
 
 
-def test_kinds_of_the_user_come_first(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PROFD_HOME", str(tmp_path))
-    (tmp_path / "overhead.toml").write_text(
-        '[[kind]]\nwhat = "our store"\ninstead = "asking once"\nremedy = "Ask once."\nmodule = ["json/*"]\n'
+STREAM = (*LOOP, Frame("train_epoch", TRAIN, 79), Frame("stream", DATA, 79))
+
+
+def test_what_a_generator_makes_for_the_loop_is_its_input(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SOURCES, (TRAIN, 79), "for images, labels in stream(photos):")
+    made = [((*STREAM[:-1], Frame("stream", DATA, line)), 30) for line in (79, 80)]
+    found = case.told(overhead, step(*made))
+    assert found.severity == WARNING
+    assert found.title.startswith(
+        "overhead: stream prepares what the loop takes 12 % of the time (train.py:79): preparing it ahead speeds"
     )
-    found = case.told(overhead, step((ENCODE, 150)))
-    assert found.title.startswith("overhead: our store takes 30 % of the time (augment.py:12): asking once speeds")
-    assert found.remedy == "Ask once."
-
-
-def test_a_wrong_table_of_the_user_is_refused_with_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PROFD_HOME", str(tmp_path))
-    (tmp_path / "overhead.toml").write_text('[[kind]]\nwhat = "our store"\n')
-    with pytest.raises(UsageError, match=r"overhead.toml is no table of \[\[kind\]\].*instead"):
-        load_kinds()
-
-
-def test_each_kind_says_what_helps_in_programs_without_a_training_too() -> None:
-    for kind in load_kinds():
-        assert len(f"{kind.what} {kind.instead}".split()) <= MOST_WORDS
-        if not kind.anywhere:
-            assert not re.search(r"\b(training|steps?)\b", f"{kind.instead} {kind.remedy}")
-        assert kind.remedy.endswith(".")
-        assert not kind.instead.endswith(".")
-    assert BUILT_IN.is_file()
+    # A part of it, by its own line; but not what a loop does that is a generator itself.
+    below = (*STREAM, Frame("mix", DATA, 81))
+    assert "mix prepares what the loop takes 30 %" in case.told(overhead, step((below, 150))).title
+    within = tuple((STREAM + stack[len(LOOP) + 1 :], ms) for stack, ms in step() if len(stack) > len(LOOP) + 1)
+    own = (*STREAM, Frame("relabel", DATA, 40))
+    assert "a line of relabel takes" in case.told(overhead, ((own, 150), *within)).title

@@ -18,13 +18,14 @@ from profd.daemon.findings import texts
 from profd.daemon.findings.catalog import RULES
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.gpu import of_kernels, of_waits
-from profd.daemon.findings.phases import of_phase
+from profd.daemon.findings.phases import of_phase, of_stacks
 from profd.daemon.findings.texts import SAID, Texts, table
 
 ROOM = Path(texts.__file__).parent
 FORMS: dict[str, Callable[..., object]] = {
     "finding": FindingContext.finding,
     "of_phase": of_phase,
+    "of_stacks": of_stacks,
     "of_kernels": of_kernels,
     "of_waits": of_waits,
 }

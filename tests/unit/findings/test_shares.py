@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profd.daemon.findings.context import share_of_series
+from profd.daemon.findings.shares import share_of_series
 
 READINGS = [0.2, 0.3, 0.2, 0.5]
 

@@ -1,0 +1,105 @@
+"""The table of kinds of calls, that of the user ahead of it, and the names of functions."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from support.findingruns import Case, step, write_case
+from support.synthetic import LIBRARY, SOURCES, TRAIN
+from support.training_stacks import DATA
+
+from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.profile import take_profile
+from profd.daemon.analyze.selection import MAIN_THREADS
+from profd.daemon.errors import UsageError
+from profd.daemon.findings.kinds import BUILT_IN, load_kinds, named_rest, spoken
+from profd.daemon.findings.overhead import overhead
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import Frame
+
+STANDARD = "/usr/lib/python3.11/"
+LOOP = (Frame("<module>", TRAIN, 96), Frame("main", TRAIN, 90))
+CALL = (*LOOP, Frame("train_epoch", TRAIN, 66))
+SNAPSHOT = (*CALL, Frame("snapshot", DATA, 12))
+ENCODE = (*SNAPSHOT, Frame("JSONEncoder.iterencode", STANDARD + "json/encoder.py", 258))
+OWN = (*CALL, Frame("relabel", DATA, 40))
+MOST_WORDS = 10  # with the other words of a sentence they are 30 at most
+
+
+@pytest.fixture(autouse=True)
+def _fresh_table() -> None:
+    load_kinds.cache_clear()
+
+
+def test_what_other_and_waiting_consist_of_is_named_by_kind_or_function(tmp_path: Path) -> None:
+    wait = (*SNAPSHOT, Frame("Queue.get", STANDARD + "queue.py", 171))
+    path = write_case(tmp_path / "a.profd", step((ENCODE, 100), (OWN, 50), (wait, 25), ((*LOOP,), 2)))
+    with RunReader(path) as reader:
+        phases = PhaseIndex(reader)
+        named = named_rest(reader, take_profile(reader, MAIN_THREADS, phases), phases)
+    assert {phase: list(parts) for phase, parts in named.items()} == {
+        "other": ["serialization", "relabel"],
+        "waiting": ["waiting for another thread or process"],
+    }
+    assert named["other"] == pytest.approx({"serialization": 0.2, "relabel": 0.1}, abs=0.005)
+
+
+def test_a_lambda_has_the_name_of_its_function(case: Case) -> None:
+    score = (*CALL, Frame("rank.<locals>.<lambda>", DATA, 73))
+    assert "a line of rank takes 30 % of the time (augment.py:73)" in case.told(overhead, step((score, 150))).title
+    nested = ["f.<locals>.<lambda>.<locals>.<genexpr>", "f.<locals>.<listcomp>.<listcomp>"]
+    assert [spoken(name) for name in ("f.<locals>.g", *nested, "<lambda>", "<module>")] == [
+        "f.<locals>.g", "f", "f", "", "the script"
+    ]  # fmt: skip
+
+
+def test_kinds_of_the_user_come_first(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROFD_HOME", str(tmp_path))
+    (tmp_path / "overhead.toml").write_text(
+        '[[kind]]\nwhat = "our store"\ninstead = "asking once"\nremedy = "Ask once."\nmodule = ["json/*"]\n'
+    )
+    found = case.told(overhead, step((ENCODE, 150)))
+    assert found.title.startswith("overhead: our store takes 30 % of the time (augment.py:12): asking once speeds")
+    assert found.remedy == "Ask once."
+
+
+def test_a_wrong_table_of_the_user_is_refused_with_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROFD_HOME", str(tmp_path))
+    (tmp_path / "overhead.toml").write_text('[[kind]]\nwhat = "our store"\n')
+    with pytest.raises(UsageError, match=r"overhead.toml is no table of \[\[kind\]\].*instead"):
+        load_kinds()
+
+
+def test_each_kind_says_what_helps_in_programs_without_a_training_too() -> None:
+    for kind in load_kinds():
+        assert len(f"{kind.what} {kind.instead}".split()) <= MOST_WORDS
+        if not kind.anywhere:
+            assert not re.search(r"\b(training|steps?)\b", f"{kind.instead} {kind.remedy}")
+        assert kind.remedy.endswith(".")
+        assert not kind.instead.endswith(".")
+    assert BUILT_IN.is_file()
+
+
+def test_a_kind_is_the_same_by_its_call_and_by_its_line(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SOURCES, (DATA, 74), "pickle.dumps(state)")
+    by_line = (*SNAPSHOT[:-1], Frame("snapshot", DATA, 74))
+    found = case.told(overhead, step((ENCODE, 75), (by_line, 75)))
+    assert found.title.startswith("overhead: serialization takes 30 % of the time (train.py:66)")
+    names = [kind.what for kind in load_kinds()]
+    assert len(names) == len(set(names))
+
+
+@pytest.mark.parametrize(
+    ("module", "what"),
+    [
+        ("psutil/_pslinux.py", "reading the machine's state"),
+        ("beartype/_check.py", "checking types and values"),
+        ("sklearn/metrics/_ranking.py", "computing scores"),
+        ("joblib/numpy_pickle.py", "serialization"),
+    ],
+)
+def test_calls_into_a_library_have_its_kind(case: Case, module: str, what: str) -> None:
+    stack = (*SNAPSHOT, Frame("call", LIBRARY + module, 9))
+    assert case.told(overhead, step((stack, 150))).title.startswith(f"overhead: {what} takes 30 %")

@@ -1,0 +1,40 @@
+"""Batches that the main thread makes or waits for: whose remedy it is."""
+
+from __future__ import annotations
+
+import pytest
+from support.findingruns import BUSY_WORKER, IDLE_WORKER, Case, step
+from support.synthetic import DATA_WAIT, SOURCES, TRAIN
+from support.training_stacks import DATA
+
+from profd.daemon.findings.finding import INFO, WARNING
+from profd.daemon.findings.loading import idle_workers, load_in_process, saturated_workers
+from profd.daemon.store.records import Frame
+
+LOOP = (Frame("<module>", TRAIN, 96), Frame("main", TRAIN, 90))
+
+
+def test_workers_that_may_be_saturated_are_not_idle(case: Case) -> None:
+    at_the_limit = ((BUSY_WORKER[0][0], 400), (IDLE_WORKER[1][0], 100))
+    spans, workers = step((DATA_WAIT, 250)), {1: at_the_limit}
+    assert "its only worker is 80 % busy" in case.told(saturated_workers, spans, workers=workers).title
+    assert case.found(idle_workers, spans, workers=workers) is None
+
+
+def test_a_wait_that_comes_once_is_no_loss_of_each_step(case: Case) -> None:
+    steps = [((DATA_WAIT, 500),)] * 3 + [step((DATA_WAIT, 10))] * 17
+    assert case.found(idle_workers, *steps, workers={1: IDLE_WORKER}, seconds=20) is None
+    again = [((DATA_WAIT, 500),), *[step((DATA_WAIT, 10))] * 5]
+    assert case.told(idle_workers, *again, workers={1: IDLE_WORKER}).severity == WARNING
+
+
+@pytest.mark.parametrize(("ms", "severity"), [(80, INFO), (150, WARNING)])
+def test_steps_of_an_environment_are_a_part_of_what_the_program_is_for(
+    case: Case, monkeypatch: pytest.MonkeyPatch, ms: int, severity: str
+) -> None:
+    monkeypatch.setitem(SOURCES, (TRAIN, 84), "state, reward = self.vec_env.step(action)")
+    world = (*LOOP, Frame("collect", TRAIN, 84), Frame("Pendulum.step", DATA, 90))
+    found = case.told(load_in_process, step((world, ms)))
+    assert found.severity == severity
+    assert found.title.startswith(f"input-bound: steps of the environment take {ms // 5} % of the time (train.py:84)")
+    assert "several environments at once" in found.remedy
