@@ -15,6 +15,7 @@ import sys
 import threading
 import time
 import weakref
+import zlib
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +28,8 @@ START_S = 10.0
 """The timeout of the child's start; on a machine with many busy processes Python takes a second or two for that."""
 PAUSE_S = 30.0
 """Nothing is read for that long after a timeout, so that little of a run's time is spent on waiting."""
+MOST_FILES, MOST_PACKED_BYTES = 128, 4 << 20
+"""So much is kept of what was read, packed to a fifth."""
 
 
 class Unanswered(Exception):
@@ -49,7 +52,8 @@ class UserFiles:
         self._root = os.open(root, os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
         ids = (str(self._root), str(owner.uid), str(owner.gid), ",".join(map(str, owner.groups)))
         self._words = [sys.executable, "-I", "-S", str(asuser.__file__), *ids]
-        self._lock = threading.Lock()
+        self._lock, self._keeping = threading.Lock(), threading.Lock()
+        self._packed: dict[str, bytes] = {}
 
     def __del__(self) -> None:
         self.close()
@@ -63,6 +67,17 @@ class UserFiles:
     def read(self, path: str) -> bytes:
         """Return a file's bytes, none where it is not to be read; raises Unanswered: it may be read later."""
         return self._ask(asuser.READ, path)[0] or b""
+
+    def kept(self, path: str) -> bytes:
+        """Return a file's bytes as they were when it was read, lately or now; raises Unanswered: it may be read later."""
+        with self._keeping:
+            packed = self._packed.pop(path, None)
+        packed = packed or zlib.compress(self.read(path), 1)
+        with self._keeping:
+            self._packed[path] = packed
+            while len(self._packed) > MOST_FILES or sum(map(len, self._packed.values())) > MOST_PACKED_BYTES:
+                del self._packed[next(iter(self._packed))]  # the one that was asked for longest ago
+        return zlib.decompress(packed)
 
     def is_file(self, path: str | Path) -> bool:
         """Say whether a path names a plain file; False where the answer does not come in time."""

@@ -13,7 +13,6 @@ import functools
 import itertools
 import re
 import warnings
-import zlib
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
@@ -25,8 +24,6 @@ from profd.daemon.stacks.cells import Cells
 from profd.daemon.store.records import Frame, FrameDescription, Stack
 from profd.daemon.userfiles import Unanswered, UserFiles
 
-_MOST_FILES, MOST_PACKED_BYTES = 128, 4 << 20
-
 
 class SourceTree:
     """The source files that a target sees, our own without ``files``; ``own`` is the folder of its script."""
@@ -34,9 +31,8 @@ class SourceTree:
     def __init__(self, files: UserFiles | None = None, own: Path | None = None, cells: Cells | None = None) -> None:
         self._files, self._cells = files or UserFiles(), cells
         self._own = f"{own}/" if own else ""
-        # Files are asked for other lines all through a run: many are held, packed to a fifth, and a few as they are.
-        self._packed: dict[str, bytes] = {}
-        self._bytes = functools.lru_cache(4)(lambda file: zlib.decompress(self._pack(file)))
+        # Files are asked for other lines all through a run: a few are held as they are, others packed.
+        self._bytes = functools.lru_cache(4)(lambda file: self._files.kept(file) if file.startswith("/") else b"")
         self._kept_line = functools.lru_cache(2048)(self._line)
         self._has_init = functools.lru_cache(1024)(lambda folder: self._files.is_file(str(folder / "__init__.py")))
 
@@ -75,16 +71,6 @@ class SourceTree:
         while folder != folder.parent and self._has_init(folder):
             folder = folder.parent
         return str(path.relative_to(folder)) if path.is_absolute() else file
-
-    def _pack(self, file: str) -> bytes:
-        packed = self._packed.pop(file, None) or zlib.compress(self._read(file), 1)
-        self._packed[file] = packed
-        while len(self._packed) > _MOST_FILES or sum(map(len, self._packed.values())) > MOST_PACKED_BYTES:
-            del self._packed[next(iter(self._packed))]  # the one that was asked for longest ago
-        return packed
-
-    def _read(self, file: str) -> bytes:
-        return self._files.read(file) if Path(file).is_absolute() else b""
 
 
 @functools.lru_cache(4096)

@@ -49,7 +49,9 @@ def test_path_begins_at_the_outermost_package_and_lines_are_those_of_the_file_as
     assert tree.line(LINEAR, 1) == "import math"
 
 
-def test_a_file_is_read_once_though_others_are_read_between(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_is_read_once_whoever_asks_and_though_others_are_read_between(
+    root: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     files, read = UserFiles(root=root), list[str]()
     whole = files.read
 
@@ -61,9 +63,10 @@ def test_a_file_is_read_once_though_others_are_read_between(root: Path, monkeypa
     names = [f"/opt/{number}.py" for number in range(20)]
     for name in names:
         (root / name[1:]).write_text("a\nb\n")
-    tree = SourceTree(files)
+    tree, other = SourceTree(files), Statements(files)
     for line in (1, 2):
         assert {tree.line(name, line) for name in names} == {"ab"[line - 1]}
+    assert {other.line(name, 2) for name in names} == {"b"}
     assert read == names
 
 
@@ -345,7 +348,7 @@ def test_hardly_anything_is_held_of_what_was_parsed(tmp_path: Path) -> None:
 
 
 def test_files_are_held_up_to_a_number_of_bytes_the_last_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profd.daemon.stacks.source.MOST_PACKED_BYTES", 100)
+    monkeypatch.setattr("profd.daemon.userfiles.MOST_PACKED_BYTES", 100)
     tree, files = SourceTree(), [tmp_path / f"{number}.py" for number in range(20)]
     for number, file in enumerate(files):
         file.write_text(f"x = {number}\n")
