@@ -96,14 +96,16 @@ async def test_a_change_of_the_rate_is_said(desk: Desk, monkeypatch: pytest.Monk
     assert events[-1][1].endswith(", as there is room again")
 
 
-async def test_a_small_change_of_the_rate_is_not_said(desk: Desk) -> None:
+async def test_a_small_change_of_the_rate_is_not_said(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    cost(monkeypatch, 0.01)
     for rate_hz in (90.0, 80.0, 90.0, 70.0):
         desk.governor.mean_hz = rate_hz
         await desk.take()
     assert desk.events() == [("note", "profd samples at 80 Hz instead of 100 Hz, to stay within its budget")]
 
 
-async def test_a_low_rate_at_the_start_is_said(desk: Desk) -> None:
+async def test_a_low_rate_at_the_start_is_said(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    cost(monkeypatch, 0.01)
     desk.governor.mean_hz = 20.0
     await desk.take()
     assert desk.events() == [("note", "profd samples at 20 Hz instead of 100 Hz, to stay within its budget")]
