@@ -205,7 +205,7 @@ class Recorder:
     async def _follow_tree(self) -> None:
         while True:
             self._members.look()
-            await asyncio.sleep(until_tick_s(0.25))
+            await asyncio.sleep(until_tick_s(0.25 if self._watchers else 0.5))
 
     async def _read(self, readings: Readings) -> None:
         was_in_trouble = False

@@ -20,7 +20,7 @@ from profd.daemon.tree import exitstatus, roles
 from profd.daemon.tree.attachable import check_attachable
 from profd.daemon.tree.roles import VARIABLES, placement_of
 
-FULL_SCAN_EVERY = 8
+FULL_SCAN_EVERY = 4
 
 
 class Member(msgspec.Struct):
@@ -65,12 +65,13 @@ class ProcessTree:
         changes = self._add([self.root.pid], None) if self._scans == 0 else []
         full = self._scans % FULL_SCAN_EVERY == 0
         self._scans += 1
-        pending = list(self.members.values())
+        pending, known = list(self.members.values()), {identity.pid for identity in self.members}
         while pending:
             member = pending.pop(0)
             changes += self._look_at(member)
             if self.subprocesses and member.identity in self.members:
-                appeared = self._add(processes.children(member.identity.pid, of_all_threads=full), member)
+                children = processes.children(member.identity.pid, of_all_threads=full)
+                appeared = self._add([pid for pid in children if pid not in known], member)  # those are looked at
                 changes += appeared
                 pending += [change.member for change in appeared]
         return changes
