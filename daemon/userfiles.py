@@ -69,7 +69,7 @@ class UserFiles:
         return self._ask(asuser.READ, path)[0] or b""
 
     def kept(self, path: str) -> bytes:
-        """Return a file's bytes as they were when it was read, lately or now; raises Unanswered: it may be read later."""
+        """Return a file's bytes as they were when it was read; raises Unanswered: it may be read later."""
         with self._keeping:
             packed = self._packed.pop(path, None)
         packed = packed or zlib.compress(self.read(path), 1)
