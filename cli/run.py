@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import contextlib
-import importlib.resources
 import importlib.util
 import os
 import socket
@@ -26,7 +25,6 @@ from profd.daemon.launch.script import Script
 from profd.daemon.launch.terminal import is_interactive
 from profd.daemon.metrics.exporter import Exporter, open_exporter
 from profd.daemon.session.session import SessionOptions, start_session
-from profd.daemon.windows.ondemand import armed
 from profd.daemon.windows.request import parse_schedule
 
 # Not `-m profd`: that would let the modules that lie beside the script stand in for Python's own.
@@ -66,6 +64,8 @@ def command(
     exporter = open_exporter(recording.metrics_address, recording.otlp_endpoint, narrate)
     if windows is None:
         return run_profiled(options, headless=headless, farewell=farewell, exporter=exporter)
+    from profd.daemon.windows.ondemand import armed
+
     with armed(os.environ) as arms:
         schedule = None if windows == _ON_DEMAND else parse_schedule(windows)
         options = msgspec.structs.replace(options, window_folder=arms.folder, window_schedule=schedule)
@@ -167,4 +167,6 @@ def split_words(words: tuple[str, ...]) -> tuple[str, tuple[str, ...]]:
 
 
 def target_path(name: str) -> Path:
+    import importlib.resources  # with all of tempfile
+
     return Path(str(importlib.resources.files("profd").joinpath("target", f"{name}.py"))).resolve()

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import errno
 import os
-import secrets
 import socket
 import stat
 import struct
@@ -107,7 +106,7 @@ def open_file(root: int, path: str) -> int | None:
 
 def make_folder(root: int, path: str) -> bytes:
     """Make a folder for this user alone, with a name that nobody can guess, and return the name."""
-    above, name = open_below(root, path), f"profd-window-{secrets.token_hex(8)}"
+    above, name = open_below(root, path), f"profd-window-{os.urandom(8).hex()}"
     try:
         os.mkdir(name, 0o700, dir_fd=above)
     finally:

@@ -10,8 +10,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO
 
-import platformdirs
-
 from profd.daemon.errors import NoSuchRun, OutputUnwritable
 
 SUFFIX = ".profd"
@@ -21,8 +19,19 @@ NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph"
 
 
 def runs_folder() -> Path:
-    """Return the folder of this user's runs: ``$PROFD_HOME/runs``, else in the platform's folder for user state."""
-    return (home() or Path(platformdirs.user_state_dir("profd")).absolute()) / "runs"
+    """Return the folder of this user's runs: ``$PROFD_HOME/runs``, else in the folder for user state."""
+    return (home() or _of_user("XDG_STATE_HOME", ".local/state")) / "runs"
+
+
+def own_file(name: str) -> Path:
+    """Return where a table or configuration of this user is, or would be."""
+    return (home() or _of_user("XDG_CONFIG_HOME", ".config")) / name
+
+
+def _of_user(variable: str, usual: str) -> Path:
+    """Return profd's folder by XDG's rules; platformdirs would take two megabytes of each process."""
+    folder = Path(os.environ.get(variable, ""))
+    return (folder if folder.is_absolute() else Path.home() / usual) / "profd"
 
 
 def home() -> Path | None:
@@ -34,7 +43,6 @@ def home() -> Path | None:
 def runtime_folder() -> Path:
     """Return the private folder of this user's control sockets; raises OutputUnwritable."""
     own = home()
-    # Not by platformdirs, which warns on stderr where a container or cron sets no such folder.
     login = Path(os.environ["XDG_RUNTIME_DIR"]) if os.environ.get("XDG_RUNTIME_DIR") else None
     try:  # `su` and `sudo` may pass on another user's
         login = login if login and login.stat().st_uid == os.getuid() else None

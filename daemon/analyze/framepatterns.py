@@ -7,14 +7,12 @@ from __future__ import annotations
 
 import fnmatch
 import functools
-import os
 import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
 import msgspec
-import platformdirs
 
 from profd.daemon.errors import UsageError
 from profd.daemon.store.rows import FrameRow
@@ -30,12 +28,6 @@ class FramePattern(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_o
 
 
 Pattern = TypeVar("Pattern", bound=FramePattern)
-
-
-def own_table(name: str) -> Path:
-    """Return where the user's table of this name is, or would be."""
-    home = os.environ.get("PROFD_HOME")
-    return (Path(home) if home else Path(platformdirs.user_config_dir("profd"))) / name
 
 
 def read_patterns(file: Path, key: str, kind: type[Pattern], hint: str) -> tuple[Pattern, ...]:

@@ -11,10 +11,11 @@ from pathlib import Path
 
 import msgspec
 
-from profd.daemon.analyze.framepatterns import FramePattern, frame_test, own_table, read_patterns
+from profd.daemon.analyze.framepatterns import FramePattern, frame_test, read_patterns
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import UsageError
+from profd.daemon.paths import own_file
 from profd.daemon.store.entities import Entities
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow
@@ -35,7 +36,7 @@ def load_rules(phases: Iterable[str]) -> tuple[Rule, ...]:
 
     ``phases`` are the names that a rule may give. Raises UsageError where the user's file is wrong.
     """
-    own = own_table(BUILT_IN.name)
+    own = own_file(BUILT_IN.name)
     known = frozenset(phases)
     return (*(read_rules(own, known) if own.is_file() else ()), *read_rules(BUILT_IN, known))
 

@@ -6,7 +6,6 @@ refused. The fields are those of ``torch/csrc/distributed/c10d/FlightRecorderDet
 
 from __future__ import annotations
 
-import pickletools
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import PurePath
 from typing import Any, NamedTuple
@@ -101,6 +100,8 @@ _TAKEN = {"TUPLE": None, "APPENDS": None, "SETITEMS": None, "APPEND": 1, "SETITE
 
 def _load(data: bytes) -> object:
     """Return the plain data of a pickle; raises BadDump where it holds anything else."""
+    import pickletools  # with pickle itself, and few runs hang
+
     stack: list[Any] = []
     marks: list[int] = []
     memo: dict[Any, object] = {}

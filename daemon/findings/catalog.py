@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import math
 from collections.abc import Callable, Iterable
 from pathlib import Path
@@ -101,7 +100,8 @@ def as_stored(findings: Iterable[Finding]) -> tuple[Found, ...]:
 
 def analysis_name(phases: PhaseIndex) -> str:
     """Return the name of this kind of analysis: this version of profd, and its tables, with those of the user."""
-    from importlib import metadata  # a tenth of what looking for findings imports
+    import hashlib  # at the end of a run alone, and a fifth of what looking for findings imports
+    from importlib import metadata
 
     tables = phases.rules, kinds.load_kinds(), table()
     return f"profd {metadata.version('profd')}, tables {hashlib.sha256(msgspec.json.encode(tables)).hexdigest()[:16]}"

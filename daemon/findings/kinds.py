@@ -11,9 +11,10 @@ from typing import NamedTuple
 
 import msgspec
 
-from profd.daemon.analyze.framepatterns import FramePattern, frame_test, own_table, read_patterns
+from profd.daemon.analyze.framepatterns import FramePattern, frame_test, read_patterns
 from profd.daemon.analyze.phases import OTHER, WAITING, PhaseIndex, own_frame
 from profd.daemon.analyze.profile import Profile
+from profd.daemon.paths import own_file
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow
 
@@ -38,7 +39,7 @@ def load_kinds() -> tuple[Kind, ...]:
 
     Raises UsageError where the user's file is wrong.
     """
-    own, hint = own_table(BUILT_IN.name), "docs/findings.md shows what it holds"
+    own, hint = own_file(BUILT_IN.name), "docs/findings.md shows what it holds"
     tables = [own, BUILT_IN] if own.is_file() else [BUILT_IN]
     return tuple(kind for table in tables for kind in read_patterns(table, "kind", Kind, hint))
 

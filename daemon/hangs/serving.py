@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import http.client
 import math
 import re
 from collections import Counter
@@ -51,6 +50,8 @@ class NoMetrics(Exception):
 
 def read_requests(port: int) -> Requests:
     """Return the requests of the server whose metrics are at a port of the loopback; raises NoMetrics. Blocking."""
+    import http.client  # with all of email, and few runs serve
+
     connection, page = http.client.HTTPConnection("127.0.0.1", port, timeout=_WITHIN_S), f"port {port}/metrics"
     try:
         connection.request("GET", "/metrics", headers={"Connection": "close"})

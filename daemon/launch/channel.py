@@ -6,12 +6,10 @@ more than the copy of its output, and a session that is slow or gone must not sl
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import select
 import socket
 from collections import deque
-from collections.abc import Callable
 
 import msgspec
 
@@ -116,54 +114,3 @@ def decode(packet: bytes) -> Message:
     """Return the message in a packet; an empty packet is none: it ends the channel."""
     message: Message = _decoder.decode(packet)
     return message
-
-
-class ScriptChannelReader:
-    """Reads the channel and passes on the script's output and how it ended."""
-
-    def __init__(
-        self, channel_fd: int | None, take_output: Callable[[bytes], None], take_status: Callable[[int], None]
-    ) -> None:
-        """Start reading in the running loop; without a descriptor there is nothing to read."""
-        self._loop = asyncio.get_running_loop()
-        self._take_output, self._take_status = take_output, take_status
-        self._socket: socket.socket | None = None
-        if channel_fd is not None:
-            self._socket = socket.socket(fileno=channel_fd)
-            # It came through exec, and would through the next one: a py-spy that outlives the session would hold it.
-            self._socket.set_inheritable(False)
-            self._socket.setblocking(False)
-            self._loop.add_reader(channel_fd, self._read)
-
-    @property
-    def is_open(self) -> bool:
-        return self._socket is not None
-
-    def close(self) -> None:
-        if self._socket is not None:
-            self._loop.remove_reader(self._socket.fileno())
-            self._socket.close()
-            self._socket = None
-
-    def _read(self) -> None:
-        assert self._socket is not None
-        try:
-            data = self._socket.recv(LARGEST_BYTES)
-        except BlockingIOError:
-            return
-        except OSError:
-            data = b""
-        if not data:
-            self.close()
-            return
-        try:
-            message = decode(data)
-        except msgspec.DecodeError:
-            return  # profd was updated under its launcher: this message is lost, not the session
-        if isinstance(message, ScriptExited):
-            self._take_status(message.status)
-            return
-        if message.lost_bytes:
-            self._take_output(f"\r\n[{message.lost_bytes} bytes of output were not kept]\r\n".encode())
-        if message.data:
-            self._take_output(message.data)

@@ -10,7 +10,6 @@ from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import msgspec
-import platformdirs
 
 from profd.daemon import paths
 from profd.daemon.errors import UsageError
@@ -94,7 +93,7 @@ class Configuration(msgspec.Struct, frozen=True):
 
 def default_file() -> Path:
     """Return the usual path of the configuration; the file need not exist."""
-    return (paths.home() or Path(platformdirs.user_config_dir("profd"))) / "daemon.toml"
+    return paths.own_file("daemon.toml")
 
 
 def read_configuration(file: Path) -> Configuration:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
 from pathlib import Path
 
 from profd.daemon import paths
@@ -47,6 +45,8 @@ class LiveFile:
         """Move the finished file to where it was asked for; raises OutputUnwritable, and leaves it then."""
         if self.path == self._wanted:
             return
+        from shutil import copyfileobj
+
         whole, copy = self.path, self.path.with_name(f".{self.path.name}.whole")
         try:
             if self.path.with_name(f"{self.path.name}-wal").exists():  # a reader keeps a part of the run in the log
@@ -54,7 +54,7 @@ class LiveFile:
                 copy.unlink(missing_ok=True)
                 database.copy_whole(self.path, copy)
             with whole.open("rb") as source, replacing(self._wanted) as moved:
-                shutil.copyfileobj(source, moved, 1 << 20)
+                copyfileobj(source, moved, 1 << 20)
         except OSError as error:
             raise database.unwritable(self._wanted, error) from error
         database.remove(self.path)
@@ -63,6 +63,8 @@ class LiveFile:
 
 def _local_folder() -> Path:
     """Return the folder for temporary files that suits a run best: on a disk of this machine, else in its memory."""
+    import tempfile
+
     # The variables by which clusters name a job's folder on a disk of its node.
     named = map(os.environ.get, ("SLURM_TMPDIR", "PBS_JOBFS", "LOCAL_SCRATCH"))
     folders = [Path(folder) for folder in (tempfile.gettempdir(), *named, "/var/tmp") if folder]

@@ -20,7 +20,7 @@ import msgspec
 from profd.daemon import paths, processes
 from profd.daemon.clock import SECOND_NS, Clock, until_tick_s
 from profd.daemon.errors import OutputUnwritable
-from profd.daemon.launch.channel import ScriptChannelReader
+from profd.daemon.launch.channelreader import ScriptChannelReader
 from profd.daemon.naming import script_folder
 from profd.daemon.rights import Rights
 from profd.daemon.secrets import mask_command, mask_line
@@ -48,7 +48,7 @@ if TYPE_CHECKING:
     from profd.daemon.session.windowing import Windowing
 
 STATUS_TIMEOUT_S = 1.0
-_LATER = ("gpu.collector", "hangs.job", "hangs.serving", "hangs.watch", "session.readings", "session.stepping")
+LATER = ("gpu.collector", "hangs.job", "hangs.serving", "hangs.watch", "session.readings", "session.stepping")
 """What takes half as long to import as all the rest, and what the first sample can do without."""
 _STORED = "rate_hz budget_percent subprocesses steps source all_gpus duration_s hang_after_s"
 """The options that change what the numbers mean."""
@@ -120,7 +120,7 @@ class Recorder:
         loop.add_reader(watch.fileno(), self._end, "target-exited")
         if self.options.duration_s is not None:
             loop.call_later(self.options.duration_s, self._end, "duration")
-        for module in _LATER:
+        for module in LATER:
             await asyncio.to_thread(import_module, f"profd.daemon.{module}")
         readings = self._begin_others()
         self._script = ScriptChannelReader(self.options.channel_fd, self._take_output, self._take_status)

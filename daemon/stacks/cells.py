@@ -8,7 +8,6 @@ cell into its history before it runs it (core/history.py, store_inputs), so the 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import os
 import re
 import sqlite3
@@ -73,6 +72,8 @@ def _has(of_kernel: re.Match[str] | None, of_terminal: re.Match[str] | None, sou
     """Say whether a frame's file was named after a cell; the history has it without the last ends of lines."""
     if of_kernel:
         return int(of_kernel[1]) in (murmur(raw.encode()), murmur(f"{raw}\n".encode()))
+    import hashlib  # two megabytes with OpenSSL, for terminals alone
+
     digests = (hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest() for text in (source, f"{source}\n"))
     return of_terminal is not None and any(digest.startswith(of_terminal[2]) for digest in digests)
 

@@ -17,7 +17,8 @@ from profd.daemon.clock import Clock
 from profd.daemon.stacks import assembly
 from profd.daemon.stacks.assembly import Span, Threads, TraceDamaged
 from profd.daemon.stacks.misreads import Evidence
-from profd.daemon.stacks.pyspy import Recording, RecordingFailed
+from profd.daemon.stacks.pyspy import RecordingFailed
+from profd.daemon.stacks.recording import Recording
 from profd.daemon.stacks.source import Statements
 from profd.daemon.store.records import EventHappened, Identity, Record
 

@@ -1,26 +1,19 @@
-"""One py-spy recording as a child process: started, seen to sample, ended, collected with its cost.
+"""py-spy: where it is, what it is given, and what it wrote.
 
-The result and the log go into anonymous memory files: nothing is left behind when either side is killed, a full disk is
-no matter, and no failed read wakes the session. py-spy always gets a duration, so that one whose session is gone ends
-by itself.
+What runs it is in ``recording`` and ``dump``: a command that only looks need not import an event loop.
 """
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
-import math
 import os
 import re
-import shutil
-import signal
 import sysconfig
 from datetime import datetime
 from pathlib import Path
 
 import msgspec
 
-from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import MissingTool
 
 EXECUTABLE_VARIABLE = "PROFD_PY_SPY"
@@ -30,12 +23,10 @@ KNOWN_VERSIONS = ((0, 4, 3), (0, 5))
 """From this py-spy on, and before that one, what it writes is known to be understood."""
 LOG_FAILURES = {"RUST_LOG": "py_spy=warn"}
 """What has py-spy write a line with the time for each read that fails."""
-_SAMPLING = b"Sampling process"
 _LOGGED = re.compile(
     rb"(?m)^\[(\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d)\.(\d{1,9})Z +WARN +py_spy\] Failed to get stack trace from \d+: (.*)"
 )
 _TOTALS = re.compile(rb"Samples: (\d+) Errors: (\d+)")
-_KILL_AFTER_S = 5.0
 # With RUST_BACKTRACE in the environment py-spy would unwind its own stack at every read that fails.
 ENVIRONMENT = {"RUST_LIB_BACKTRACE": "0", **LOG_FAILURES}
 
@@ -94,119 +85,14 @@ def find_py_spy() -> str:
             raise MissingTool(what, "name a py-spy, or unset the variable")
         return named
     beside = Path(sysconfig.get_path("scripts")) / "py-spy"
-    found = str(beside) if beside.exists() else shutil.which("py-spy")
+    if beside.exists():
+        return str(beside)
+    from shutil import which
+
+    found = which("py-spy")
     if not found:
         raise MissingTool("py-spy is not installed beside profd", "install it with `pip install py-spy`")
     return found
-
-
-class Recording:
-    """A running py-spy recording; ``sampling`` completes once it samples: False where it ended before."""
-
-    def __init__(self, executable: str, pid: int, rate_hz: int, length_s: float, clock: Clock) -> None:
-        """Start py-spy on ``pid`` for at most ``length_s`` seconds and a few to spare."""
-        loop = asyncio.get_running_loop()
-        self.rate_hz, self.length_s = rate_hz, length_s
-        self.sampling: asyncio.Future[bool] = loop.create_future()
-        self.ended: asyncio.Future[bool] = loop.create_future()
-        self._clock = clock
-        self._said = b""
-        self._sampling_ns = self._ended_ns = self.cpu_ns = 0
-        self.spawned_ns = clock.now_ns()
-        duration_s = math.ceil(length_s) + 5
-        arguments = [
-            *("py-spy", "record", "--nonblocking", "--idle", "--threads", "--format", "chrometrace"),
-            *("--rate", str(rate_hz), "--duration", str(duration_s), "--output", "/proc/self/fd/3", "--pid", str(pid)),
-        ]
-        try:
-            with contextlib.ExitStack() as opened:
-                memory = [os.memfd_create(f"profd-{name}") for name in ("recording", "log")]
-                for file in memory:
-                    opened.callback(os.close, file)
-                self._pipe, write_end = os.pipe()
-                opened.callback(os.close, self._pipe)
-                try:
-                    os.set_blocking(self._pipe, False)
-                    trace, log = memory
-                    passed = [(os.POSIX_SPAWN_DUP2, fd, to) for fd, to in ((write_end, 1), (log, 2), (trace, 3))]
-                    files = [(os.POSIX_SPAWN_OPEN, 0, "/dev/null", os.O_RDONLY, 0), *passed]
-                    signals = [signal.SIGINT, signal.SIGPIPE, signal.SIGTERM]
-                    environment = {**os.environ, **ENVIRONMENT}
-                    self._pid = os.posix_spawn(  # in a group of its own: a Ctrl-C at the terminal is not for it
-                        executable, arguments, environment,
-                        file_actions=files, setpgroup=0, setsigmask=[], setsigdef=signals,
-                    )  # fmt: skip
-                finally:
-                    os.close(write_end)
-                opened.pop_all()
-        except OSError as error:
-            raise RecordingFailed(f"py-spy cannot be started ({error.strerror})") from error
-        self._memory = memory
-        loop.add_reader(self._pipe, self._read_pipe)
-
-    def stop(self) -> None:
-        self._signal(signal.SIGINT)
-
-    async def collect(self) -> RawRecording:
-        """Wait for the end of the recording and return it; raises RecordingFailed where there is none."""
-        try:
-            await asyncio.wait_for(asyncio.shield(self.ended), _KILL_AFTER_S)
-        except asyncio.TimeoutError:
-            self._signal(signal.SIGKILL)
-            await self.ended
-            raise RecordingFailed("py-spy did not answer and was killed") from None
-        finally:
-            trace, log = self._release()
-        said, times_ns = self._said + log, (self.spawned_ns, self._sampling_ns, self._ended_ns)
-        return read_output(PySpyOutput(trace, said, *times_ns, self.cpu_ns, self._clock.wall_jump_ns()))
-
-    def abandon(self) -> None:
-        """Kill py-spy and let go of what it has written; of no effect on a recording that was collected."""
-        self._signal(signal.SIGKILL)
-        self._release()
-
-    def _release(self) -> list[bytes]:
-        """Let go of what py-spy has written, and return it, trace and log; nothing where that was done before."""
-        held, self._memory = self._memory, []
-        found = [os.pread(file, os.fstat(file).st_size, 0) for file in held]
-        for file in held:
-            os.close(file)
-        return found or [b"", b""]
-
-    def _signal(self, number: int) -> None:
-        if not self.ended.done():
-            with contextlib.suppress(ProcessLookupError):
-                os.kill(self._pid, number)
-
-    def _read_pipe(self) -> None:
-        try:
-            said = os.read(self._pipe, 65536)
-        except BlockingIOError:
-            return
-        self._said += said
-        if said:
-            if not self.sampling.done() and _SAMPLING in self._said:
-                self._sampling_ns = self._clock.now_ns()
-                self.sampling.set_result(True)
-            return
-        asyncio.get_running_loop().remove_reader(self._pipe)
-        os.close(self._pipe)
-        self._ended_ns = self._clock.now_ns()
-        self._reap()
-
-    def _reap(self) -> None:
-        """Collect exit status and cost; the process has closed its output, so this is a matter of microseconds."""
-        # No such child: it was reaped already, as a process that ignores SIGCHLD has it. Its cost is then not known.
-        with contextlib.suppress(ChildProcessError):
-            pid, _, usage = os.wait4(self._pid, os.WNOHANG)
-            if not pid:
-                asyncio.get_running_loop().call_later(0.001, self._reap)
-                return
-            self.cpu_ns = int((usage.ru_utime + usage.ru_stime) * SECOND_NS)
-        if not self.sampling.done():
-            self.sampling.set_result(False)
-        if not self.ended.done():
-            self.ended.set_result(True)
 
 
 def read_output(output: PySpyOutput) -> RawRecording:

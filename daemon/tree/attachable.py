@@ -10,7 +10,6 @@ import errno
 import itertools
 import os
 import re
-import shutil
 from pathlib import Path
 
 import msgspec
@@ -18,8 +17,6 @@ import msgspec
 from profd.daemon import errors, processes
 from profd.daemon.containers import Place
 from profd.daemon.errors import ProfdError
-from profd.daemon.interpreter.frames import open_interpreter
-from profd.daemon.interpreter.memory import FreeThreaded, Unreadable
 from profd.daemon.rights import Credentials, Rights
 from profd.daemon.secrets import mask_command
 from profd.daemon.stacks.dump import DumpFailed, take_dump
@@ -87,9 +84,14 @@ class System(Rights):
     """The running kernel and the installed py-spy."""
 
     def has_slurm(self) -> bool:
-        return shutil.which("srun") is not None
+        from shutil import which
+
+        return which("srun") is not None
 
     def is_free_threaded(self, pid: int) -> bool:
+        from profd.daemon.interpreter.frames import open_interpreter
+        from profd.daemon.interpreter.memory import FreeThreaded, Unreadable
+
         try:
             open_interpreter(pid).memory.close()
         except FreeThreaded:

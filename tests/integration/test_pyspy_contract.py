@@ -22,7 +22,8 @@ from support.waiting import until
 from profd.daemon.clock import Clock
 from profd.daemon.stacks import assembly, pyspy
 from profd.daemon.stacks.dump import take_dump
-from profd.daemon.stacks.pyspy import Recording, find_py_spy
+from profd.daemon.stacks.pyspy import find_py_spy
+from profd.daemon.stacks.recording import Recording
 
 TRACE = ("--format", "chrometrace", "--output", "/dev/null")
 RECORD, DUMP = (*HEAD, *TRACE), ("dump", "--nonblocking", "--json")

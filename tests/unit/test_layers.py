@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 from support.folders import ROOT, TARGET
 
+from profd.daemon.session.recorder import LATER
+
 TARGETS = sorted(TARGET.glob("*.py"))
 HELP = """
 import runpy, sys
@@ -50,6 +52,25 @@ def test_help_of_a_command_loads_no_screen_and_no_gpu_library(command: str) -> N
 def test_session_loads_nothing_that_shows(module: str) -> None:
     unwanted = {"profd.daemon.analyze", "profd.daemon.render", "profd.tui", "textual", "jinja2"}
     assert loaded_of(unwanted, f"import profd.daemon.session.{module}") == set()
+
+
+_IN_EACH_PROCESS = {"_hashlib", "platformdirs", "http", "pickle"}
+"""What takes a megabyte or two of each process that has it, and what none needs from its start to its end."""
+
+
+@pytest.mark.parametrize(
+    ("modules", "unwanted"),
+    [
+        ("cli.main, profd.cli.run", {"asyncio", "ssl", "sqlite3", "tempfile", "statistics"}),
+        ("cli.main, profd.cli.attach, profd.cli.liverun", {"asyncio", "ssl", "sqlite3", "tempfile", "statistics"}),
+        ("daemon.session.__main__, " + ", ".join(f"profd.daemon.{name}" for name in LATER), set()),
+        ("daemon.findings.analyst", {"asyncio", "ssl", "email", "tempfile"}),
+        ("daemon.asuser", {"asyncio", "ssl", "tempfile", "random"}),
+    ],
+    ids=["run", "attach", "session", "findings", "files"],
+)
+def test_what_stays_for_a_whole_run_is_small(modules: str, unwanted: set[str]) -> None:
+    assert loaded_of(_IN_EACH_PROCESS | unwanted, f"import profd.{modules}") == set()
 
 
 def test_package_itself_loads_nothing_of_profd() -> None:

@@ -58,6 +58,11 @@ def test_a_home_is_the_same_from_everywhere_and_without_one_runs_lie_in_the_user
     monkeypatch.delenv("PROFD_HOME")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     assert paths.runs_folder() == tmp_path / "state" / "profd" / "runs"
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("XDG_STATE_HOME", "not/absolute")  # so it counts for nothing
+    assert paths.runs_folder() == tmp_path / ".local" / "state" / "profd" / "runs"
+    monkeypatch.delenv("XDG_CONFIG_HOME", raising=False)
+    assert paths.own_file("phases.toml") == tmp_path / ".config" / "profd" / "phases.toml"
 
 
 def test_control_sockets_lie_in_a_private_folder_of_the_home(profd_home: Path) -> None:

@@ -16,12 +16,12 @@ from profd.daemon.launch.channel import (
     LARGEST_BYTES,
     Message,
     ScriptChannel,
-    ScriptChannelReader,
     ScriptExited,
     ScriptWrote,
     decode,
     make_channel,
 )
+from profd.daemon.launch.channelreader import ScriptChannelReader
 
 
 def test_messages_arrive_one_by_one() -> None:

@@ -17,16 +17,17 @@ from support.traces import Told, stack, write_trace
 
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS, Clock
 from profd.daemon.errors import MissingTool
-from profd.daemon.stacks import assembly, pyspy
+from profd.daemon.stacks import assembly
+from profd.daemon.stacks import recording as running
 from profd.daemon.stacks.pyspy import (
     PySpyOutput,
     RawRecording,
-    Recording,
     RecordingFailed,
     find_py_spy,
     last_timestamp_us,
     read_output,
 )
+from profd.daemon.stacks.recording import Recording
 
 TRACE = write_trace(Told([(100, stack("a"))], 250_000))
 SAID = b"py-spy> Wrote chrome trace to 'x'. Samples: 25 Errors: 2\n"
@@ -62,7 +63,7 @@ def output(spawned_s: float, sampling_s: float, ended_s: float, trace: bytes = T
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pyspy, "_KILL_AFTER_S", 0.05)
+    monkeypatch.setattr(running, "_KILL_AFTER_S", 0.05)
 
 
 def children() -> set[int]:
