@@ -21,7 +21,7 @@ import steps
 from measurements import write_section
 from meters import Mark, Memory, cores_between, cpu_with_children_s, own_cpu_s
 from paired import effect
-from recorders import BarePySpy, Onlooker, Profd, Recorder, mark
+from recorders import BarePySpy, Onlooker, Profd, Recorder, compile_modules, mark
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS
@@ -35,8 +35,8 @@ LIMITS = {"headless": 1.25, "watched": 1.4}
 METHOD = (
     "`benchmarks/own_cost.py`: {runs} runs of {seconds} s on one torch loop at 100 Hz, profd and one long `py-spy "
     "record --nonblocking --idle --threads` side by side, both begun at the same time; means over the runs, ratios "
-    "with their 95 % intervals. Watched: the benchmark's own process watches over the control socket and reads the "
-    "run file each second, which is not counted. CPU is what the kernel says of profd's command, its session and "
+    "with their 95 % intervals. profd's modules are compiled beforehand, as an installer does. Watched: the "
+    "benchmark's own process watches over the control socket and reads the run file each second, which is not counted. CPU is what the kernel says of profd's command, its session and "
     "every py-spy that it starts. The first 10 s begin with the start of the processes. Once started is what comes "
     "after 20 s: by then the findings' process has started, too. The whole ends with the last process, for profd with "
     "the summing up of the run. RSS counts a page in each process that has it, PSS shares it out."
@@ -216,6 +216,7 @@ def main() -> None:
     parser.add_argument("--quick", action="store_true", help="try it in a minute; writes nothing down")
     options = parser.parse_args()
     runs, seconds = (1, 24) if options.quick else (options.runs, options.seconds)
+    compile_modules()
     kinds: dict[str, list[Run]] = {name: [] for name in LIMITS}
     for number in range(runs):
         for name in sorted(kinds, reverse=number % 2 == 1):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import contextlib
 import os
 import signal
@@ -15,6 +16,7 @@ from typing import Protocol
 
 from meters import Mark, Memory, cpu_with_children_s, memory_of, own_cpu_s
 
+import profd
 from profd.daemon import processes
 from profd.daemon.errors import ProfdError, RunUnreadable
 from profd.daemon.session.control import ControlClient
@@ -22,6 +24,12 @@ from profd.daemon.stacks.pyspy import find_py_spy
 from profd.daemon.store.reader import RunReader
 
 _BEGIN_TIMEOUT_S = 30.0
+
+
+def compile_modules() -> None:
+    """Compile profd's modules as an installer does: else each of its processes may do so anew, at its start."""
+    for folder in Path(profd.__path__[0]).iterdir():
+        compileall.compile_dir(folder, quiet=1)
 
 
 class Recorder(Protocol):
