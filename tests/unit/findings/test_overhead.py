@@ -92,11 +92,32 @@ def test_whole_arrays_of_no_kind_are_a_remark_below_a_fifth_and_a_loop_over_elem
     assert case.told(overhead, step(*parts)).severity == severity
 
 
-def test_a_call_into_c_is_known_by_the_text_of_its_line(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SOURCES, (DATA, 40), "return zlib.compress(labels)")
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("return zlib.compress(labels)", "compression"),
+        ("rows = np.concatenate([rows[len(new):], new])", "copying whole arrays"),
+        ("queue = torch.roll(queue, len(keys), 0)", "copying whole arrays"),
+        ("order = sorted(range(len(row)), key=row.__getitem__)", "sorting in Python"),
+        ("found.sort(key=score)", "sorting in Python"),
+        ("order = scores.sort(dim=1)", "a line of relabel"),
+    ],
+)
+def test_a_call_into_c_is_known_by_the_text_of_its_line(
+    case: Case, monkeypatch: pytest.MonkeyPatch, text: str, what: str
+) -> None:
+    monkeypatch.setitem(SOURCES, (DATA, 40), text)
     found = case.told(overhead, step((OWN, 200)))
-    assert found.severity == CRITICAL
-    assert found.title.startswith("overhead: compression takes 40 % of the time (augment.py:40)")
+    assert (found.severity == CRITICAL) == (what != "a line of relabel")
+    assert found.title.startswith(f"overhead: {what} takes 40 % of the time (augment.py:40)")
+
+
+def test_eigenvalues_within_a_forward_pass_are_overhead(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SOURCES, (DATA, 52), "largest = torch.linalg.eigvalsh(laplacian)[-1]")
+    scale = (*LOOP, Frame("train_epoch", TRAIN, 61), CALL_IMPL, Frame("forward", DATA, 52))
+    found = case.told(overhead, step((scale, 75)))
+    assert found.severity == WARNING
+    assert found.title.startswith("overhead: computing eigenvalues or singular values takes 15 % of the time")
 
 
 def test_a_loop_over_calls_of_a_kind_is_of_that_kind(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
