@@ -1,4 +1,4 @@
-"""Counters of the processes of a run and of its machine, each kind in a thread of its own.
+"""Counters of the processes of a run and of its machine, each kind that may hang in a thread of its own.
 
 What a process or a machine lacks, or does not let us read, is a missing point, never an error; what hangs delays no
 other thread.
@@ -106,12 +106,11 @@ class HostCollector:
     """Reads what is due; ``put`` takes the records, in the threads that read."""
 
     def __init__(self, clock: Clock, put: Callable[[Record], object]) -> None:
+        counters = QuickCounters(clock), Machine(clock), MachineAtLength(clock), Cores(clock), Limits(clock)
         self._threads = (
-            PollThread("counters of processes", (QuickCounters(clock),), clock, put),
+            PollThread("counters", counters, clock, put),
             PollThread("open files and I/O of processes", (SlowCounters(clock),), clock, put),
             PollThread("memory maps", (MemoryMaps(clock),), clock, put),
-            PollThread("counters of the machine", (Machine(clock), MachineAtLength(clock), Cores(clock)), clock, put),
-            PollThread("control groups", (Limits(clock),), clock, put),
             PollThread("room on file systems", (Space(),), clock, put),
         )
 
@@ -133,19 +132,19 @@ class HostCollector:
         readings = [future for future in asked if future is not None]
         if not readings:
             return
-        loop, done = asyncio.get_running_loop(), asyncio.Event()
+        loop = asyncio.get_running_loop()
+        done = loop.create_future()
         numbers = itertools.count(1)  # taken by several threads at a time, each number once
 
         def note(_: Future[None]) -> None:
             # Only the last reading wakes the event loop: a wake-up by each costs more than most readings do.
             if next(numbers) == len(readings):
                 with contextlib.suppress(RuntimeError):  # the loop has ended meanwhile
-                    loop.call_soon_threadsafe(done.set)
+                    loop.call_soon_threadsafe(done.set_result, None)
 
         for reading in readings:
             reading.add_done_callback(note)
-        with contextlib.suppress(asyncio.TimeoutError):
-            await asyncio.wait_for(done.wait(), patience_s)
+        await asyncio.wait({done}, timeout=patience_s)
 
     def close(self) -> None:
         """Read no more. Threads that hang are left behind: they end with the process."""
