@@ -123,7 +123,7 @@ class _Script(UserFiles):
     def __init__(self, data: bytes) -> None:
         self._data = data
 
-    def read(self, _path: str) -> bytes:
+    def kept(self, _path: str) -> bytes:
         return self._data
 
     def is_file(self, _path: str | Path) -> bool:
