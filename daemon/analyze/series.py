@@ -82,7 +82,8 @@ PRESSURE, CORE_WAIT = "host_cpu_pressure_share", "main_thread_core_wait_share"
 
 def machine_cores(reader: RunReader) -> int:
     """Return how many cores the machine has; 0 where they were not read."""
-    return len({row.device for row in reader.series.values() if re.fullmatch(r"cpu\d+", row.device or "")})
+    named = {row.device for row in reader.series.values() if row.device}
+    return sum(bool(re.fullmatch(r"cpu\d+", name)) for name in named)
 
 
 def points_of(
@@ -122,6 +123,5 @@ def main_thread_cores(reader: RunReader, process: int, from_ns: int | None, to_n
 
 def cpu_series(reader: RunReader, threads: Iterable[ThreadRow]) -> list[int]:
     """Return the ids of the series of the CPU time of some threads."""
-    known = {(row.process, row.os_tid) for row in threads}
-    rows = reader.series.values()
-    return [row.id for row in rows if row.name == THREAD_CPU and (row.process, row.os_tid) in known]
+    found = (reader.find_series(THREAD_CPU, row.process, os_tid=row.os_tid) for row in threads)
+    return [row.id for row in found if row is not None]

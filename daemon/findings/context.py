@@ -188,7 +188,8 @@ class FindingContext:
         """
         trainers, rows = {row.id for row in self.trainers}, self.reader.series.values()
         seen = {row.device for row in rows if row.name.startswith("gpu_process_") and row.process in trainers}
-        found = seen or {row.device for row in rows if (self.mean(UTILIZATION, None, row.device) or 0.0) >= WORKED}
+        known = {row.device for row in rows if row.name == UTILIZATION}
+        found = seen or {device for device in known if (self.mean(UTILIZATION, None, device) or 0.0) >= WORKED}
         return tuple(sorted(device for device in found if device is not None))
 
     @cached_property

@@ -11,7 +11,7 @@ from collections.abc import Collection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store import database
-from profd.daemon.store.rows import FrameRow, ProcessRow, SeriesRow, StackRow, ThreadRow
+from profd.daemon.store.rows import FrameRow, ProcessRow, SeriesKey, SeriesRow, StackRow, ThreadRow
 from profd.daemon.store.runfile import Row, RunFile
 
 LINGER_NS = 30 * SECOND_NS
@@ -32,6 +32,7 @@ class Entities:
         self.processes: dict[int, ProcessRow] = {}
         self.threads: dict[int, ThreadRow] = {}
         self.series: dict[int, SeriesRow] = {}
+        self.series_by_key: dict[SeriesKey, SeriesRow] = {}
         self._read_to: dict[str, int] = {}
         self._is_whole = living_series is None
         names = ", ".join(f"'{name}'" for name in sorted(living_series or ()))
@@ -51,6 +52,7 @@ class Entities:
             stacks = self._new(file, "stack", StackRow)
             self.frames.update({row.id: row for row in self._new(file, "frame", FrameRow)})
             self.series.update({row.id: row for row in series})
+            self.series_by_key.update({row.key: row for row in series})
             self.threads.update({row.id: row for row in threads})
             self.processes.update({row.id: row for row in processes})
             for row in stacks:
@@ -85,6 +87,7 @@ class Entities:
         for table in (self.threads, self.series):
             for one in [one for one, row in table.items() if row.process not in {None, *self.processes}]:
                 del table[one]
+        self.series_by_key = {row.key: row for row in self.series.values()}
 
     def knows(self, threads: Collection[int], stacks: Collection[int], processes: Collection[int]) -> bool:
         """Say whether rows of these ids are there; of threads and processes, as far as those that ended are kept."""

@@ -88,12 +88,11 @@ class RunReader(RunFile):
         except KeyError as error:
             raise database.unreadable(self.path, f"stack {error} is damaged") from None
 
-    def find_series(self, name: str, process: int | None = None, device: str | None = None) -> rows.SeriesRow | None:
-        """Return the series of this name of a process, a device or (both None) the host; None where there is none."""
-        for one in self.series.values():
-            if one.name == name and one.process == process and one.device == device and one.os_tid is None:
-                return one
-        return None
+    def find_series(
+        self, name: str, process: int | None = None, device: str | None = None, os_tid: int | None = None
+    ) -> rows.SeriesRow | None:
+        """Return the series of this name of a process, one of its threads, a device or (all None) the host, if any."""
+        return self.entities.series_by_key.get((name, process, os_tid, device))
 
     def main_threads(self) -> list[rows.ThreadRow]:
         """Return the main threads of the processes that do the training: one a rank."""

@@ -82,6 +82,7 @@ def test_of_a_long_run_only_what_lives_is_kept(live: Tables, tmp_path: Path) -> 
     # The last recording of a training process comes after its end.
     assert {row.role for row in reader.processes.values()} == {"main"}
     assert [row.process for row in reader.series.values()] == [1]
+    assert [reader.find_series("rss_bytes", process) is None for process in (1, 2)] == [False, True]
     assert len(reader.threads) == 1
 
     live.commit([PointsTaken(ended_ns + LINGER_NS + 1, (Point("host_cpu_share", 0.5),))])

@@ -131,6 +131,8 @@ def test_series_are_found_by_what_they_are_of(finished: RunReader) -> None:
     assert finished.last_point(series.id) == finished.points(series.id)[-1]
     assert finished.find_series("cpu_cores") is None
     assert finished.find_series("host_load_1min") is not None
+    rows = finished.series.values()
+    assert [finished.find_series(row.name, row.process, row.device, row.os_tid) for row in rows] == [*rows]
     assert finished.last_point(10**6) is None
 
 
