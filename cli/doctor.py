@@ -30,7 +30,7 @@ from profd.daemon.gpu.nvml import explain
 from profd.daemon.gpu.nvmlsource import NvmlSource
 from profd.daemon.gpu.source import Questions
 from profd.daemon.render.plaintext import visible
-from profd.daemon.stacks.pyspy import KNOWN_VERSIONS, find_py_spy
+from profd.daemon.stacks.pyspy import KNOWN_VERSIONS, find_py_spy, version_of
 from profd.daemon.tree.attachable import PYTHON_VERSIONS, TORCH_LIBRARY, System, check_attachable
 from profd.daemon.units import size
 
@@ -163,15 +163,16 @@ def check_python() -> Answer:
 def check_py_spy() -> Answer:
     path = find_py_spy()
     try:
-        said = subprocess.run([path, "--version"], capture_output=True, text=True, timeout=10).stdout.strip()
-    except (OSError, subprocess.TimeoutExpired) as error:
+        version = version_of(path)
+    except OSError as error:
         return FAILED, f"{path} does not run ({error})", "install it again: pip install --force-reinstall py-spy"
     least, beyond = KNOWN_VERSIONS
-    if not least <= tuple(map(int, re.findall(r"\d+", said))) < beyond:
-        found = f"{said or 'no version'} at {path}, which this profd was not tried with: shares may be wrong unseen"
+    if not least <= tuple(map(int, re.findall(r"\d+", version))) < beyond:
+        named = f"py-spy {version or 'without a version'} at {path}"
+        found = f"{named}, which this profd was not tried with: shares may be wrong unseen"
         first, after = (".".join(map(str, bound)) for bound in KNOWN_VERSIONS)
         return NOTE, found, f"install a py-spy from {first} on, before {after}, or a newer profd"
-    return PASSED, f"{said} at {path}, reads {PYTHON_VERSIONS}"
+    return PASSED, f"py-spy {version} at {path}, reads {PYTHON_VERSIONS}"
 
 
 def check_reading(system: System) -> Answer:

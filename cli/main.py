@@ -15,6 +15,7 @@ from typing import NoReturn
 import click
 
 from profd.cli.console import say
+from profd.daemon import VERSION
 from profd.daemon.errors import ExitCode, ProfdError
 
 INTERRUPTED = 130
@@ -63,7 +64,7 @@ class LazyCommands(click.Group):
 
 
 @click.group(cls=LazyCommands, context_settings={"help_option_names": ["-h", "--help"]})
-@click.version_option(package_name="profd", message="%(prog)s %(version)s")
+@click.version_option(VERSION, prog_name="profd", message="%(prog)s %(version)s")
 def profd() -> None:
     """Say where the time of a Python training run goes, from outside of it.
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import msgspec
 
+from profd import daemon
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.findings import course, cpu, gpu, kinds, loading, memory, overhead, phases, ranks
@@ -100,11 +101,10 @@ def as_stored(findings: Iterable[Finding]) -> tuple[Found, ...]:
 
 def analysis_name(phases: PhaseIndex) -> str:
     """Return the name of this kind of analysis: this version of profd, and its tables, with those of the user."""
-    import hashlib  # at the end of a run alone, and a fifth of what looking for findings imports
-    from importlib import metadata
+    import hashlib  # at the end of a run alone
 
     tables = phases.rules, kinds.load_kinds(), table()
-    return f"profd {metadata.version('profd')}, tables {hashlib.sha256(msgspec.json.encode(tables)).hexdigest()[:16]}"
+    return f"profd {daemon.VERSION}, tables {hashlib.sha256(msgspec.json.encode(tables)).hexdigest()[:16]}"
 
 
 def as_findings(run_file: Path, stored: Iterable[Found | FindingRow]) -> tuple[Finding, ...]:

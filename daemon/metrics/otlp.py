@@ -9,7 +9,6 @@ import functools
 import math
 import os
 from collections.abc import Callable, Iterable, Iterator
-from importlib import metadata
 from urllib.parse import urlsplit
 
 from opentelemetry.exporter.otlp.proto.http.metric_exporter import OTLPMetricExporter
@@ -18,6 +17,7 @@ from opentelemetry.sdk.metrics import MeterProvider
 from opentelemetry.sdk.metrics.export import PeriodicExportingMetricReader
 from opentelemetry.sdk.resources import Resource
 
+from profd.daemon import VERSION
 from profd.daemon.metrics.catalog import METRICS, Metric, Sample
 
 
@@ -28,7 +28,7 @@ class Sender:
         reader = PeriodicExportingMetricReader(OTLPMetricExporter(endpoint=metrics_url(endpoint)))
         service = Resource.create({} if "OTEL_SERVICE_NAME" in os.environ else {"service.name": "profd"})
         self._provider = MeterProvider(metric_readers=[reader], resource=service, shutdown_on_exit=False)
-        meter = self._provider.get_meter("profd", metadata.version("profd"))
+        meter = self._provider.get_meter("profd", VERSION)
         for metric in METRICS:
             is_counter = metric.kind == "counter"
             create = meter.create_observable_counter if is_counter else meter.create_observable_gauge

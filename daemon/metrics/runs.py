@@ -8,11 +8,10 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterable
-from importlib import metadata
 from pathlib import Path
 from platform import python_version
 
-from profd.daemon import paths, processes
+from profd.daemon import VERSION, paths, processes
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
@@ -94,7 +93,7 @@ class Runs:
         self._over: set[Path] = set()
         self._asked_s = -FRESH_S
         self._samples: list[Sample] = []
-        self._build = Sample(BUILD_INFO, (metadata.version("profd"), python_version()), 1)
+        self._build = Sample(BUILD_INFO, (VERSION, python_version()), 1)
 
     def samples(self) -> list[Sample]:
         """Return the values of all metrics of all runs; of one that has just ended, the last time."""

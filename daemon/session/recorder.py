@@ -6,18 +6,19 @@ All of it runs in one event loop, but for the counters (a thread, since a read o
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
 import signal
 import sys
 from collections.abc import Callable
 from functools import cached_property, partial
-from importlib import import_module, metadata
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from profd.daemon import paths, processes
+from profd.daemon import VERSION, paths, processes
 from profd.daemon.clock import SECOND_NS, Clock, until_tick_s
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.launch.channelreader import ScriptChannelReader
@@ -32,7 +33,7 @@ from profd.daemon.session.openings import Openings
 from profd.daemon.session.sampling import Members, Sampling
 from profd.daemon.session.session import Ready, SessionOptions
 from profd.daemon.stacks.cells import Cells
-from profd.daemon.stacks.pyspy import find_py_spy
+from profd.daemon.stacks.pyspy import find_py_spy, version_of
 from profd.daemon.stacks.source import SourceTree
 from profd.daemon.store import records
 from profd.daemon.store.records import EventHappened, Identity, ProcessEnded, Record
@@ -321,7 +322,9 @@ class Recorder:
 
 def run_started(options: SessionOptions, control_socket: Path, now_ns: int) -> records.RunStarted:
     me, system = processes.read_stat(os.getpid()), os.uname()
-    versions = {"profd": metadata.version("profd"), "python": processes.python_version(options.pid) or ""}
+    versions = {"profd": VERSION, "python": processes.python_version(options.pid) or "", "kernel": system.release}
+    with contextlib.suppress(OSError):  # its recordings say why
+        versions["py_spy"] = version_of(find_py_spy())
     return records.RunStarted(
         id=options.run_id,
         name=options.name,
@@ -333,7 +336,7 @@ def run_started(options: SessionOptions, control_socket: Path, now_ns: int) -> r
         user=processes.user_name(os.getuid()),
         started_ns=now_ns,
         recorder=Identity(os.getpid(), me.start_ticks if me else 0),
-        versions={**versions, "py_spy": metadata.version("py-spy"), "kernel": system.release},
+        versions=versions,
         options={name: getattr(options, name) for name in _STORED.split()},
         control_socket=str(control_socket),
     )

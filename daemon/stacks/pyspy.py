@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
 import sysconfig
 from datetime import datetime
 from pathlib import Path
@@ -93,6 +94,15 @@ def find_py_spy() -> str:
     if not found:
         raise MissingTool("py-spy is not installed beside profd", "install it with `pip install py-spy`")
     return found
+
+
+def version_of(py_spy: str) -> str:
+    """Return the version that py-spy says it has, empty where it says none; raises OSError where it does not run."""
+    try:
+        said = subprocess.run([py_spy, "--version"], capture_output=True, text=True, timeout=10).stdout
+    except subprocess.TimeoutExpired as error:
+        raise OSError(str(error)) from None
+    return said.strip().removeprefix("py-spy ")
 
 
 def read_output(output: PySpyOutput) -> RawRecording:

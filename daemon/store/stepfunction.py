@@ -11,7 +11,6 @@ All that needs an answer asks here, while a run is written and afterwards: both 
 
 from __future__ import annotations
 
-import statistics
 from bisect import bisect_left, bisect_right
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
@@ -155,7 +154,7 @@ class StepBuilder:
         distances_ns = self._distances_ns
         distances_ns.append(distance_ns)
         if distance_ns > LONGEST_DISTANCES * min(distances_ns):  # else it is not longer than so many medians either
-            distance_ns = min(distance_ns, int(LONGEST_DISTANCES * statistics.median(distances_ns)))
+            distance_ns = min(distance_ns, int(LONGEST_DISTANCES * _median(distances_ns)))
         self.last_ns = at_ns
         step = Step(at_ns - distance_ns, at_ns, value)
         if self._first is None:
@@ -261,7 +260,13 @@ def step_function(points: Iterable[PointRow]) -> StepFunction:
         steps += builder.add(point.at_ns, point.value)
     steps += builder.close()
     distances_ns = [after.end_ns - before.end_ns for before, after in pairwise(steps)]
-    return StepFunction(steps, int(statistics.median(distances_ns)) if distances_ns else None)
+    return StepFunction(steps, int(_median(distances_ns)) if distances_ns else None)
+
+
+def _median(values: Iterable[int]) -> float:
+    from statistics import median  # which a session hardly ever needs, and is slow to import
+
+    return median(values)
 
 
 def mean_function(functions: Sequence[StepFunction]) -> StepFunction:
@@ -273,7 +278,7 @@ def mean_function(functions: Sequence[StepFunction]) -> StepFunction:
     for start_ns, end_ns in pairwise(edges):
         known = [mean for mean, known_ns in (one.mean(start_ns, end_ns) for one in functions) if known_ns]
         if known:
-            steps.append(Step(start_ns, end_ns, statistics.fmean(known)))
+            steps.append(Step(start_ns, end_ns, sum(known) / len(known)))
     return StepFunction(steps, max((one.period_ns for one in functions if one.period_ns is not None), default=None))
 
 

@@ -14,6 +14,7 @@ from support.folders import DOCS
 from support.synthetic import STARTED_NS, live_run, write_run
 from support.training_stacks import SYNCHRONIZE
 
+from profd import daemon
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import phase_shares, take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
@@ -204,7 +205,7 @@ def test_findings_of_another_version_or_by_other_tables_are_looked_for_anew(
 ) -> None:
     with reading(run) as (reader, phases):
         name = analysis_name(phases)
-        monkeypatch.setattr("importlib.metadata.version", lambda _: "9.9")
+        monkeypatch.setattr(daemon, "VERSION", "9.9")
         assert analysis_name(phases) != name
         assert findings_in(reader, MAIN_THREADS, phases) == find(reader)
     monkeypatch.undo()

@@ -9,6 +9,7 @@ import pwd
 import subprocess
 import sys
 from collections.abc import Iterator
+from importlib import metadata
 from pathlib import Path
 
 import msgspec
@@ -150,6 +151,7 @@ def test_says_who_is_recorded_by_whom_and_how() -> None:
     assert (started.started_ns, started.control_socket, started.cwd) == (77, "/run/id.sock", str(Path.cwd()))
     assert started.user == pwd.getpwuid(os.getuid()).pw_name
     assert set(started.versions) == {"profd", "python", "py_spy", "kernel"}
+    assert [started.versions[name] for name in ("profd", "py_spy")] == [*map(metadata.version, ("profd", "py-spy"))]
     assert started.options == {
         "rate_hz": 100,
         "budget_percent": 10.0,
