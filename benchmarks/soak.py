@@ -39,7 +39,7 @@ METHOD = (
     "under `profd run --headless`; read every 5 s. Growth and slope are those after the first {settled:.0f} minutes: "
     "the slope is that of a least-squares line, the growth the mean of the last quarter less that of the first; the "
     "largest reading is of the whole time. USS is memory that a process shares with no other, RSS counts a page in "
-    "each process that has it."
+    "each process that has it, PSS shares it out."
 )
 
 
@@ -53,7 +53,7 @@ class Quantity(NamedTuple):
 
 # Readings go up and down with each recording: a slope below these bounds cannot be told from none in fifty minutes.
 QUANTITIES = (
-    Quantity("RSS of all of profd", "MB", Bound(highest=150.0)),
+    Quantity("PSS of all of profd", "MB", Bound(highest=75.0, per_hour=2.0)),
     Quantity("USS of the session", "MB", Bound(per_hour=2.0)),
     Quantity("RSS of the session", "MB", Bound(per_hour=2.0)),
     Quantity("USS of the launcher", "MB", Bound(per_hour=0.5)),
@@ -87,7 +87,7 @@ def read_all(profd: Profd, spending: Spending, elapsed_s: float) -> Mapping[str,
     launcher, session = profd.process.pid, profd.session_pid
     own, session_own = memory_of([launcher]), memory_of([session])
     values = (
-        profd.memory().rss_bytes / MEGABYTE,
+        profd.memory().pss_bytes / MEGABYTE,
         session_own.uss_bytes / MEGABYTE,
         session_own.rss_bytes / MEGABYTE,
         own.uss_bytes / MEGABYTE,
