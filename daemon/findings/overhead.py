@@ -93,7 +93,10 @@ def overhead(context: FindingContext) -> Finding | None:
     perhaps = (stack for stack in stacks - brought if (one := of_stack(stack)) is None or one.perhaps)
     perhaps_ns = sum(spent_ns[stack] for stack in perhaps)
     callee, named = _callee(context, {stack: paths[stack][len(anchor) :] for stack in stacks})
-    is_input = stacks is below and _is_input(context, anchor, [paths[stack] for stack in step], has_callee=bool(callee))
+    step_ns = Counter[LinePath]()
+    for stack in step:
+        step_ns[paths[stack]] += int(spent_ns[stack])
+    is_input = stacks is below and _is_input(context, anchor, step_ns, has_callee=bool(callee))
     is_loss = is_input or hot_line == function or perhaps_ns < _MOST * by_kind.total()
     severity = context.severity("overhead" if is_loss else "own-function", whole.low)
     if severity is None:
@@ -139,12 +142,18 @@ def _knows_step(context: FindingContext) -> bool:
 _TAKES = re.compile(r"^\s*(async )?for\b.+\bin\b|\bnext\(")
 
 
-def _is_input(context: FindingContext, line: LinePath, steps: Sequence[LinePath], *, has_callee: bool) -> bool:
-    """Say whether what a line does is done by a generator, or within one, that the loop of the steps goes through."""
+def _is_input(context: FindingContext, line: LinePath, step_ns: Counter[LinePath], *, has_callee: bool) -> bool:
+    """Say whether what a line does is done by a generator, or within one, that the loop of the steps goes through.
+
+    A torn sample may have a little of a step below the line of such a loop.
+    """
     sources = [context.reader.frames[frame].source or "" for frame in line]
     for depth in range(1, len(line) + has_callee):
-        beside = [path for path in steps if path[: depth - 1] == line[: depth - 1]]
-        if _TAKES.search(sources[depth - 1]) and beside and line[:depth] not in {path[:depth] for path in beside}:
+        if not _TAKES.search(sources[depth - 1]):
+            continue
+        around_ns = sum(ns for path, ns in step_ns.items() if path[: depth - 1] == line[: depth - 1])
+        below_ns = sum(ns for path, ns in step_ns.items() if path[:depth] == line[:depth])
+        if below_ns < _STEP_BESIDE * around_ns:
             return True
     return False
 

@@ -28,7 +28,7 @@ def test_a_wait_that_comes_once_is_no_loss_of_each_step(case: Case) -> None:
     assert case.told(idle_workers, *again, workers={1: IDLE_WORKER}).severity == WARNING
 
 
-@pytest.mark.parametrize(("ms", "severity"), [(80, INFO), (150, WARNING)])
+@pytest.mark.parametrize(("ms", "severity"), [(150, INFO), (280, WARNING)])
 def test_steps_of_an_environment_are_a_part_of_what_the_program_is_for(
     case: Case, monkeypatch: pytest.MonkeyPatch, ms: int, severity: str
 ) -> None:

@@ -97,7 +97,7 @@ def test_whole_arrays_of_no_kind_are_a_remark_below_a_fifth_and_a_loop_over_elem
     [
         ("return zlib.compress(labels)", "compression"),
         ("rows = np.concatenate([rows[len(new):], new])", "copying whole arrays"),
-        ("queue = torch.roll(queue, len(keys), 0)", "copying whole arrays"),
+        ("queue = torch.cat([queue, keys])[len(keys):]", "copying whole arrays"),
         ("order = sorted(range(len(row)), key=row.__getitem__)", "sorting in Python"),
         ("found.sort(key=score)", "sorting in Python"),
         ("order = scores.sort(dim=1)", "a line of relabel"),
@@ -330,5 +330,7 @@ def test_what_a_generator_makes_for_the_loop_is_its_input(case: Case, monkeypatc
     below = (*STREAM, Frame("mix", DATA, 81))
     assert "mix prepares what the loop takes 30 %" in case.told(overhead, step((below, 150))).title
     within = tuple((STREAM + stack[len(LOOP) + 1 :], ms) for stack, ms in step() if len(stack) > len(LOOP) + 1)
+    torn = tuple((stack, 2) for stack, _ in within)
+    assert "stream prepares what" in case.told(overhead, (*step(*made), *torn)).title
     own = (*STREAM, Frame("relabel", DATA, 40))
     assert "a line of relabel takes" in case.told(overhead, ((own, 150), *within)).title
