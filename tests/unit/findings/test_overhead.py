@@ -101,6 +101,8 @@ def test_whole_arrays_of_no_kind_are_a_remark_below_a_fifth_and_a_loop_over_elem
         ("order = sorted(range(len(row)), key=row.__getitem__)", "sorting in Python"),
         ("found.sort(key=score)", "sorting in Python"),
         ("order = scores.sort(dim=1)", "a line of relabel"),
+        ("line = ','.join(f'{value:.6f}' for value in row)", "text processing"),
+        ("sigma = torch.linalg.svd(weight, full_matrices=False).S[0]", "decomposing matrices"),
     ],
 )
 def test_a_call_into_c_is_known_by_the_text_of_its_line(
