@@ -1,6 +1,6 @@
 """Trains with a fixed seed and says the loss of every step, to the last bit, with the seconds that the step took.
 
-    seeded.py         until a line comes on stdin
+    seeded.py         until a line comes on stdin, with a pause after each step: a window of a second has some hundred
     seeded.py STEPS
 
 Prints "ready" after the third step, and the losses at the end.
@@ -16,6 +16,7 @@ import torch
 from torch import nn
 
 FOR_EVER = 1 << 40
+PAUSE_S = 0.005
 
 
 def wait_for_line(over: threading.Event) -> None:
@@ -42,6 +43,8 @@ def main(steps: int) -> None:
         said.append(f"{float(loss.detach()).hex()} {time.perf_counter() - begun:.6f}")
         if len(said) == 3:
             print("ready", flush=True)
+        if steps == FOR_EVER:
+            time.sleep(PAUSE_S)
     print("\n".join(said))
 
 
