@@ -101,6 +101,7 @@ def test_whole_arrays_of_no_kind_are_a_remark_below_a_fifth_and_a_loop_over_elem
         ("order = sorted(range(len(row)), key=row.__getitem__)", "sorting in Python"),
         ("found.sort(key=score)", "sorting in Python"),
         ("order = scores.sort(dim=1)", "a line of relabel"),
+        ("scores.sort()", "a line of relabel"),  # it may be an array
         ("line = ','.join(f'{value:.6f}' for value in row)", "text processing"),
         ("sigma = torch.linalg.svd(weight, full_matrices=False).S[0]", "decomposing matrices"),
     ],
