@@ -25,9 +25,9 @@ def load_in_process(context: FindingContext) -> Finding | None:
     share = _share(context, DATA_LOAD)
     if context.severity("input-bound-in-process", share.low) is None:  # spares the look at the cores
         return None
-    if _is_most(context, _WORLD):
+    if _is_most(context, _ENVIRONMENT):
         gain, line = bound(context, share, ceiling(context)), partial(_line_of_loading, context)
-        return context.finding("input-bound-world", share, gain=gain, line=line)
+        return context.finding("input-bound-environment", share, gain=gain, line=line)
     # As many as keep up with steps that do not load any more, but none without a core to spare.
     needed = -(-share.value // (1 - min(share.value, 0.99)))
     workers = max(int(min(needed, max((usable_cores(context) or needed) - 1, 1))), 1)
@@ -64,10 +64,10 @@ def _share(context: FindingContext, phase: str) -> Share:
     return context.share_of(context.profile, lambda stack: of_stack(stack) == phase and stack not in aside)
 
 
-# Of file, function and line of a frame: a DataLoader's, that of a stream, a step of the world of an agent.
+# Searched in the file, function and line of a frame: a DataLoader, an IterableDataset, a step of an environment.
 _LOADER = re.compile(r"^torch/utils/data/")
 _ITERABLE = re.compile(r"^torch/utils/data/\S+ _IterableDatasetFetcher\.fetch ")
-_WORLD = re.compile(r"(?i)env\w*\.(step|reset)\b")
+_ENVIRONMENT = re.compile(r"(?i)env\w*\.(step|reset)\b")
 
 
 def _is_most(context: FindingContext, kind: re.Pattern[str]) -> bool:
