@@ -28,7 +28,7 @@ _BEGIN_TIMEOUT_S = 30.0
 
 def compile_modules() -> None:
     """Compile profd's modules as an installer does: else each of its processes may do so anew, at its start."""
-    for folder in Path(profd.__path__[0]).iterdir():
+    for folder in filter(Path.is_dir, Path(profd.__path__[0]).iterdir()):
         compileall.compile_dir(folder, quiet=1)
 
 
