@@ -13,6 +13,7 @@ import argparse
 import contextlib
 import json
 import os
+import signal
 import statistics
 import subprocess
 import sys
@@ -128,11 +129,17 @@ class Kept(NamedTuple):
 def running(python: str, path: Path, diary: Path, *, is_mended: bool) -> Iterator[subprocess.Popen[str]]:
     """Run a program until the end of the block."""
     words = [python, str(path), str(diary), *(["--mended"] if is_mended else [])]
-    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as program:
+    with subprocess.Popen(
+        words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True, start_new_session=True
+    ) as program:
         try:
             yield program
         finally:
             program.terminate()
+            program.wait()
+            # Workers that hang outlive it, and hold what it wrote to.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(program.pid, signal.SIGKILL)
             program.communicate()
 
 
