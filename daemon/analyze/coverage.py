@@ -33,6 +33,8 @@ class Lives:
             if row.samples > row.torn:
                 self.covers[row.process].add(row.start_ns, row.end_ns)
                 self.known_to_ns = max(self.known_to_ns, row.end_ns)
+        for forgotten in self.covers.keys() - self._reader.processes.keys():
+            del self.covers[forgotten]
 
     def weight(self, process: int, from_ns: int | None = None, to_ns: int | None = None) -> float:
         """Return how long a process lived in a range for each second recorded there; 1 where all was, or nothing."""

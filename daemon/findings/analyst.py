@@ -24,12 +24,15 @@ import msgspec
 from profd.daemon import processes, rights
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.analyze.trend import LEAST_SPAN_S
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import ProfdError
 from profd.daemon.findings.catalog import OF_THE_RUN, RULES, analysis_name, as_stored, find, findings_in, ranked
 from profd.daemon.findings.finding import Finding
+from profd.daemon.store.entities import Entities
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import FindingsTaken
+from profd.daemon.store.rows import ProcessRow
 
 RECENT_NS = 45 * SECOND_NS
 """What is slow now is to be seen soon, and to be gone soon after it has ended."""
@@ -47,6 +50,13 @@ _ENDING_S = 0.05
 """How long to wait for the last records of a run that is about to end, again and again."""
 _NICENESS = 10
 _OF_THE_MOMENT = tuple(rule for rule in RULES if rule not in OF_THE_RUN)
+FORGOTTEN_NS, SHORT_NS = 2 * RECENT_NS, round((LEAST_SPAN_S - 5) * SECOND_NS)  # readings may come after its end
+
+
+def is_over(row: ProcessRow, now_ns: int) -> bool:
+    """Say whether no rule needs a process any more: it ended before what is recent, too soon to show a trend."""
+    ended_ns = now_ns if row.ended_ns is None else row.ended_ns
+    return row.role != "main" and ended_ns < min(now_ns - FORGOTTEN_NS, row.seen_ns + SHORT_NS)
 
 
 class Analyst:
@@ -74,7 +84,8 @@ class Analyst:
         with reader.one_moment():
             info = reader.info
             if info.state != "live":
-                found = findings_in(reader, MAIN_THREADS, phases)
+                with RunReader(reader.path) as whole:  # this one may have forgotten some of it
+                    found = findings_in(whole, MAIN_THREADS, PhaseIndex(whole))
                 return FindingsTaken(info.end_ns, as_stored(found), analysis_name(phases))
             recent = Selection(from_ns=max(info.started_ns, info.end_ns - RECENT_NS), main_threads=True)
             found = find(reader, recent, phases, _OF_THE_MOMENT)
@@ -116,7 +127,7 @@ def watch(path: Path, out: BinaryIO, rest: Callable[[float], bool]) -> None:
 
     ``rest`` waits for a number of seconds at least and says whether the run is about to end.
     """
-    with RunReader(path) as reader:
+    with RunReader(path, Entities(is_over=is_over)) as reader:
         analyst = Analyst(reader)
         while True:
             taken = analyst.look()

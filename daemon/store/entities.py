@@ -1,12 +1,12 @@
 """What the rows of a run file refer to: processes, threads, series, frames and stacks, held in memory by id.
 
-These tables only grow. ``top_up`` reads the rows that are new, and those that may still change. So what one reader of a
-file knows is the position from which the next one goes on.
+``top_up`` reads the rows that are new, and those that may still change. So what one reader of a file knows is the
+position from which the next one goes on.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection, Iterable
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
@@ -18,14 +18,21 @@ LINGER_NS = 30 * SECOND_NS
 """For so long a training process that has ended is kept where others are not: what was recorded last comes later."""
 
 
+def _is_over(row: ProcessRow, now_ns: int) -> bool:
+    return row.ended_ns is not None and (row.role != "main" or row.ended_ns < now_ns - LINGER_NS)
+
+
 class Entities:
     """The processes, threads, series, frames and stacks of a run, by id."""
 
-    def __init__(self, living_series: Collection[str] | None = None) -> None:
+    def __init__(
+        self, living_series: Collection[str] | None = None, is_over: Callable[[ProcessRow, int], bool] | None = None
+    ) -> None:
         """Begin with nothing.
 
-        With ``living_series`` only what lives is kept, so that weeks of workers that come and go cost no memory: the
-        processes that have not ended, their main threads, and of series those of these names, of no single thread.
+        Processes that are over at a time in ns, by ``is_over``, are forgotten with their threads and series, so that
+        weeks of workers that come and go cost no memory. With ``living_series`` they are so once they have ended, and
+        of the others there are main threads alone, and of series those of these names, of no single thread.
         """
         self.frames: dict[int, FrameRow] = {}
         self.stacks: dict[int, StackRow] = {}
@@ -34,10 +41,10 @@ class Entities:
         self.series: dict[int, SeriesRow] = {}
         self.series_by_key: dict[SeriesKey, SeriesRow] = {}
         self._read_to: dict[str, int] = {}
-        self._is_whole = living_series is None
+        self._is_over = is_over if living_series is None else _is_over
         names = ", ".join(f"'{name}'" for name in sorted(living_series or ()))
-        self._of_threads = "1" if self._is_whole else "is_main"
-        self._of_series = "1" if self._is_whole else f"os_tid IS NULL AND name IN ({names})"
+        self._of_threads = "1" if living_series is None else "is_main"
+        self._of_series = "1" if living_series is None else f"os_tid IS NULL AND name IN ({names})"
 
     def top_up(self, file: RunFile, now_ns: int) -> None:
         """Take in what was written up to about ``now_ns``; raises RunUnreadable where rows contradict each other."""
@@ -62,8 +69,8 @@ class Entities:
                 self.stacks[row.id] = row
             named = {row.process for row in threads} | {row.process for row in series}
             named |= {row.parent for row in processes}
-            if not self._is_whole:
-                self._forget_ended(now_ns)
+            if self._is_over is not None:
+                self._forget([row.id for row in self.processes.values() if self._is_over(row, now_ns)])
             elif not self.processes.keys() >= named - {None}:
                 raise database.unreadable(file.path, "a row names a process that is not there")
         except RunUnreadable:
@@ -78,22 +85,20 @@ class Entities:
             return []
         return file.fetch_from(table, row, f"id > ? AND id <= ? AND {condition} ORDER BY id", after, newest)
 
-    def _forget_ended(self, now_ns: int) -> None:
-        """Forget the processes that have ended, but for training processes that have just done so."""
-        gone_ns = now_ns - LINGER_NS
-        for row in list(self.processes.values()):
-            if row.ended_ns is not None and (row.role != "main" or row.ended_ns < gone_ns):
-                del self.processes[row.id]
+    def _forget(self, processes: Iterable[int]) -> None:
+        for one in processes:
+            del self.processes[one]
         for table in (self.threads, self.series):
             for one in [one for one, row in table.items() if row.process not in {None, *self.processes}]:
                 del table[one]
         self.series_by_key = {row.key: row for row in self.series.values()}
 
     def knows(self, threads: Collection[int], stacks: Collection[int], processes: Collection[int]) -> bool:
-        """Say whether rows of these ids are there; of threads and processes, as far as those that ended are kept."""
-        if not self.stacks.keys() >= set(stacks):
-            return False
-        return not self._is_whole or (self.threads.keys() >= set(threads) and self.processes.keys() >= set(processes))
+        """Say whether rows of these ids are there; of threads and processes, where none are forgotten."""
+        if self._is_over is not None:
+            threads, processes = (), ()
+        tables = ((self.threads, threads), (self.stacks, stacks), (self.processes, processes))
+        return all(table.keys() >= set(ids) for table, ids in tables)
 
     def frames_of(self, stack: int) -> tuple[FrameRow, ...]:
         """Return the frames of a stack from the root to the leaf; raises KeyError where it is not there whole."""

@@ -7,22 +7,40 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sized
 from pathlib import Path
 
 import msgspec
 import pytest
 from support.dashboard import train_backward
 from support.findingruns import HEALTHY, IMPORT, LOAD_IN_PROCESS, step, write_case
-from support.synthetic import live_run
+from support.synthetic import COMMAND, MAIN, LiveRun, live_run, recording
+from support.training_stacks import DATA_WAIT
 from support.waiting import DEADLINE_S
 
+from profd.daemon.analyze.coverage import take_lives
+from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.trend import LEAST_SPAN_S
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings import analyst as analyzing
-from profd.daemon.findings.analyst import EVERY_S, RECENT_NS, REST, REST_OF_THE_RUN, UNREAD_S, Analyst, Orders
+from profd.daemon.findings.analyst import (
+    EVERY_S,
+    FORGOTTEN_NS,
+    RECENT_NS,
+    REST,
+    REST_OF_THE_RUN,
+    UNREAD_S,
+    Analyst,
+    Orders,
+    is_over,
+)
+from profd.daemon.findings.catalog import findings_in
+from profd.daemon.findings.finding import Finding
 from profd.daemon.session import analyst
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import FindingsTaken
+from profd.daemon.store.records import FindingsTaken, Identity, Point, PointsTaken, ProcessEnded, ProcessSeen
+from profd.daemon.store.rows import ProcessRow
 
 SPINS = """
 import sys
@@ -152,6 +170,72 @@ def test_each_look_is_a_line_and_the_one_at_all_of_the_run_is_the_last(tmp_path:
     assert [rules(one) for one in said] == [["input-bound-saturated"]] * 4
     assert [one.made_by is None for one in said] == [True, True, True, False]
     assert min(rests) >= EVERY_S
+
+
+def pass_workers(run: LiveRun, first: int, count: int) -> None:
+    """Have workers come, be sampled and read, and go, each after a second."""
+    for number in range(first, first + count):
+        own, at_ns = Identity(9000 + number, 9000 + number), run.started_ns + run.seconds * SECOND_NS
+        run.writer.put(ProcessSeen(own, MAIN, COMMAND, "worker", None, number, "3.11.7", at_ns))
+        run.writer.put(recording(own, at_ns, ((own.pid, "MainThread", True, ((DATA_WAIT, 1000),)),)))
+        run.writer.put(PointsTaken(at_ns + 1, (Point("rss_bytes", 3e8, own), Point("cpu_cores", 1.0, own, own.pid))))
+        run.writer.put(ProcessEnded(own, at_ns + SECOND_NS))
+
+
+def test_workers_that_ended_leave_nothing_behind_and_count_at_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    readers: list[RunReader] = []
+    held: list[tuple[int, ...]] = []
+    workers: list[int] = []
+
+    def look_at(reader: RunReader) -> Analyst:
+        readers.append(reader)
+        return Analyst(reader)
+
+    def find_in(reader: RunReader, selection: Selection, phases: PhaseIndex) -> tuple[Finding, ...]:
+        workers.append(len([row for row in reader.processes.values() if row.role == "worker"]))
+        return findings_in(reader, selection, phases)
+
+    def rest(_: float) -> bool:
+        (reader,) = readers
+        tables: tuple[Sized, ...] = (reader.processes, reader.threads, reader.series, reader.entities.series_by_key)
+        held.append((*(len(table) for table in tables), len(take_lives(reader).covers)))
+        if len(held) == 3:
+            run.end()
+            return True
+        pass_workers(run, first=5 * len(held), count=5)
+        run.advance(FORGOTTEN_NS // SECOND_NS + 2)
+        return False
+
+    monkeypatch.setattr(analyzing, "Analyst", look_at)
+    monkeypatch.setattr(analyzing, "findings_in", find_in)
+    with live_run(tmp_path / "a.profd", seconds=20) as run:
+        analyzing.watch(run.path, io.BytesIO(), rest)
+    assert held[0] == held[1] == held[2]
+    assert workers == [2 + 10]
+
+
+LONG_AGO_S, LONG_S = -FORGOTTEN_NS / SECOND_NS - 1, LEAST_SPAN_S
+
+
+@pytest.mark.parametrize(
+    ("role", "lived_s", "ended_s", "is_forgotten"),
+    [
+        ("worker", 1, LONG_AGO_S, True),
+        ("helper", 1, LONG_AGO_S, True),
+        ("worker", 1, None, False),
+        ("worker", 1, -RECENT_NS / SECOND_NS, False),
+        ("worker", LONG_S, LONG_AGO_S, False),  # it may have grown, and that counts as long as the run goes on
+        ("main", 1, LONG_AGO_S, False),
+    ],
+)
+def test_what_a_rule_may_ask_for_is_kept(role: str, lived_s: float, ended_s: float | None, is_forgotten: bool) -> None:
+    now_ns = 10**18
+    ended_ns = None if ended_s is None else now_ns + round(ended_s * SECOND_NS)
+    seen_ns = (ended_ns or now_ns) - round(lived_s * SECOND_NS)
+    row = ProcessRow(1, 2, 3, None, (), role, None, None, None, seen_ns, ended_ns, None, None)
+    assert is_over(row, now_ns) == is_forgotten
 
 
 class Waits(contextlib.nullcontext[None]):
