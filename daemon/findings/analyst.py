@@ -128,6 +128,7 @@ def watch(path: Path, out: BinaryIO, rest: Callable[[float], bool]) -> None:
     ``rest`` waits for a number of seconds at least and says whether the run is about to end.
     """
     with RunReader(path, Entities(is_over=is_over)) as reader:
+        reader.value(None, "PRAGMA cache_size = -400")  # in KiB, a fifth of what is usual: it reads what is new
         analyst = Analyst(reader)
         while True:
             taken = analyst.look()

@@ -199,6 +199,7 @@ def test_workers_that_ended_leave_nothing_behind_and_count_at_the_end(
 
     def rest(_: float) -> bool:
         (reader,) = readers
+        assert reader.value(int, "PRAGMA cache_size") == -400
         tables: tuple[Sized, ...] = (reader.processes, reader.threads, reader.series, reader.entities.series_by_key)
         held.append((*(len(table) for table in tables), len(take_lives(reader).covers)))
         if len(held) == 3:
