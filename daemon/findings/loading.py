@@ -26,6 +26,7 @@ def load_in_process(context: FindingContext) -> Finding | None:
     if context.severity("input-bound-in-process", share.low) is None:  # spares the look at the cores
         return None
     if _is_most(context, _ENVIRONMENT):
+        share = context.share_of(context.profile, lambda stack: _loads(context, stack))
         gain, line = bound(context, share, ceiling(context)), partial(_line_of_loading, context)
         return context.finding("input-bound-environment", share, gain=gain, line=line)
     # As many as keep up with steps that do not load any more, but none without a core to spare.
@@ -50,10 +51,12 @@ def _line_of_loading(context: FindingContext) -> Line | None:
         trainers = [depth for depth, one in enumerate(frames, 1) if one.module_path.startswith(_TRAINERS)]
         return next((one for one in frames[trainers[-1] :] if not one.is_library), line) if trainers else line
 
-    def loads(stack: int) -> bool:
-        return context.phases.of_stack(stack) == DATA_LOAD and stack not in context.evaluating
+    return context.heaviest_line(context.profile, partial(_loads, context), frame_of)
 
-    return context.heaviest_line(context.profile, loads, frame_of)
+
+def _loads(context: FindingContext, stack: int) -> bool:
+    is_input = context.phases.of_stack(stack) == DATA_LOAD and stack not in context.evaluating
+    return is_input and not is_apart_from_environment(context, stack)
 
 
 def _share(context: FindingContext, phase: str) -> Share:
@@ -74,10 +77,21 @@ def _is_most(context: FindingContext, kind: re.Pattern[str]) -> bool:
     """Say whether most of the loading in the main thread goes through a frame of a kind."""
 
     def is_such(stack: int) -> bool:
-        frames = (f"{one.module_path} {one.function} {one.source}" for one in context.reader.frames_of(stack))
-        return context.phases.of_stack(stack) == DATA_LOAD and any(map(kind.search, frames))
+        return context.phases.of_stack(stack) == DATA_LOAD and _passes_through(context, stack, kind)
 
     return 2 * context.share_of(context.profile, is_such).value >= context.share(DATA_LOAD).value
+
+
+def _passes_through(context: FindingContext, stack: int, kind: re.Pattern[str]) -> bool:
+    frames = (f"{one.module_path} {one.function} {one.source}" for one in context.reader.frames_of(stack))
+    return any(map(kind.search, frames))
+
+
+def is_apart_from_environment(context: FindingContext, stack: int) -> bool:
+    """Say whether a step of an environment waits there, or does what simulates nothing: ``overhead`` tells that."""
+    kind = context.kinds.of_stack(stack)
+    is_such = kind is not None and (kind.waits or context.kinds.is_no_pass(stack))
+    return is_such and _passes_through(context, stack, _ENVIRONMENT)
 
 
 class Loaders(msgspec.Struct, frozen=True):

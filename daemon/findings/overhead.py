@@ -32,6 +32,7 @@ from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext, line_of
 from profd.daemon.findings.finding import Finding, Line
 from profd.daemon.findings.kinds import Kind, spoken
+from profd.daemon.findings.loading import is_apart_from_environment
 from profd.daemon.findings.memory import collects_garbage
 from profd.daemon.store.rows import FrameRow
 
@@ -48,23 +49,33 @@ _MODULE = "torch/nn/modules/module.py"
 LinePath = tuple[int, ...]
 
 
-def overhead(context: FindingContext) -> Finding | None:
-    of_stack, phase_of = context.kinds.of_stack, context.phases.of_stack
-    spent_ns, knows_step = context.profile.time_ns, _knows_step(context)
+def _lost(context: FindingContext) -> set[int]:
+    """Return the stacks that are no part of a step and that no other rule counts.
+
+    Where not all of a step is known, as in NumPy, what is left may be any part of one: only its kind says that it is
+    none, or that it goes element by element. What waits there may have nothing to do, unless it trains.
+    """
+    phase_of, by_element, knows_step = context.phases.of_stack, context.once(_by_element), context.once(_knows_step)
     # Without a GPU nothing is waited for: a line computes what it brings to Python.
     unexplained = _UNEXPLAINED | {SYNCHRONIZE} if context.uses_gpu is False else _UNEXPLAINED
 
-    # Where not all of a step is known, as in NumPy, what is left may be any part of one: only its kind says that it is
-    # none. What waits there may have nothing to do, unless it trains.
     def is_lost(stack: int) -> bool:
-        if collects_garbage(context, stack):
-            return False  # which has a rule of its own
-        kind, phase = of_stack(stack), phase_of(stack)
+        kind, phase = context.kinds.of_stack(stack), phase_of(stack)
+        if phase == DATA_LOAD:
+            return is_apart_from_environment(context, stack)
         if phase in _PASSES or (phase == EVALUATION and not context.trains):
             return context.kinds.is_no_pass(stack) or _is_hook(context.reader.frames_of(stack))
-        return phase in unexplained and (knows_step or (kind is not None and (context.trains or not kind.waits)))
+        if phase not in unexplained or knows_step or (kind is not None and not kind.waits):
+            return phase in unexplained
+        return context.trains and (kind is not None or stack in by_element)
 
-    lost = set(filter(is_lost, spent_ns))
+    # The collection of garbage has a rule of its own.
+    return {stack for stack in context.profile.time_ns if is_lost(stack) and not collects_garbage(context, stack)}
+
+
+def overhead(context: FindingContext) -> Finding | None:
+    of_stack, phase_of = context.kinds.of_stack, context.phases.of_stack
+    spent_ns, knows_step, lost = context.profile.time_ns, context.once(_knows_step), _lost(context)
     step = {stack for stack in spent_ns.keys() - lost if not knows_step or phase_of(stack) in STEP}
     anchor, paths, below = _heaviest_line(context, lost, step)
     aside = {stack for stack in spent_ns if (one := of_stack(stack)) is not None and one.anywhere}
@@ -108,7 +119,10 @@ def overhead(context: FindingContext) -> Finding | None:
     share, gain = context.share_of(context.profile, named.__contains__), partial(bound, context, whole)
     others = () if named == stacks else (whole.measure("all of that line"),)
     if kind is None:
-        cases = {"line": callee is None, "input": is_input}  # no function of the user's below it has most of it
+        elements_ns = sum(spent_ns[stack] for stack in named & context.once(_by_element))
+        is_by_element = elements_ns > _NEARLY_ALL * sum(spent_ns[stack] for stack in named)
+        # Without a callee no function of the user's below the line has most of it.
+        cases = {"line": callee is None, "elements": is_by_element, "input": is_input}
         name = callee or (spoken(context.reader.frames[anchor[-1]].function) if anchor else "") or function
         return context.finding(
             "own-function", share, *others, severity=severity, gain=gain, line=line, cases=cases, function=name
@@ -223,6 +237,19 @@ def hot_function(context: FindingContext) -> Finding | None:
     return context.finding("hot-function", share, gain=gain, line=line, name=name[0])
 
 
+def _by_element(context: FindingContext) -> frozenset[int]:
+    """Return the stacks in which a comprehension of the user's calls what takes the time, and not a whole step."""
+    frames_of, phase_of, stacks = context.reader.frames_of, context.phases.of_stack, context.profile.time_ns
+    updates = {one.id for stack in stacks if phase_of(stack) in (BACKWARD, OPTIMIZER) for one in frames_of(stack)}
+
+    def is_element(frame: FrameRow) -> bool:
+        source = frame.source or ""
+        is_comprehension = _COMPREHENSION.search(source) and not _LOOP.match(source)
+        return bool(is_comprehension) and not frame.is_library and frame.id not in updates
+
+    return frozenset(stack for stack in stacks if any(map(is_element, frames_of(stack))))
+
+
 def _function_of(context: FindingContext, stack: int) -> _Key | None:
     """Return the user's function at the leaf of a stack, and its file; None where another rule speaks of the stack.
 
@@ -295,7 +322,7 @@ def _heaviest_line(
     if of_step > _STEP_BESIDE * lost_ns[found] or lost_ns[found] < _MOST * (spent_ns[found] - of_step):
         return (), paths, set()  # other rules explain it
     below = {stack for stack, path in paths.items() if path[: len(found)] == found}
-    below = {stack for stack in below if context.phases.of_stack(stack) not in _OF_INPUT}
+    below = {stack for stack in below if stack in lost or context.phases.of_stack(stack) not in _OF_INPUT}
     return found, paths, below if is_extra(found) else below - step
 
 

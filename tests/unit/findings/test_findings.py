@@ -320,13 +320,14 @@ MANY_FAULTS = (
 )
 
 
-@pytest.mark.parametrize(("readings", "severity"), [(FEW_FAULTS, INFO), (MANY_FAULTS, WARNING)])
+@pytest.mark.parametrize(("readings", "severity"), [(FEW_FAULTS, None), (MANY_FAULTS, WARNING)])
 def test_a_busy_machine_makes_no_churn_of_faults(
-    case: Case, readings: tuple[tuple[float, ...], ...], severity: str
+    case: Case, readings: tuple[tuple[float, ...], ...], severity: str | None
 ) -> None:
     names = ("minor_faults_per_s", "cpu_system_cores", "cpu_user_cores")
     series = [Series(name, *values) for name, values in zip(names, readings, strict=True)]
-    assert case.told(allocator_churn, step(), series=series, seconds=len(readings[0]) + 1).severity == severity
+    found = case.found(allocator_churn, step(), series=series, seconds=len(readings[0]) + 1)
+    assert (found and found.severity) == severity
 
 
 NOTHING: dict[str, tuple[Rule, Spans, dict[str, Any]]] = {

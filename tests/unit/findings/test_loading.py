@@ -9,6 +9,7 @@ from support.training_stacks import DATA
 
 from profd.daemon.findings.finding import INFO, WARNING
 from profd.daemon.findings.loading import idle_workers, load_in_process, saturated_workers
+from profd.daemon.findings.overhead import overhead
 from profd.daemon.store.records import Frame
 
 LOOP = (Frame("<module>", TRAIN, 96), Frame("main", TRAIN, 90))
@@ -38,3 +39,16 @@ def test_steps_of_an_environment_are_a_part_of_what_the_program_is_for(
     assert found.severity == severity
     assert found.title.startswith(f"input-bound: steps of the environment take {ms // 5} % of the time (train.py:84)")
     assert "several environments at once" in found.remedy
+
+
+def test_a_step_of_an_environment_that_sleeps_is_told_as_that(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SOURCES, (TRAIN, 84), "state, reward = self.env.step(action)")
+    monkeypatch.setitem(SOURCES, (DATA, 91), "time.sleep(self.dt)")
+    monkeypatch.setitem(SOURCES, (DATA, 92), "state = np.concatenate([self.angle, self.speed])")
+    world = (*LOOP, Frame("collect", TRAIN, 84), Frame("Pendulum.step", DATA, 90))
+    sleep, observe = (*world, Frame("pace", DATA, 91)), (*world, Frame("observe", DATA, 92))
+    spans = step((sleep, 100), (observe, 60))
+    found = case.told(overhead, spans)
+    assert found.severity == WARNING
+    assert found.title.startswith("overhead: sleeping takes 20 % of the time (augment.py:90)")
+    assert "steps of the environment take 12 % of the time" in case.told(load_in_process, spans).title
