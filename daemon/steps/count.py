@@ -25,11 +25,12 @@ class Count:
 
     Of a loop that another counter has counted so far (``goes_on``) they begin with none. A counter that ``is_added``
     goes on over epochs, until it is seen to begin anew. One that ``is_late`` stands at the number of rounds after the
-    last of them.
+    last of them. Epochs may come in groups of ``early`` at most, as the loop of the epochs may end early (0: it does
+    not).
     """
 
-    def __init__(self, *, is_added: bool = False, is_late: bool = False, goes_on: bool = False) -> None:
-        self.is_added, self._is_late, self._goes_on = is_added, is_late, goes_on
+    def __init__(self, *, is_added: bool = False, is_late: bool = False, goes_on: bool = False, early: int = 0) -> None:
+        self.is_added, self._is_late, self._goes_on, self._early = is_added, is_late, goes_on, early
         self.rounds = 0
         self.error = 0
         """How many more or fewer there may have been since the first reading."""
@@ -122,6 +123,10 @@ class Count:
         if number >= last and not is_short:
             return number - last
         epochs = None if now is None or self._epoch is None else now - self._epoch
+        if now is not None and self._epoch is not None and self._early:
+            groups = now // self._early - self._epoch // self._early
+            ended = self._early - 1 - self._epoch % self._early
+            self.error += (self.length or self._longest) * (ended + (groups - 1) * (self._early - 1)) * (groups > 0)
         self._epoch = now
         if number >= last and (not epochs or (self.is_added and self._ended_at is None)):
             if epochs is None and self.length and expected > self.length:

@@ -44,7 +44,7 @@ class Loop(msgspec.Struct, frozen=True):
     ``bars`` are the variables with ``update()`` called in each round: progress bars. ``updates``: the optimizer's step
     is in its own body. ``every`` is n where the model is updated in every n-th round: a number, or the name of one; ""
     where the step is conditional in another way, and None where it is in each round. ``shared`` are the counters that
-    another loop of the function sets, too.
+    another loop of the function sets, too. A loop that ``breaks`` may end before its last round.
     """
 
     first_line: int
@@ -57,6 +57,7 @@ class Loop(msgspec.Struct, frozen=True):
     every: int | str | None = None
     yields: bool = False
     shared: tuple[str, ...] = ()
+    breaks: bool = False
 
 
 class Function(msgspec.Struct, frozen=True):
@@ -128,7 +129,7 @@ def _loop(node: Loops, before: int, nodes: Sequence[ast.AST], stores: dict[Loops
     own = list(_own(node.body, ()))
     updates: list[_Ifs] = []
     bars: list[str] = []
-    yields = False
+    yields = breaks = False
     for part, ifs in ((part, ifs) for statement, ifs in own for part in ast.walk(statement)):
         match part:
             case ast.Call(func=ast.Attribute(ast.Subscript(value=owner) | owner, "step")):
@@ -137,6 +138,8 @@ def _loop(node: Loops, before: int, nodes: Sequence[ast.AST], stores: dict[Loops
                 bars += [] if ifs else [bar]
             case ast.Yield():
                 yields = True
+            case ast.Break():
+                breaks = True
     backward = [one.lineno for one in ast.walk(node) if isinstance(one, ast.Call) and _name(one.func) == "backward"]
     middle = min(backward, default=(node.body[0].lineno + last_line) / 2)
     counting = [(one.lineno, ifs, _addition(one)) for one, ifs in own if not ifs or ifs in updates]
@@ -156,7 +159,7 @@ def _loop(node: Loops, before: int, nodes: Sequence[ast.AST], stores: dict[Loops
     shared = tuple(one.name for one in counters if any(stores[other][one.name] for other in apart))
     first, body, last = (before + line for line in (node.lineno, node.body[0].lineno, last_line))
     named = tuple(counters), given, tuple(bars)
-    return Loop(first, body, last, *named, bool(updates), _every(updates), yields, shared)
+    return Loop(first, body, last, *named, bool(updates), _every(updates), yields, shared, breaks)
 
 
 _Ifs = tuple[ast.If, ...]

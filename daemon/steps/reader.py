@@ -15,13 +15,13 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from profd.daemon.clock import SECOND_NS, Clock
-from profd.daemon.interpreter.integers import Global, Local, Moved, Variable
+from profd.daemon.interpreter.integers import Global, Local, Moved
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.steps.count import CLOSE_ROUNDS, Count
 from profd.daemon.steps.declared import Declared
 from profd.daemon.steps.log import OutputFile, StepLog
 from profd.daemon.steps.loop import Stack, StepLoop, find_loop, trains
-from profd.daemon.steps.sources import Program, Source
+from profd.daemon.steps.sources import Around, Program, Source
 from profd.daemon.store import records
 from profd.daemon.store.records import Identity, Point, Record
 from profd.daemon.userfiles import files_of
@@ -61,7 +61,7 @@ class StepReader:
         self._log = StepLog()
         self._loop: StepLoop | None = None
         self._source: Source | None = None
-        self._outside: Variable | None = None
+        self._outside: list[Around] = []
         self._check: tuple[Source, int, int] | None = None
         """Another source of the same loop, the round that it showed last, and the rounds counted by then."""
         self._bound_ns = 0
@@ -197,9 +197,14 @@ class StepReader:
         if self._count.round is not None:
             rest = (0, 0) if goes_on else self._count.rest(self._unread_s())
             self._before, self._error_before = self._made(*rest)
-        self._every, self._count = every, Count(is_added=source.is_added, is_late=source.is_late, goes_on=goes_on)
+        self._every, self._count = every, self._count_of(source, goes_on=goes_on)
         if before is None:  # the script's own number: that of a loop that goes on from a checkpoint begins there
             self._before = source.start // source.stride
+
+    def _count_of(self, source: Source, *, goes_on: bool = False) -> Count:
+        nearest = self._outside[-1] if len(self._outside) > 1 else None
+        early = nearest.rounds if nearest is not None and nearest.breaks else 0
+        return Count(is_added=source.is_added, is_late=source.is_late, goes_on=goes_on, early=early)
 
     # Readings
 
@@ -207,9 +212,9 @@ class StepReader:
         """Take a reading; say whether there will be another one of this source."""
         epoch, number, at_ns = None, None, 0
         for _ in range(5):  # its round, the number of the loop around and the time have to be of the same moment
-            begun_ns, epoch, number = self.clock.now_ns(), program.value(self._outside), program.round_of(source)
+            begun_ns, epoch, number = self.clock.now_ns(), program.epoch_of(self._outside), program.round_of(source)
             at_ns = self.clock.now_ns()
-            if at_ns - begun_ns < FINE_S * SECOND_NS and epoch == program.value(self._outside):
+            if at_ns - begun_ns < FINE_S * SECOND_NS and epoch == program.epoch_of(self._outside):
                 break
         is_variable = isinstance(source.variable, Local | Global)
         if number is None:  # a variable is there again with its function, an iterator is another one then
@@ -223,7 +228,7 @@ class StepReader:
             end = number + 1 + left if left is not None and program.round_of(source) == number else None
         self._count.take(at_ns, number, epoch, end, self._off)
         if self._stored is None and self._count.error:  # all counts are compared with the first: that one is sure
-            self._count = Count(is_added=source.is_added, is_late=source.is_late)
+            self._count = self._count_of(source)
             self._count.take(at_ns, number, epoch, end)
         self._off = None
         return is_variable or not self._pauses(at_ns)

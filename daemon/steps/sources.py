@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -48,7 +49,19 @@ class Source(msgspec.Struct, frozen=True):
     is_late: bool = False
     of_updates: bool = False
     within: tuple[Place, Code] | None = None
-    """Where it counts, if other loops of the function use the variable, too."""
+    """Where it counts, if it may be read elsewhere: other loops use it, too, or time goes by between loops around."""
+
+
+class Around(NamedTuple):
+    """A loop around that of the steps: what it counts by, from where, its rounds, and whether it may end before them.
+
+    Of the outermost one the rounds are not needed.
+    """
+
+    variable: Variable
+    start: int
+    rounds: int = 1
+    breaks: bool = False
 
 
 class Program:
@@ -91,7 +104,7 @@ class Program:
         line = self._lines.line_of(frame) if frame is not None else None
         if frame is not None and line is not None and loop.place.loop.first_line <= line <= loop.place.loop.last_line:
             iterator = self._iterator(frame, loop.place)
-            found += self._counters(frame, loop.place, iterator)
+            found += self._counters(frame, loop.place, iterator, self.outside_of(loop))
             found += self._bars(frame, loop.place)
             found += self._iterated(iterator)
             if line < loop.place.loop.body_line or line in loop.lines:
@@ -105,16 +118,37 @@ class Program:
             return isinstance(error, Moved)
         return True
 
-    def outside_of(self, loop: StepLoop) -> Variable | None:
-        """Return the variable that the nearest loop around counts by, one in each round; None where none does."""
-        stack = self._python.stack(self._thread)
+    def outside_of(self, loop: StepLoop) -> list[Around]:
+        """Return the nearest loop around that counts its rounds, and those around it as far as all rounds are known."""
+        stack, found = self._python.stack(self._thread), list[Around]()
         for place in reversed(loop.around):
             frame = _frame_of(stack, place)
-            for counter in place.loop.counters if frame is not None else ():
-                variable = self._variable(frame, counter.name) if counter.stride == 1 else None
-                if self.value(variable) is not None:
-                    return variable
+            around = self._around(frame, place) if frame is not None else None
+            if around is not None:
+                found.insert(0, around)
+            if found and (around is None or not around.rounds):
+                break
+        return found
+
+    def _around(self, frame: Frame, place: Place) -> Around | None:
+        for counter in place.loop.counters:
+            variable = self._variable(frame, counter.name) if counter.stride == 1 else None
+            number = self.value(variable)
+            if variable is not None and number is not None:
+                left, rounds = self.value(_left_of(self._iterator(frame, place))), 0
+                if counter.start is not None and left is not None and self.value(variable) == number:
+                    rounds = number - counter.start + 1 + left
+                return Around(variable, counter.start or 0, rounds, place.loop.breaks)
         return None
+
+    def epoch_of(self, outside: Sequence[Around]) -> int | None:
+        """Return the number of the round of the loops around; None where it cannot be read now."""
+        epoch = 0
+        for one in outside:
+            if (value := self.value(one.variable)) is None:
+                return None
+            epoch = epoch * one.rounds + value - one.start
+        return epoch if outside else None
 
     def round_of(self, source: Source) -> int | None:
         """Return the round, from 0, of a source, None where it shows none; raises Moved where it is too fast."""
@@ -186,20 +220,23 @@ class Program:
         except Unreadable:  # it ended meanwhile, or this Python's are not known
             return None
         iterators = [one for one in objects if not _NO_ITERATOR.search(one.type_name)]
-        number = sum(bool(loop.given) for loop in place.function.around(place.loop.body_line))
+        number = sum(bool(loop.given) for loop in place.function.around(place.loop.first_line))
         return iterators[number - 1] if place.loop.given and number <= len(iterators) else None
 
-    def _counters(self, frame: Frame, place: Place, iterator: Held | None) -> Iterator[Source]:
+    def _counters(
+        self, frame: Frame, place: Place, iterator: Held | None, around: Sequence[Around]
+    ) -> Iterator[Source]:
         """Yield what the loop counts by: what stands for updates first, then what it adds to."""
         if place.file.endswith("/loops/training_epoch_loop.py") and (steps := self._variable(frame, _LIGHTNING)):
             yield Source("Lightning's global_step", steps, is_added=True, is_late=True, of_updates=True)
-        left = integers.RangeLeft(iterator.address) if iterator and iterator.type_name == "range_iterator" else None
+        left, is_nested = _left_of(iterator), len(around) > 1
         for one in sorted(place.loop.counters, key=lambda one: (not one.of_updates, not one.is_added, one.stride != 1)):
             stride = one.stride if isinstance(one.stride, int) else self.number_of(place, one.stride)
             variable = self._variable(frame, one.name)
             if stride and stride > 0 and variable is not None:
                 name = self._named(one.name, place.name, place.file, place.loop)
-                within = (place, frame.code) if one.name in place.loop.shared else None
+                # Between two rounds of a loop around, it is what it was at the end of the last one.
+                within = (place, frame.code) if is_nested or one.name in place.loop.shared else None
                 end, kind = None if one.is_added else left, (one.is_added, one.is_late, one.of_updates)
                 yield Source(name, variable, stride, one.start or 0, end, *kind, within)
 
@@ -238,6 +275,11 @@ class Program:
                 with contextlib.suppress(Missing, Unreadable):
                     yield _of_loader(self._reader.object_of(variable))
                 return
+
+
+def _left_of(iterator: Held | None) -> integers.RangeLeft | None:
+    is_range = iterator is not None and iterator.type_name == "range_iterator"
+    return integers.RangeLeft(iterator.address) if iterator is not None and is_range else None
 
 
 def _of_loader(loader: Held) -> Source:

@@ -128,3 +128,14 @@ def test_a_round_is_dated_to_when_it_was_first_seen_and_the_last_ones_are_made()
     for tenth in range(50):
         count.take(tenth * SECOND_NS // 10, 2 * tenth)
     assert (count.rounds, count.error, count.rest(0.1)) == (98, 0, (2, 1))
+
+
+def test_epochs_that_may_have_been_left_out_are_in_doubt() -> None:
+    errors = []
+    for early in (0, 4):
+        count = Count(early=early)
+        for tenth, epoch in enumerate([0, 1, 3, 4, 5, 9]):  # of four in each group: 5 leaves two in doubt
+            count.take(tenth * SECOND_NS // 10, 0, epoch, 3)
+        errors.append(count.error)
+        assert count.rounds == 27
+    assert errors == [0, 2 * 3]

@@ -120,6 +120,18 @@ def train():
     assert inner.shared == ("step",)
 
 
+def test_a_loop_that_may_end_early_says_so_and_the_one_around_it_does_not(tmp_path: Path) -> None:
+    source = """
+def train():
+    for epoch in range(9):
+        for step in range(4):
+            if done:
+                break
+            work()
+"""
+    assert [loop.breaks for loop in loops_at(tmp_path, source, "work()")] == [False, True]
+
+
 def test_what_a_function_inside_does_is_none_of_a_loop(tmp_path: Path) -> None:
     source = """
 def train():

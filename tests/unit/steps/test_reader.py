@@ -15,7 +15,7 @@ from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.steps.declared import Declared
 from profd.daemon.steps.loop import Place, StepLoop
 from profd.daemon.steps.reader import FAR_S, LOG, SHORT_S, StepReader
-from profd.daemon.steps.sources import Program, Source
+from profd.daemon.steps.sources import Around, Program, Source
 from profd.daemon.store.records import EventHappened, Frame, Identity, PointsTaken, Record
 
 MAIN = Identity(os.getpid(), 1)
@@ -43,7 +43,6 @@ class FakeProgram(Program):
     def __init__(self) -> None:
         self.sources: list[Source] = []
         self.values: dict[Variable, int] = {}
-        self.outside: Variable | None = None
         self.frames: list[Frame] = []
         self.is_closed = False
         self.moves = False
@@ -54,8 +53,8 @@ class FakeProgram(Program):
     def sources_of(self, _loop: StepLoop) -> list[Source]:
         return [source for source in self.sources if source.variable in self.values]
 
-    def outside_of(self, _loop: StepLoop) -> Variable | None:
-        return self.outside
+    def outside_of(self, _loop: StepLoop) -> list[Around]:
+        return []
 
     def round_of(self, source: Source) -> int | None:
         if self.moves:
