@@ -26,7 +26,7 @@ IGNORED = -100
 
 
 class EventModel(nn.Module):
-    def __init__(self, width=64, layers=2):
+    def __init__(self, width=48, layers=2):
         super().__init__()
         self.codes = nn.Embedding(CODES, width)
         self.places = nn.Parameter(torch.randn(EVENTS, width) * 0.02)
