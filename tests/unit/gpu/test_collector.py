@@ -65,13 +65,6 @@ def desk(driver: SimulatedDriver, monkeypatch: pytest.MonkeyPatch) -> Iterator[D
     made.collector.close(DEADLINE_S)
 
 
-def test_gpu_of_the_run_is_read(desk: Desk) -> None:
-    desk.collector.start()
-    desk.wait_for_points()
-    assert isinstance(desk.records[0], DeviceSeen)
-    assert desk.events() == []
-
-
 def test_gpu_of_others_is_read_on_request_only(driver: SimulatedDriver, desk: Desk) -> None:
     driver.add("process_memory_bytes", "", "gpu0", MAIN.pid)
     desk.collector.start()
@@ -83,9 +76,13 @@ def test_gpu_of_others_is_read_on_request_only(driver: SimulatedDriver, desk: De
     assert desk.records == []
 
 
-def test_driver_that_goes_and_comes_back_is_two_events(driver: SimulatedDriver, desk: Desk) -> None:
+def test_gpu_of_the_run_is_read_and_a_driver_that_goes_and_comes_back_is_two_events(
+    driver: SimulatedDriver, desk: Desk
+) -> None:
     desk.collector.start()
     desk.wait_for_points()
+    assert isinstance(desk.records[0], DeviceSeen)
+    assert desk.events() == []
     driver.add("driver_error", NOT_LOADED)
     desk.wait_for_event("the NVIDIA driver is gone: driver not loaded")
     driver.add("driver_error", "")

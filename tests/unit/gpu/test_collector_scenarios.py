@@ -26,7 +26,7 @@ from profd.daemon.store.stepfunction import step_function
 SECONDS = 16
 BREAK_S = 8.0
 GIB = 1 << 30
-UNKNOWN, NO_PERMISSION, INVALID_ARGUMENT, NOT_SUPPORTED, NOT_FOUND = 999, 4, 2, 3, 6
+UNKNOWN, NO_PERMISSION, INVALID_ARGUMENT, NOT_SUPPORTED = 999, 4, 2, 3
 HOST_PID = 645_400
 """Of the training process, seen from outside of its container."""
 PERIODS_S = (0.02, 0.1, 1 / 6, 0.2, 1.0)
@@ -38,24 +38,38 @@ CLOCKS: tuple[dict[str, float], ...] = (
     {"clock_offset_s": 7.3, "clock_drift_ppm": -60},
 )
 PLACES = ("host", "container that translates", "container without memory", "container", "sandbox", "WSL")
-FAULTS = (
-    "none",
-    "dry buffer",
-    "empty buffer",
-    "samples fail",
-    "samples refused in mid-run",
-    "no samples",
-    "no samples and no rates",
-    "lists fault of all ones",
-    "lists fault of zeros",
-    "metrics refused in mid-run",
-    "falls off the bus",
-    "unified memory",
-    "MPS",
-    "MIG",
-    "MIG without metrics",
-    "batches of a second",
-)
+
+
+class Row(NamedTuple):
+    """A row of the driver's scenario."""
+
+    name: str
+    value: object
+    key: str | int = ""
+    at_s: float = 0.0
+
+
+SAMPLES, RATES = "nvmlDeviceGetSamples", "nvmlDeviceGetUtilizationRates"
+METRICS = Row("gpm_of_utilization", 1, 1)
+FAULTS: dict[str, tuple[Row, ...]] = {
+    "none": (),
+    "dry buffer": (Row("dry_after_s", 0.5), Row("dry_is_empty", "")),
+    "empty buffer": (Row("dry_after_s", 0.5), Row("dry_is_empty", 1)),
+    "samples fail": (Row("error", UNKNOWN, SAMPLES),),
+    "samples refused in mid-run": (Row("error", NO_PERMISSION, SAMPLES, BREAK_S),),
+    "no samples": (Row("error", NOT_SUPPORTED, SAMPLES),),
+    "no samples and no rates": (Row("error", INVALID_ARGUMENT, SAMPLES), Row("error", NOT_SUPPORTED, RATES)),
+    "lists fault of all ones": (Row("process_list_fault", 1),),
+    "lists fault of zeros": (Row("process_list_fault", 2),),
+    "metrics refused in mid-run": (METRICS, Row("error", NO_PERMISSION, "nvmlGpmSampleGet", BREAK_S)),
+    "falls off the bus": (Row("lost", 1, at_s=BREAK_S),),
+    "unified memory": (),
+    "MPS": (),
+    "MIG": (METRICS,),
+    "MIG without metrics": (),
+    "batches of a second": (Row("sample_batch_s", 1),),
+}
+"""What each adds to the scenario; unified memory, MPS and MIG are in the device and its processes."""
 
 
 class Scenario(NamedTuple):
@@ -104,37 +118,9 @@ def set_up(driver: SimulatedDriver, scenario: Scenario) -> FakeTraces:
     for name, value in scenario.clock.items():
         driver.add(name, value, scenario.device)
     driver.run(scenario.timeline, scenario.device)
-    _break(driver, scenario)
+    for row in FAULTS[scenario.fault]:
+        driver.add(row.name, row.value, scenario.device, row.key, at_s=row.at_s)
     return _live(driver, scenario)
-
-
-def _break(driver: SimulatedDriver, scenario: Scenario) -> None:
-    fault, device = scenario.fault, scenario.device
-    samples, rates = "nvmlDeviceGetSamples", "nvmlDeviceGetUtilizationRates"
-    if fault in ("dry buffer", "empty buffer"):
-        driver.add("dry_after_s", 0.5, device)
-        driver.add("dry_is_empty", "" if fault == "dry buffer" else 1, device)
-    elif fault == "samples fail":
-        driver.add("error", UNKNOWN, device, samples)
-    elif fault == "samples refused in mid-run":
-        driver.add("error", NO_PERMISSION, device, samples, at_s=BREAK_S)
-    elif fault == "no samples":
-        driver.add("error", NOT_SUPPORTED, device, samples)
-    elif fault == "no samples and no rates":
-        driver.add("error", INVALID_ARGUMENT, device, samples)
-        driver.add("error", NOT_SUPPORTED, device, rates)
-    elif fault.startswith("lists fault"):
-        driver.add("process_list_fault", 1 if fault.endswith("ones") else 2, device)
-    elif fault == "metrics refused in mid-run":
-        driver.add("error", NO_PERMISSION, device, "nvmlGpmSampleGet", at_s=BREAK_S)
-    elif fault == "falls off the bus":
-        driver.add("lost", 1, device, at_s=BREAK_S)
-    elif fault == "batches of a second":
-        driver.add("sample_batch_s", 1, device)
-    elif fault == "MIG":
-        driver.add("gpm_of_utilization", 1, device, 1)
-    if fault == "metrics refused in mid-run":
-        driver.add("gpm_of_utilization", 1, device, 1)
 
 
 def _live(driver: SimulatedDriver, scenario: Scenario) -> FakeTraces:

@@ -33,13 +33,10 @@ def room(driver: SimulatedDriver) -> GpuRoom:
     return GpuRoom(driver)
 
 
-def test_only_the_instance_of_the_run_is_read_and_its_gpu(room: GpuRoom) -> None:
-    assert {point.device for point in room.read()} == {"gpu0", "gpu0-mig0"}
-    assert [(seen.name, seen.index) for seen in room.devices] == [("gpu0", 0), ("gpu0-mig0", 0)]
-
-
-def test_memory_is_of_the_instance_and_power_of_the_gpu(room: GpuRoom) -> None:
+def test_the_instance_of_the_run_alone_is_read_its_memory_and_the_power_of_its_gpu(room: GpuRoom) -> None:
     points = room.read()
+    assert {point.device for point in points} == {"gpu0", "gpu0-mig0"}
+    assert [(seen.name, seen.index) for seen in room.devices] == [("gpu0", 0), ("gpu0-mig0", 0)]
     assert values(points, "gpu0")["gpu_power_watts"] == 400
     assert values(points, "gpu0-mig0")["gpu_memory_used_bytes"] == 10 * GIB
     assert "gpu_power_watts" not in values(points, "gpu0-mig0")

@@ -101,18 +101,15 @@ def test_device_that_is_lost_while_it_is_named_is_not_listed(asker: Asker, drive
     assert asker.source.gpus() == []
 
 
-def test_driver_that_goes_is_a_failure_and_asked_nothing_more(asker: Asker, driver: SimulatedDriver) -> None:
+def test_driver_that_goes_is_a_failure_asked_nothing_more_and_opened_when_it_is_back(
+    asker: Asker, driver: SimulatedDriver
+) -> None:
     driver.add("driver_error", DRIVER_NOT_LOADED)
     driver.calls()
     assert [asker.power() for _ in range(3)] == [None] * 3
     assert asker.source.gpus() == []
     assert driver.calls() == [f"{POWER} gpu0"]
     assert (asker.source.failure, asker.source.failure_text) == (DRIVER_NOT_LOADED, "driver not loaded")
-
-
-def test_driver_that_comes_back_is_opened_again(asker: Asker, driver: SimulatedDriver) -> None:
-    driver.add("driver_error", DRIVER_NOT_LOADED)
-    assert asker.power() is None
     asker.source.close()
     assert not asker.source.open()
     driver.add("driver_error", "")

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from support.clocks import StoppedClock
+from support.synthetic import recording
 from support.waiting import eventually
 
 from profd.daemon.clock import SECOND_NS
@@ -19,13 +20,11 @@ from profd.daemon.store.records import (
     HangEnded,
     HangFound,
     Identity,
-    Interval,
     Point,
     PointsTaken,
     ProcessEnded,
     Record,
     RecordingTaken,
-    ThreadTimeline,
 )
 from profd.daemon.tree.tree import Member
 
@@ -257,7 +256,7 @@ class Busy(Stage):
             self._io_bytes += self.read_bytes_per_s
             self._steps += steps
             self.counters = Counters(self._io_bytes, 0, self._cpu_s)
-            self.watch.take(recording(self.clock.now_ns(), self.stack))
+            self.watch.take(read(self.clock.now_ns(), self.stack))
             step = (Point("step_count", self._steps, MAIN),) if self.tells_steps else ()
             await self.pass_s(1, self.cores, *step, *points)
 
@@ -268,11 +267,9 @@ class Busy(Stage):
         await self.work_s(seconds, *points)
 
 
-def recording(start_ns: int, stack: tuple[Frame, ...], identity: Identity = MAIN) -> RecordingTaken:
-    intervals = tuple(Interval(start_ns + part * SECOND_NS // 4, SECOND_NS // 4, 0, 25) for part in range(4))
-    main = ThreadTimeline(identity.pid, "MainThread", is_main=True, intervals=intervals)
-    helper = ThreadTimeline(identity.pid + 1, "Thread-1", is_main=False, intervals=intervals[:1])
-    return RecordingTaken(identity, start_ns, start_ns + SECOND_NS, 100, 100, 0, 0, 0, 0, (stack,), (helper, main))
+def read(start_ns: int, stack: tuple[Frame, ...], identity: Identity = MAIN) -> RecordingTaken:
+    main = (identity.pid, "MainThread", True, ((stack, 250),) * 4)
+    return recording(identity, start_ns, ((identity.pid + 1, "Thread-1", False, ((stack, 250),)), main))
 
 
 async def test_a_run_that_spins_hangs_after_four_times_the_patience() -> None:
@@ -357,7 +354,7 @@ async def test_of_several_all_have_to_stand() -> None:
     stage.members.append(Member(OTHER, None, ("python", "train.py"), "main", 1, None, "3.11.7", 1))
     await stage.spin_s(1)
     for second in range(2 * DUE_S):
-        stage.watch.take(recording(stage.clock.now_ns(), FORWARD if second % 2 else SPIN, OTHER))
+        stage.watch.take(read(stage.clock.now_ns(), FORWARD if second % 2 else SPIN, OTHER))
         await stage.work_s(1)
     assert stage.found() == []
     del stage.members[1]  # it has ended: who is left spins

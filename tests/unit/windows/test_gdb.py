@@ -5,12 +5,11 @@ from __future__ import annotations
 import os
 import shlex
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.interpreters import standing
 from support.plainuser import NOBODY, process_of_plain_user
 
 from profd.daemon.errors import MissingTool
@@ -26,9 +25,8 @@ TEXT = Text(b"pass\n", 0x7000, 4096)
 
 @pytest.fixture
 def pid() -> Iterator[int]:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        yield process.pid
-        process.kill()
+    with standing() as program:
+        yield program.pid
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
@@ -11,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.clocks import StoppedClock
+from support.interpreters import standing
 from support.kinetotraces import TraceScript
 from support.synthetic import identity_of
 
@@ -20,14 +20,13 @@ from profd.daemon.windows import gdb, injection, intarget
 from profd.daemon.windows.injection import Injection, execute, helper_for
 from profd.daemon.windows.intarget import Order
 from profd.daemon.windows.request import WindowFailed, WindowRequest
-from profd.daemon.windows.taking import ExchangeFolder, meeting
+from profd.daemon.windows.taking import ExchangeFolder
 
 
 @pytest.fixture
 def identity() -> Iterator[Identity]:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
-        yield identity_of(process.pid)
-        process.kill()
+    with standing() as program:
+        yield identity_of(program.pid)
 
 
 def order(folder: Path) -> Order:
@@ -68,14 +67,6 @@ def failing(error: BaseException) -> Callable[..., object]:
         raise error
 
     return fail
-
-
-def test_meeting_place_is_private_and_goes_away(identity: Identity) -> None:
-    with meeting(identity.pid) as place:
-        assert place.there.stat().st_mode & 0o777 == 0o700
-        place.files.write(place.there / "trace.json", b"{}")
-        assert place.has("trace.json")
-    assert not place.there.exists()
 
 
 class Played(Injection):

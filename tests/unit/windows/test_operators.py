@@ -162,16 +162,6 @@ def test_self_time_is_without_what_was_called_on_the_same_thread() -> None:
     assert totals["a@cpu"].calls == 2
 
 
-def test_call_of_nothing_but_its_namesake_counts_once() -> None:
-    totals = TraceScript().op("a", 0, 10).op("a", 1, 8).op("a", 2, 6).op("b", 3, 1).totals()
-    assert (totals["a@cpu"].calls, totals["a@cpu"].cpu_total_ns, totals["a@cpu"].self_cpu_ns) == (1, 10_000, 9_000)
-    totals = TraceScript().op("a", 0, 10).op("a", 1, 4).op("b", 6, 1).totals()
-    assert (totals["a@cpu"].calls, totals["a@cpu"].cpu_total_ns, totals["a@cpu"].self_cpu_ns) == (2, 14_000, 9_000)
-    script = TraceScript().op("a", 0, 10, linked=1).op("a", 1, 8, linked=2)
-    totals = script.op("k", 20, 3, cat="kernel", tid=7, linked=2).totals()
-    assert (totals["a@cpu"].calls, totals["a@cpu"].self_cuda_ns, totals["a@cpu"].cuda_total_ns) == (1, 3_000, 3_000)
-
-
 def test_steps_of_the_profiler_are_one_row_and_odd_places_cost_the_shapes_only() -> None:
     script = TraceScript().op("ProfilerStep#3", 0, 1, cat="user_annotation")
     totals = script.op("ProfilerStep#4", 2, 1, cat="user_annotation").totals()
@@ -179,25 +169,6 @@ def test_steps_of_the_profiler_are_one_row_and_odd_places_cost_the_shapes_only()
     odd: dict[str, object] = {"Input Dims": "[1, 2]", "External id": "four", "Sequence number": None}
     totals = TraceScript().op("aten::mm", 0, 1, args=odd).totals()
     assert totals["aten::mm@cpu"] == Totals(calls=1, self_cpu_ns=1_000, cpu_total_ns=1_000)
-
-
-def test_kernels_count_for_the_operator_that_launched_them_and_those_above() -> None:
-    script = TraceScript().op("outer", 0, 10, linked=1).op("inner", 1, 5, linked=2)
-    script.op("cudaLaunchKernel", 2, 1, cat="cuda_runtime", tid=77, linked=2)
-    script.op("sgemm", 20, 30, tid=7, cat="kernel", linked=2).op("copy", 60, 5, tid=7, cat="gpu_memcpy", linked=1)
-    totals = script.totals()
-    assert (totals["inner@cpu"].self_cuda_ns, totals["inner@cpu"].cuda_total_ns) == (30_000, 30_000)
-    assert (totals["outer@cpu"].self_cuda_ns, totals["outer@cpu"].cuda_total_ns) == (5_000, 35_000)
-    assert (totals["sgemm@cuda"].self_cuda_ns, totals["sgemm@cuda"].cpu_total_ns) == (30_000, 0)
-    # The call of the driver is the operator's, whatever thread it was seen on.
-    assert totals["inner@cpu"].self_cpu_ns == 4_000
-    script = TraceScript().op("a", 0, 10, linked=1)
-    script.op("k", 20, 3, cat="kernel", tid=7, linked=1).op("k", 30, 4, cat="kernel", tid=7, linked=1)
-    assert script.totals()["a@cpu"].self_cuda_ns == 7_000
-    script = TraceScript().op("step", 0, 10, linked=1)
-    totals = script.op("cudaDeviceSynchronize", 1, 5, cat="cuda_runtime", linked=0).totals()
-    assert totals["step@cpu"].self_cpu_ns == 10_000
-    assert totals["cudaDeviceSynchronize@cpu"].self_cpu_ns == 5_000
 
 
 def test_memory_counts_for_whatever_ran_meanwhile() -> None:
