@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import pytest
 from support.pyspy.standin import StandIn
-from support.sessions import begin_session, hand_over, running
+from support.sessions import begin_session, counts_on, hand_over, running
 from support.waiting import DEADLINE_S, until
 
 from profd.daemon import paths, processes
@@ -33,11 +33,7 @@ class Scene(NamedTuple):
 
     def goes_on(self) -> None:
         """Check that the target was not left stopped, and that it counts on."""
-        before = self.numbers.stat().st_size
-        until(lambda: self.numbers.stat().st_size > before, "counting on")
-        stat = processes.read_stat(self.target)
-        assert stat is not None
-        assert stat.state not in "Tt"
+        counts_on(self.target, self.numbers)
 
     def log(self) -> str:
         """Return what the session said on stderr."""
@@ -144,7 +140,7 @@ def test_a_session_that_is_stopped_leaves_the_target_alone_and_goes_on_later(sce
 @pytest.mark.usefixtures("py_spy")
 def test_many_processes_are_all_told_and_may_all_become_another_program(tmp_path: Path) -> None:
     numbers = tmp_path / "numbers"
-    with running("family.py", numbers, str(MANY)) as target:
+    with running("counting.py", numbers, str(MANY)) as target:
         session = begin_session(target.pid)
         scene = Scene(target.pid, numbers, session)
         until(lambda: processes_of(session) > MANY, "a look at all of them")

@@ -12,10 +12,9 @@ from typing import NamedTuple
 
 import pytest
 from support.pyspy.standin import Fault, StandIn
-from support.sessions import begin_session, hand_over, hurry_until, running
+from support.sessions import begin_session, counts_on, hand_over, hurry_until, running
 from support.waiting import DEADLINE_S, count_recordings, until
 
-from profd.daemon import processes
 from profd.daemon.render.report import write_report
 from profd.daemon.render.summary import summarize
 from profd.daemon.session.control import ControlClient
@@ -104,12 +103,3 @@ def test_killing_the_target_ends_the_run_and_names_the_signal(tmp_path: Path, py
             assert any("SIGKILL" in event.text for event in reader.events())
             write_report(reader, tmp_path / "report.html")
         assert "SIGKILL" in (tmp_path / "report.html").read_text()
-
-
-def counts_on(pid: int, numbers: Path) -> None:
-    """See that a target that counts into a file is not stopped, and goes on."""
-    before = numbers.stat().st_size
-    until(lambda: numbers.stat().st_size > before, "counting on")
-    stat = processes.read_stat(pid)
-    assert stat is not None
-    assert stat.state not in "Tt"

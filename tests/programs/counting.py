@@ -1,24 +1,43 @@
-"""Counts for ever into a file, one number a line, and would notice a step lost. Usage: counting.py FILE."""
+"""Counts for ever into a file, one number a line, with children that do nothing until they end with it.
 
+Usage: counting.py FILE [CHILDREN]. A line on stdin has every child become ``sleep``.
+"""
+
+from __future__ import annotations
+
+import os
 import sys
+import threading
 import time
 
 
-def count(path: str) -> None:
-    with open(path, "w", buffering=1) as file:  # noqa: PTH123
+def stand(pipe: int) -> None:
+    """Wait, as a child, for a byte or the end of the parent; at a byte become another program."""
+    os.dup2(os.open(os.devnull, os.O_RDWR), 1)  # who reads the parent's output shall see its end
+    if os.read(pipe, 1):
+        os.execv("/bin/sleep", ["sleep", "30"])
+    os._exit(0)
+
+
+def tell_children(pipe: int, count: int) -> None:
+    sys.stdin.readline()
+    os.write(pipe, b"x" * count)
+
+
+def main(path: str, children: int = 0) -> None:
+    reading, writing = os.pipe()
+    for _ in range(children):
+        if os.fork() == 0:
+            os.close(writing)
+            stand(reading)
+    threading.Thread(target=tell_children, args=(writing, children), daemon=True).start()
+    print("ready", flush=True)
+    with open(path, "w") as file:  # noqa: PTH123
         number = 0
         while True:
             number += 1
-            file.write(f"{number}\n")
-            if number == 1:
-                print("ready", flush=True)
-            spin()
+            print(number, file=file, flush=True)
+            time.sleep(0.01)
 
 
-def spin() -> None:
-    end = time.monotonic() + 0.005
-    while time.monotonic() < end:
-        pass
-
-
-count(sys.argv[1])
+main(sys.argv[1], *map(int, sys.argv[2:]))

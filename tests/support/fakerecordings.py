@@ -11,11 +11,12 @@ import msgspec
 import pytest
 
 from profd.daemon import processes
-from profd.daemon.clock import MILLISECOND_NS, SECOND_NS, Clock
+from profd.daemon.clock import MILLISECOND_NS, Clock
 from profd.daemon.stacks import chain as chain_module
 from profd.daemon.stacks.chain import Pace, StackChain
 from profd.daemon.stacks.pyspy import RawRecording, RecordingFailed
 from profd.daemon.store.records import EventHappened, Record, RecordingTaken
+from support.clocks import StoppedClock
 from support.synthetic import identity_of
 from support.traces import Told, raw_recording, stack
 from support.waiting import DEADLINE_S
@@ -23,22 +24,12 @@ from support.waiting import DEADLINE_S
 LONG_S = 3600.0
 
 
-class ManualClock(Clock):
+class ManualClock(StoppedClock):
     """A clock that ticks a millisecond at every look."""
-
-    def __init__(self) -> None:
-        self.at_ns = 1000 * SECOND_NS
 
     def now_ns(self) -> int:
         self.at_ns += MILLISECOND_NS
         return self.at_ns
-
-    def wall_jump_ns(self) -> int:
-        return 0
-
-    def suspended_ns(self) -> int:
-        """Return 0: it never sleeps."""
-        return 0
 
 
 @dataclass

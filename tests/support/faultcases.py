@@ -110,7 +110,9 @@ def _judge(scene: Scene, case: Case) -> None:
     assert not shown or shown == list(range(shown[0], shown[-1] + 1)), "what is shown has a gap"
     if all(victim != "session" for victim, _ in case.faults):
         with RunReader(list_runs()[0]) as reader:
-            assert reader.info.state == "ended"
+            assert (reader.info.state, reader.info.why_ended) == ("ended", "target-exited")
+            if ("launcher", "SIGKILL") in case.faults:  # nobody is left to whom the script's end is told
+                assert reader.info.exit_code == EXIT_CODE
             kept = b"".join(part.data for part in reader.output())
         assert steps_in(kept) == made, "what is kept has a gap"
         assert b"the end" in kept

@@ -21,7 +21,6 @@ from collections.abc import Callable
 from pathlib import Path
 
 from profd.daemon import processes
-from profd.daemon.paths import list_runs
 from support import launches
 from support.scriptterminals import COLUMNS, DASHBOARD, LAUNCHER, ROWS
 from support.waiting import Found, until
@@ -166,12 +165,7 @@ class Scene:
         (self.pids["launcher"],) = self.until(lambda: processes.children(shell_pid), "the launcher")
         self.until(lambda: self.page.script_pid, "the script")
         launcher = self.pids["launcher"]
-
-        def session() -> int | None:
-            found = [pid for pid in processes.children(launcher) if "profd.daemon.session" in launches.words_of(pid)]
-            return found[0] if found and list_runs() and launches.has_announced(found[0]) else None
-
-        self.pids["session"] = self.until(session, "a session that records")
+        self.pids["session"] = self.until(lambda: launches.recording_session(launcher), "a session that records")
 
     def until(self, condition: Callable[[], Found | None], what: str) -> Found:
         """Wait as ``support.waiting.until``, and read the terminal meanwhile, as every real one is."""
@@ -241,7 +235,7 @@ class Scene:
             if entry.name.isdecimal() and int(entry.name) != os.getpid():
                 pid = int(entry.name)
                 if self._is_ours(pid):
-                    found[pid] = f"{state(pid)} {' '.join(launches.words_of(pid))[:200]}"
+                    found[pid] = f"{state(pid)} {' '.join(processes.command_line(pid))[:200]}"
         return found
 
     def _is_ours(self, pid: int) -> bool:

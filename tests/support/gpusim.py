@@ -10,7 +10,7 @@ from __future__ import annotations
 import bisect
 import ctypes
 import subprocess
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from pathlib import Path
 
 import pynvml
@@ -56,13 +56,6 @@ class Timeline:
     def busy_share(self, from_s: float, to_s: float) -> float:
         """Return the share of a range in which a kernel ran."""
         return (self._busy_s(to_s) - self._busy_s(from_s)) / (to_s - from_s)
-
-    def samples(self, seconds: float, period_s: float, phase_s: float = 0.0) -> Iterator[tuple[float, float]]:
-        """Yield what a driver keeps of it: the end of each period, and its busy share in whole percent."""
-        number = 1
-        while (end_s := phase_s + number * period_s) <= seconds:
-            yield end_s, round(100 * self.busy_share(end_s - period_s, end_s)) / 100
-            number += 1
 
     def _busy_s(self, at_s: float) -> float:
         begun = bisect.bisect_right(self._starts, at_s)

@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from profd.daemon.clock import SECOND_NS
 from profd.daemon.collectives.client import Address
 from profd.daemon.collectives.ras import Mode, Ras
 from profd.daemon.hangs.job import JobInquiry
@@ -24,18 +23,17 @@ from profd.daemon.store.records import (
     Frame,
     HangFound,
     Identity,
-    Interval,
     Placement,
     Point,
     PointsTaken,
     ProcessEnded,
     Record,
     RecordingTaken,
-    ThreadTimeline,
 )
 from profd.daemon.tree.tree import Member
 from support.clocks import StoppedClock
 from support.ras import FakeCommunicator, RasServer, job_of
+from support.synthetic import recording
 
 TRAIN = "/srv/train.py"
 SITE = "/usr/lib/python3.11/site-packages"
@@ -203,7 +201,5 @@ class JobSim:
 
 
 def _recording(rank: Rank, begun_ns: int) -> RecordingTaken:
-    interval = Interval(begun_ns, SECOND_NS, 0, 100)
-    thread = ThreadTimeline(rank.member.identity.pid, "MainThread", True, (interval,))
-    numbers = (100, 100, 0, 0, 0, 0)
-    return RecordingTaken(rank.member.identity, begun_ns, begun_ns + SECOND_NS, *numbers, (rank.stack,), (thread,))
+    identity = rank.member.identity
+    return recording(identity, begun_ns, ((identity.pid, "MainThread", True, ((rank.stack, 1000),)),))

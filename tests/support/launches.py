@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 from profd.daemon import processes
 from profd.daemon.paths import list_runs
@@ -33,6 +36,17 @@ def run(
     return subprocess.run(command, input=given, capture_output=True, timeout=DEADLINE_S, preexec_fn=before)
 
 
+def profd(*words: str) -> subprocess.CompletedProcess[str]:
+    """Run a command of profd's to its end."""
+    return subprocess.run([PROFD, *words], input="", capture_output=True, text=True, timeout=DEADLINE_S)
+
+
+def printed(ran: subprocess.CompletedProcess[str]) -> Any:  # noqa: ANN401  whatever JSON holds
+    """Return the JSON of a command that ended well, with its names as attributes."""
+    assert ran.returncode == 0, ran.stderr
+    return json.loads(ran.stdout, object_hook=lambda fields: SimpleNamespace(**fields))
+
+
 def start(*command: str, before: Callable[[], object] | None = None) -> subprocess.Popen[bytes]:
     """Start a command under ``profd run --headless``, with pipes."""
     words = [PROFD, "run", "--headless", "--", *command]
@@ -56,12 +70,14 @@ def finish(process: subprocess.Popen[bytes], line: bytes = b"\n") -> tuple[bytes
 
 def session_pid(launcher_pid: int) -> int:
     """Wait until the launcher's session records, and return the session's PID."""
+    return until(lambda: recording_session(launcher_pid), "a session that records")
 
-    def find() -> int | None:
-        found = [pid for pid in processes.children(launcher_pid) if "profd.daemon.session" in words_of(pid)]
-        return found[0] if found and list_runs() and has_announced(found[0]) else None
 
-    return until(find, "a session that records")
+def recording_session(launcher_pid: int) -> int | None:
+    """Return the PID of the launcher's session once that records; None before."""
+    children = processes.children(launcher_pid)
+    found = [pid for pid in children if "profd.daemon.session" in processes.command_line(pid)]
+    return found[0] if found and list_runs() and has_announced(found[0]) else None
 
 
 def has_announced(session_pid: int) -> bool:
@@ -70,11 +86,6 @@ def has_announced(session_pid: int) -> bool:
         return str(Path(f"/proc/{session_pid}/fd/1").readlink()) == os.devnull
     except OSError:
         return False
-
-
-def words_of(pid: int) -> tuple[str, ...]:
-    """Return the command of a process."""
-    return processes.command_line(pid)
 
 
 def is_alive(pid: int) -> bool:

@@ -12,7 +12,7 @@ from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.store import records
 from profd.daemon.store.records import Frame, Identity, Interval, Placement
 from support.jobruns import FORWARD, LOAD
-from support.synthetic import COMMAND, STARTED_NS, run_started, write_records
+from support.synthetic import COMMAND, STARTED_NS, recording, run_started, write_records
 from support.training_stacks import BACKWARD, LIBRARY, TRAIN
 
 JOB = "10.0.0.1:29500"
@@ -143,8 +143,4 @@ def write_three_nodes(folder: Path) -> Path:
 
 def _nameless(me: Identity, started_ns: int) -> records.RecordingTaken:
     """Return the first recording, in which the main thread has no name yet."""
-    row = Interval(started_ns, 100 * MILLISECOND_NS, 0, 10)
-    timeline = records.ThreadTimeline(me.pid, "", True, (row,))
-    return records.RecordingTaken(
-        me, started_ns, started_ns + 100 * MILLISECOND_NS, 100, 10, 0, 0, 0, 0, (JOINING[:1],), (timeline,)
-    )
+    return recording(me, started_ns, ((me.pid, "", True, ((JOINING[:1], 100),)),), duration_ns=100 * MILLISECOND_NS)

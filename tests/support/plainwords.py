@@ -1,6 +1,6 @@
 """Words that texts for users leave out: metaphors of the house, and constructions that one cannot skim.
 
-A tree says where such texts lie; ``PYTHONPATH=tests python -m support.plainwords`` lists what all trees hold.
+A tree is where such texts lie.
 """
 
 from __future__ import annotations
@@ -41,25 +41,6 @@ class Text(NamedTuple):
     text: str
 
 
-class Found(NamedTuple):
-    """A word that does not belong into a text."""
-
-    file: str
-    line: int
-    word: str
-    text: str
-
-    def __str__(self) -> str:
-        return f"{self.file}:{self.line}: {self.word}: {self.text}"
-
-
-class Tree(NamedTuple):
-    """Where texts for users lie."""
-
-    name: str
-    texts: Callable[[], Iterator[Text]]
-
-
 def pages() -> Iterator[Text]:
     """Yield the lines of README and of the pages that people write, without the samples of code."""
     for page in documents.hand_written():
@@ -96,20 +77,17 @@ def texts_of_findings() -> Iterator[Text]:
             yield Text(_name(file), line, text)
 
 
-TREES = (
-    Tree("docs", pages),
-    Tree("cli", literals_of("cli")),
-    Tree("tui", literals_of("tui")),
-    Tree("daemon", literals_of("daemon")),
-    Tree("page", report_page),
-    Tree("findings", texts_of_findings),
-)
+TREES: dict[str, Callable[[], Iterator[Text]]] = {
+    "docs": pages,
+    **{folder: literals_of(folder) for folder in ("cli", "tui", "daemon")},
+    "page": report_page,
+    "findings": texts_of_findings,
+}
 
 
-def found_in(tree: Tree) -> Iterator[Found]:
-    """Yield the words in the texts of a tree that do not belong there."""
-    for file, line, text in tree.texts():
-        yield from (Found(file, line, name, excerpt) for name, excerpt in found(text))
+def found_in(tree: str) -> list[str]:
+    """Return the words in the texts of a tree that do not belong there, each with its place."""
+    return [f"{file}:{line}: {name}: {excerpt}" for file, line, text in TREES[tree]() for name, excerpt in found(text)]
 
 
 def found(text: str) -> Iterator[tuple[str, str]]:
@@ -152,9 +130,3 @@ def _lines(page: Path) -> Iterator[Text]:
         if not paragraph.startswith("```"):
             yield Text(page.name, line, paragraph.replace("\n", " "))
         line += paragraph.count("\n")
-
-
-if __name__ == "__main__":
-    for tree in TREES:
-        for one in found_in(tree):
-            print(f"{tree.name}: {one}")

@@ -30,14 +30,14 @@ OPERATORS = (
 )
 
 
-def write_run(path: Path, *, operators: tuple[OperatorTotals, ...] = OPERATORS) -> Path:
+def write_run(path: Path) -> Path:
     """Write a run whose main threads wait a second and compute a second; rank 0 has a GPU that idles while it waits.
 
     The main threads use the CPU while they compute, the second rank half a second later. Rank 0 grows by 3 MB a second.
     """
     found = [*_processes(), *(_recording(rank) for rank in range(2)), *(_worker(rank) for rank in range(2))]
     found += [_readings(at_ms) for at_ms in range(0, SECONDS * 1000 + 1, 250)]
-    found.append(_window(operators))
+    found.append(_window())
     found.append(records.RunEnded(STARTED_NS + SECONDS * SECOND_NS, "target-exited", 0))
     return write_records(path, found)
 
@@ -82,10 +82,10 @@ def _readings(at_ms: int) -> records.Record:
     return records.PointsTaken(STARTED_NS + at_ms * MILLISECOND_NS, tuple(points))
 
 
-def _window(operators: tuple[OperatorTotals, ...]) -> records.Record:
+def _window() -> records.Record:
     from_ns, to_ns = (STARTED_NS + at_ms * MILLISECOND_NS for at_ms in WINDOW_MS)
     return records.WindowTaken(
         RANKS[0], to_ns, "kineto", from_ns, "", from_ns, to_ns, (records.WindowStep(from_ns, to_ns),),
         (records.WindowGpu(0, 150 * MILLISECOND_NS, 50 * MILLISECOND_NS, 0, 30 * MILLISECOND_NS),),
-        (records.HostGap(0, from_ns, from_ns + 30 * MILLISECOND_NS, RANKS[0].pid),), operators,
+        (records.HostGap(0, from_ns, from_ns + 30 * MILLISECOND_NS, RANKS[0].pid),), OPERATORS,
     )  # fmt: skip

@@ -11,11 +11,9 @@ import struct
 import subprocess
 import sys
 import termios
-import threading
 
-from profd.daemon import processes
 from support import launches
-from support.waiting import DEADLINE_S, until
+from support.waiting import DEADLINE_S
 
 ROWS, COLUMNS = 36, 120
 
@@ -82,25 +80,6 @@ class OnTerminal:
         line, self.seen = after.split(b"\n", 1)
         return line.strip()
 
-    def keep_reading(self) -> None:
-        """Read the screen from now on, as a terminal does all the time: where nobody does, who writes there waits."""
-
-        def read() -> None:
-            with contextlib.suppress(OSError):  # the terminal has gone away
-                while self.keys_fd >= 0:
-                    os.read(self.keys_fd, 65536)
-
-        threading.Thread(target=read, daemon=True).start()
-
-    def script_pid(self) -> int:
-        """Wait until the command runs, and return its PID."""
-
-        def find() -> int | None:
-            found = [pid for pid in processes.children(self.launcher.pid) if is_command(pid, self._command)]
-            return found[0] if found else None
-
-        return until(find, "the command")
-
     def type(self, keys: bytes) -> None:
         """Press keys."""
         os.write(self.keys_fd, keys)
@@ -128,11 +107,6 @@ class OnTerminal:
         self.launcher.wait()
         if self.keys_fd >= 0:
             self.hang_up()
-
-
-def is_command(pid: int, command: tuple[str, ...]) -> bool:
-    """Say whether a process runs this very command."""
-    return processes.command_line(pid) == command
 
 
 def _own_terminal() -> None:

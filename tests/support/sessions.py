@@ -43,6 +43,15 @@ def wait_ready(process: subprocess.Popen[str]) -> None:
     raise AssertionError(f"the program ended with {process.wait()} before it was ready")
 
 
+def counts_on(pid: int, numbers: Path) -> None:
+    """See that ``counting.py`` goes on: it has not been left stopped."""
+    before = numbers.stat().st_size
+    until(lambda: numbers.stat().st_size > before, "counting on")
+    stat = processes.read_stat(pid)
+    assert stat is not None
+    assert stat.state not in "Tt"
+
+
 def begin_session(
     pid: int,
     *,

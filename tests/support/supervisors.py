@@ -83,8 +83,8 @@ def home_name() -> str:
 class ShortJob:
     """A job that waits until it is told to train; ``steps`` of it take about 6 ms each."""
 
-    def __init__(self, steps: int = 200, *, before: Sequence[str] = (), script: Path | None = None) -> None:
-        words = [*before, sys.executable, str(script or PROGRAMS / "shortjob.py"), str(steps), home_name()]
+    def __init__(self, steps: int, *, before: Sequence[str] = ()) -> None:
+        words = [*before, sys.executable, str(PROGRAMS / "shortjob.py"), str(steps), home_name()]
         self.process = subprocess.Popen(
             words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **ONE_THREAD}
         )
@@ -98,9 +98,9 @@ class ShortJob:
 
 
 @contextlib.contextmanager
-def short_job(steps: int = 200, *, before: Sequence[str] = (), script: Path | None = None) -> Iterator[ShortJob]:
+def short_job(steps: int, *, before: Sequence[str] = ()) -> Iterator[ShortJob]:
     """Start a job; it is killed at the end unless it is gone."""
-    job = ShortJob(steps, before=before, script=script)
+    job = ShortJob(steps, before=before)
     try:
         yield job
     finally:

@@ -10,8 +10,8 @@ from pathlib import Path
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import records
-from profd.daemon.store.records import Frame, Identity, Interval
-from support.synthetic import COMMAND, MAIN, STARTED_NS, main_process, worker, write_records
+from profd.daemon.store.records import Frame, Identity
+from support.synthetic import COMMAND, MAIN, STARTED_NS, main_process, recording, worker, write_records
 from support.training_stacks import BACKWARD, DEFORM, LOAD, OPTIMIZER
 
 SECONDS = 20
@@ -40,20 +40,6 @@ def _recording(
     identity: Identity, second: int, seconds: int, stack: tuple[Frame, ...], rate_hz: int
 ) -> records.RecordingTaken:
     """Return a recording in which one stack was seen every time, as half-second intervals."""
-    start_ns, half_ns = STARTED_NS + second * SECOND_NS, SECOND_NS // 2
-    halves = range(2 * seconds)
-    samples = [rate_hz * (half + 1) // 2 - rate_hz * half // 2 for half in halves]
-    intervals = tuple(Interval(start_ns + half * half_ns, half_ns, 0, samples[half]) for half in halves)
-    return records.RecordingTaken(
-        identity=identity,
-        start_ns=start_ns,
-        end_ns=start_ns + seconds * SECOND_NS,
-        rate_hz=rate_hz,
-        samples=sum(samples),
-        torn=0,
-        errors=0,
-        clock_error_ns=0,
-        cpu_ns=0,
-        stacks=(stack,),
-        threads=(records.ThreadTimeline(identity.pid, "MainThread", True, intervals),),
-    )
+    thread = (identity.pid, "MainThread", True, ((stack, 500),) * (2 * seconds))
+    start_ns, sample_ns = STARTED_NS + second * SECOND_NS, SECOND_NS // rate_hz
+    return recording(identity, start_ns, (thread,), duration_ns=seconds * SECOND_NS, sample_ns=sample_ns)
