@@ -119,20 +119,16 @@ def log_out(home: Path) -> None:
             folder.touch(exist_ok=False)
 
 
-def test_stop_from_elsewhere_ends_it_after_a_logout(target: int, profd_home: Path) -> None:
+@pytest.mark.parametrize("how", ["stop from elsewhere", "signal"])
+def test_it_ends_after_a_logout_too(target: int, profd_home: Path, how: str) -> None:
     process = attach(target, "--name", "mine")
     log_out(profd_home)
-    stopped = subprocess.run([PROFD, "stop", "mine"], capture_output=True, text=True, timeout=TIMEOUT_S)
-    assert stopped.returncode == 0, stopped.stderr
+    if how == "signal":
+        process.send_signal(signal.SIGINT)
+    else:
+        subprocess.run([PROFD, "stop", "mine"], capture_output=True, timeout=TIMEOUT_S, check=True)
     assert_summed_up(process).close()
     assert_running(target)
-
-
-def test_signal_ends_the_recording_after_a_logout(target: int, profd_home: Path) -> None:
-    process = attach(target)
-    log_out(profd_home)
-    process.send_signal(signal.SIGINT)
-    assert_summed_up(process).close()
 
 
 def test_a_session_is_reached_again_after_the_next_login(target: int, profd_home: Path) -> None:

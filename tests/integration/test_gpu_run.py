@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import subprocess
 import sys
@@ -15,8 +14,8 @@ from pathlib import Path
 import pytest
 from support.folders import PROGRAMS
 from support.gpusim import SimulatedDriver
-from support.launches import PROFD, finish, read_ready
-from support.waiting import DEADLINE_S, until
+from support.launches import PROFD, finish, printed, profd, read_ready
+from support.waiting import until
 
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.profile import take_profile
@@ -79,12 +78,10 @@ def test_idle_gaps_are_found_with_what_python_did_in_them(driver: SimulatedDrive
             idle_ns.update({name: time_ns for name in ("load", "compute") if name in functions})
     assert idle_ns["load"] > idle_ns["compute"]
 
-    command = [PROFD, "summary", "--json", str(path)]
-    said = subprocess.run(command, capture_output=True, check=True, timeout=DEADLINE_S).stdout
-    (gpu,) = json.loads(said)["gpus"]
-    assert (gpu["index"], gpu["name"], gpu["memory_bytes"]) == (0, "NVIDIA H100 80GB HBM3", 80 * GIB)
-    assert (gpu["power_watts"], gpu["memory_used_bytes"]) == (212, 4 * GIB)
-    assert 0 < gpu["utilization"] < 1
+    (gpu,) = printed(profd("summary", "--json", str(path))).gpus
+    assert (gpu.index, gpu.name, gpu.memory_bytes) == (0, "NVIDIA H100 80GB HBM3", 80 * GIB)
+    assert (gpu.power_watts, gpu.memory_used_bytes) == (212, 4 * GIB)
+    assert 0 < gpu.utilization < 1
 
 
 @pytest.mark.skipif(not ProcessTraces().sees_host_pids(), reason="NVML names PIDs of the host, and this is a container")

@@ -1,4 +1,4 @@
-"""Programs that hang are told from outside, each with its cause. When a run hangs: tests/unit/supervise/hang."""
+"""Programs that hang are told from outside, each with its cause. When a run hangs: tests/unit/hangs."""
 
 from __future__ import annotations
 

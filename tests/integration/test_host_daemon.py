@@ -16,6 +16,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.folders import ROOT
+from support.launches import profd
 from support.plainuser import NOBODY, as_plain_user
 from support.supervisors import PROFD, ShortJob, Supervised, home_name, short_job, supervised
 from support.waiting import DEADLINE_S, count_recordings, until
@@ -132,7 +133,7 @@ def test_commands_work_on_its_sessions_and_what_is_stopped_stays_so(configure: C
     with supervised() as daemon, short_job(STEPS) as job:
         run = daemon.wait("recording", pid=job.pid).run
         assert listed() == {run: "live"}
-        subprocess.run([*PROFD, "stop", run], capture_output=True, timeout=DEADLINE_S, check=True)
+        assert profd("stop", run).returncode == 0
         assert daemon.wait("ended", run=run).message == "stopped"
         daemon.wait("reported", run=run)
         with short_job(STEPS) as other:  # by the time that this one is found, the first would have been found again

@@ -50,20 +50,6 @@ def test_session_keeps_to_a_budget_that_it_is_told(registry: RunRegistry) -> Non
         assert sessions.close(recording) == "stopped"
 
 
-def test_session_is_adopted_by_whoever_comes_next(registry: RunRegistry) -> None:
-    with short_job(STEPS) as job:
-        first = begin(registry).start(job_of(job), 50.0)
-        (entry,) = registry.entries()
-        assert entry == first.entry
-        sessions = begin(registry)
-        adopted = sessions.adopt(entry)
-        assert adopted is not None
-        assert adopted.watch.identity == first.watch.identity
-        assert job.train() == 0
-        assert sessions.close(first) == "target-exited"
-        assert sessions.adopt(entry) is None
-
-
 def test_session_without_a_run_file_yet_is_adopted_too(registry: RunRegistry) -> None:
     with short_job(STEPS) as job:
         recording = begin(registry).start(job_of(job), 50.0)

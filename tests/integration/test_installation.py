@@ -74,16 +74,8 @@ def test_every_file_of_the_packages_is_in_the_wheel(wheel: Path) -> None:
 def test_it_attaches_to_a_program_of_another_environment(wheel: Path, tmp_path: Path) -> None:
     fresh = tmp_path / "fresh"
     venv.create(fresh, with_pip=True)
-    words = (
-        str(fresh / "bin" / "python"),
-        "-m",
-        "pip",
-        "install",
-        "--quiet",
-        "--disable-pip-version-check",
-        str(wheel),
-    )
-    installed = subprocess.run(words, capture_output=True, text=True, timeout=10 * DEADLINE_S)
+    install = [f"{fresh}/bin/pip", "install", "--quiet", "--disable-pip-version-check", str(wheel)]
+    installed = subprocess.run(install, capture_output=True, text=True, timeout=10 * DEADLINE_S)
     if installed.returncode and not os.environ.get("CI"):
         pytest.skip(f"no package index answers: {installed.stderr.strip()[-200:]}")
     assert installed.returncode == 0, installed.stderr[-2000:]
@@ -102,12 +94,10 @@ def test_it_attaches_to_a_program_of_another_environment(wheel: Path, tmp_path: 
             assert program.poll() is None
         finally:
             program.kill()
-    exported = subprocess.run(
-        [profd, "export", str(run_file), "--format", "collapsed"], capture_output=True, text=True, env=away
-    )
-    assert "brood" in exported.stdout
-    metrics = subprocess.run([profd, "export", str(run_file), "--format", "parquet", "-o", str(tmp_path / "out")],
-                             capture_output=True, text=True, env=away)  # fmt: skip
+    export = [profd, "export", str(run_file), "-o", str(tmp_path / "out"), "--format"]
+    subprocess.run([*export, "collapsed"], check=True, env=away)
+    assert "brood" in (tmp_path / "out").read_text()
+    metrics = subprocess.run([*export, "parquet"], capture_output=True, text=True, env=away)
     assert metrics.returncode != 0
     assert "pip install 'profd[parquet]'" in metrics.stderr
     assert "Traceback" not in metrics.stderr

@@ -14,6 +14,7 @@ from support import launches
 from support.scrapes import is_answered, names, scrape
 from support.waiting import DEADLINE_S, until
 
+from profd.daemon import processes
 from profd.daemon.metrics.catalog import METRICS
 
 URL = re.compile(rb"^profd: metrics at (http://127\.0\.0\.1:\d+/metrics)$", re.MULTILINE)
@@ -32,16 +33,8 @@ def start(*words: str) -> tuple[subprocess.Popen[bytes], str]:
 
 def exporter_of(pid: int) -> int:
     """Return the process below ``pid`` that answers scrapes."""
-    found = [one for one in launches.descendants(pid) if b"profd.daemon.metrics" in cmdline(one)]
-    (exporter,) = found
-    return exporter
-
-
-def cmdline(pid: int) -> bytes:
-    try:
-        return Path(f"/proc/{pid}/cmdline").read_bytes()
-    except OSError:
-        return b""
+    (found,) = (one for one in launches.descendants(pid) if "profd.daemon.metrics" in processes.command_line(one))
+    return found
 
 
 def test_metrics_are_there_while_the_script_runs_and_gone_with_it(profd_home: Path) -> None:
@@ -82,7 +75,7 @@ def test_a_killed_exporter_changes_nothing() -> None:
     assert b"samples over" in err
 
 
-def test_a_killed_session_takes_its_metrics_along(profd_home: Path) -> None:
+def test_a_killed_session_takes_its_metrics_along_and_leaves_the_script_whole(profd_home: Path) -> None:
     process, url = start("run", "--headless", "--metrics", "0", "--", *launches.PYTHON, launches.WAITING)
     launches.read_ready(process)
     scrape(url)
@@ -90,8 +83,10 @@ def test_a_killed_session_takes_its_metrics_along(profd_home: Path) -> None:
     os.kill(launches.session_pid(process.pid), signal.SIGKILL)
     until(lambda: not launches.is_alive(exporter) and not is_answered(url), "the end of the exporter")
     assert list((profd_home / "run").glob("*.metrics.log")) == []
-    out, _, code = launches.finish(process)
+    out, err, code = launches.finish(process)
     assert (out, code) == (b"done\n", 3)
+    assert b"broke off" in err
+    assert b"Traceback" not in err
 
 
 def test_attach_has_metrics_until_it_is_stopped() -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
@@ -10,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from support.folders import TARGET
+from support.launches import PROFD, printed, profd
 from support.networknodes import Lab, built_lab
 from support.shiftedclocks import shift_clock
 from support.waiting import DEADLINE_S, until
@@ -18,7 +18,6 @@ from profd.daemon.errors import ProfdError
 from profd.daemon.store.reader import RunReader
 
 TRAINING = str(TARGET / "ddp_mlp.py")
-PROFD = [sys.executable, "-m", "profd"]
 NODES = 2
 AHEAD_NS = (0, 1_700_000_003)
 SAMPLES = 100
@@ -59,7 +58,7 @@ def start(lab: Lab, node: int, home: Path, folder: Path) -> subprocess.Popen[str
         "MASTER_PORT": "29511",
     }
     # The nodes share a machine with all that records them: with the default budget samples would be long in coming.
-    run = [*PROFD, "run", "--headless", "--quiet", "--budget", "80", "-o", str(folder / f"node{node}.profd"), "--"]
+    run = [PROFD, "run", "--headless", "--quiet", "--budget", "80", "-o", str(folder / f"node{node}.profd"), "--"]
     target = [sys.executable, TRAINING, "--seconds", "3600"]
     return subprocess.Popen(
         lab.command(node, [*run, *target]),
@@ -81,28 +80,20 @@ def trained(file: Path) -> int:
         return 0
 
 
-def profd(*words: str) -> str:
-    """Return what profd prints."""
-    ran = subprocess.run([*PROFD, *words], stdin=subprocess.DEVNULL, capture_output=True, text=True)
-    assert ran.returncode == 0, ran.stderr
-    return ran.stdout
-
-
 def test_nodes_are_read_as_one_run(folder: Path, tmp_path: Path) -> None:
-    summary = json.loads(profd("summary", str(folder), "--json"))
-    nodes = summary["nodes"]
-    assert [node["host"] for node in nodes] == ["node0", "node1"]
+    summary = printed(profd("summary", str(folder), "--json"))
+    assert [node.host for node in summary.nodes] == ["node0", "node1"]
     # Whether collectives are seen, and how near they bring the clocks, is a matter of samples: benchmarks/nodes.py.
-    assert nodes[0]["offset_ns"] == 0
-    assert [(row["rank"], row["host"]) for row in summary["ranks"]] == [(0, "node0"), (1, "node1")]
+    assert summary.nodes[0].offset_ns == 0
+    assert [(row.rank, row.host) for row in summary.ranks] == [(0, "node0"), (1, "node1")]
 
     path = tmp_path / "job.html"
-    assert profd("report", str(folder), "-o", str(path)).strip() == str(path)
+    assert profd("report", str(folder), "-o", str(path)).stdout.strip() == str(path)
     page = path.read_text()
     for told in ("node0", "node1", 'href="#rank=0"'):
         assert told in page
 
-    viewed = subprocess.run([*PROFD, "view", str(folder)], stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    viewed = profd("view", str(folder))
     offered = [line.split()[:3] for line in viewed.stdout.splitlines()[1:]]
     assert offered == [[str(n), f"node{n}", str(n)] for n in range(NODES)]
     assert viewed.returncode == 2

@@ -98,15 +98,6 @@ for number in range(300):
     assert done.stderr == without.stderr
 
 
-def test_narration_comes_after_the_script_and_on_stderr_alone() -> None:
-    launched = launches.start(*launches.PYTHON, launches.WAITING)
-    launches.read_ready(launched)
-    launches.session_pid(launched.pid)
-    out, err, _ = launches.finish(launched)
-    assert out == b"done\n"
-    assert err.startswith(b"profd")
-
-
 def test_closed_stderr_changes_nothing() -> None:
     done = launches.run(*launches.PYTHON, "print(1)", before=lambda: os.close(2))
     assert (done.returncode, done.stdout) == (0, b"1\n")

@@ -12,9 +12,6 @@ from support import launches
 from support.scriptterminals import OnTerminal
 from support.waiting import DEADLINE_S, until
 
-from profd.daemon.paths import list_runs
-from profd.daemon.store.reader import RunReader
-
 pytestmark = pytest.mark.usefixtures("py_spy")
 
 ECHOING = """
@@ -85,49 +82,6 @@ def test_killed_dashboard_leaves_terminal_and_script_whole(start: Start) -> None
     os.kill(dashboard_pid, signal.SIGKILL)
     assert b"the dashboard was killed" in launch.expect(b"\x1b[?1049l")
     end_script(launch)
-
-
-def test_output_of_any_size_is_read_while_no_one_looks(start: Start) -> None:
-    """A dashboard that hangs and a dead session must not stop a script that writes."""
-    code = """
-import sys
-sys.stdin.readline()
-for number in range(20000):
-    print("line", number, "x" * 100)
-sys.exit(4)
-"""
-    launch = start(*launches.PYTHON, code)
-    dashboard_pid = int(launch.expect(b"dashboard"))
-    os.kill(launches.session_pid(launch.launcher.pid), signal.SIGKILL)
-    script_pid = launch.script_pid()
-    launch.type(b"\n")
-    until(lambda: not launches.is_alive(script_pid), "the script's end")
-    assert launches.is_alive(dashboard_pid)
-    launch.type(b"q")
-    assert launch.launcher.wait(DEADLINE_S) == 4
-
-
-def test_script_outlives_a_killed_launcher(start: Start, tmp_path: Path) -> None:
-    """It writes far more than its terminal holds, which is read to the end."""
-    code = """
-import sys
-open(sys.argv[1]).read()
-for number in range(20000):
-    print("line", number, "x" * 100)
-"""
-    gate = tmp_path / "gate"
-    os.mkfifo(gate)
-    launch = start(*launches.PYTHON, code, str(gate))
-    script_pid = launch.script_pid()
-    session_pid = launches.session_pid(launch.launcher.pid)
-    launch.keep_reading()  # the launcher may be killed before there is a dashboard
-    launch.launcher.kill()
-    launch.launcher.wait()
-    gate.write_text("go")
-    until(lambda: not launches.is_alive(script_pid), "the script's end")
-    until(lambda: not launches.is_alive(session_pid), "the session's end")
-    with RunReader(list_runs()[0]) as reader:
-        assert (reader.info.why_ended, reader.info.exit_code) == ("target-exited", 0)
 
 
 def test_output_of_a_script_that_ends_before_there_is_a_dashboard_is_seen(start: Start, profd_home: Path) -> None:

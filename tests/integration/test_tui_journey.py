@@ -17,8 +17,6 @@ from profd.daemon.errors import ExitCode
 from profd.daemon.store.reader import RunReader
 
 pytestmark = pytest.mark.requires("tmux", "gdb", "torch")
-WINDOW_S = 60.0
-"""The profiler is started inside the process, writes its trace, and profd reads that: on a busy machine, a while."""
 
 
 @pytest.fixture

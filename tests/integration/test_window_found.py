@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import os
 import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 from support.folders import PROGRAMS
-from support.launches import PROFD
+from support.launches import printed, profd
 from support.sessions import wait_ready
 from support.waiting import DEADLINE_S
 
@@ -33,14 +31,10 @@ def test_window_is_taken_without_a_word_and_the_socket_is_free_again(profd_home:
         [sys.executable, str(PROGRAMS / "seeded.py")], stdin=pipe, stdout=pipe, text=True, env={**os.environ, **armed}
     ) as training:
         wait_ready(training)
-        asked = subprocess.run(
-            [PROFD, "window", str(training.pid), "--steps", "3", "--json"],
-            capture_output=True, text=True, timeout=DEADLINE_S, check=False,
-        )  # fmt: skip
+        asked = profd("window", str(training.pid), "--steps", "3", "--json")
         training.communicate("\n", timeout=DEADLINE_S)
-    assert asked.returncode == 0, asked.stderr
+    taken = printed(asked)
     assert "the profiler is started inside" not in asked.stderr
-    taken = json.loads(asked.stdout, object_hook=lambda fields: SimpleNamespace(**fields))
     assert (taken.source, taken.pid) == ("kineto", training.pid)
     assert taken.steps >= 1
     assert "aten::conv2d" in {operator.name for operator in taken.operators}

@@ -11,7 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from support.folders import PROGRAMS
-from support.launches import PROFD
+from support.launches import printed, profd
 from support.sessions import begin_session, wait_ready
 from support.waiting import DEADLINE_S
 
@@ -31,10 +31,6 @@ def target(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[str]]:
         yield process
         process.communicate(timeout=DEADLINE_S)
         assert process.returncode == 0
-
-
-def window(*options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([PROFD, "window", *options], capture_output=True, text=True, timeout=DEADLINE_S, check=False)
 
 
 def wrong_rounds(target: subprocess.Popen[str]) -> int:
@@ -57,25 +53,25 @@ def memory_of(pid: int) -> set[str]:
 @pytest.mark.requires("torch", "gdb")
 def test_windows_are_taken_on_demand_alone_and_change_no_bit(target: subprocess.Popen[str]) -> None:
     pid = str(target.pid)
-    refuse(window(pid), ExitCode.USAGE, "was not armed for windows")
+    refuse(profd("window", pid), ExitCode.USAGE, "was not armed for windows")
     assert paths.list_runs() == []
 
     session = begin_session(target.pid, steps=False)
-    refuse(window("latest"), ExitCode.SESSION, "takes no windows")
+    refuse(profd("window", "latest"), ExitCode.SESSION, "takes no windows")
     memory = memory_of(target.pid)
     for _ in range(WINDOWS):
-        asked = window("latest", "--inject", "--json")
-        assert asked.returncode == 0, asked.stderr
+        asked = profd("window", "latest", "--inject", "--json")
+        taken = printed(asked)
         assert f"taking 5 steps of process {pid}, the profiler is started inside of it" in asked.stderr
-        check(json.loads(asked.stdout, object_hook=lambda fields: SimpleNamespace(**fields)), target.pid)
+        check(taken, target.pid)
         assert wrong_rounds(target) == 0
     assert memory_of(target.pid) == memory
     with RunReader(session.run_file) as reader:
         assert [row.source for row in reader.windows()] == ["gdb"] * WINDOWS
-    subprocess.run([PROFD, "stop", "latest"], check=True, timeout=DEADLINE_S, capture_output=True)
+    assert profd("stop", "latest").returncode == 0
     assert session.wait_closed(DEADLINE_S)
 
-    asked = window(pid, "--inject", "--seconds", "0.1")
+    asked = profd("window", pid, "--inject", "--seconds", "0.1")
     assert asked.returncode == 0, asked.stderr
     assert f"recording pid {pid}" in asked.stderr
     assert "by gdb" in asked.stdout

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from support import launches
@@ -27,15 +25,7 @@ SEEDED = [sys.executable, str(PROGRAMS / "seeded.py")]
 
 
 def window(*options: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [PROFD, "window", "latest", *options], capture_output=True, text=True, timeout=DEADLINE_S, check=False
-    )
-
-
-def take(*options: str) -> Any:  # noqa: ANN401
-    asked = window("--json", *options)
-    assert asked.returncode == 0, asked.stderr
-    return json.loads(asked.stdout, object_hook=lambda fields: SimpleNamespace(**fields))
+    return launches.profd("window", "latest", *options)
 
 
 @pytest.mark.requires("torch")
@@ -45,9 +35,9 @@ def test_windows_have_steps_and_operators_and_leave_the_training_bit_for_bit(mon
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as training:
         wait_ready(training)
         none_yet = window("--show")
-        check(take())
+        check(launches.printed(window("--json")))
         shown = window("--show", "--sort", "calls", "--by-shape")
-        long = take("--seconds", "1")
+        long = launches.printed(window("--json", "--seconds", "1"))
         out, _ = training.communicate("\n", timeout=DEADLINE_S)
     refused = window()
 

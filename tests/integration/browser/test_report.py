@@ -202,9 +202,13 @@ def test_hostile_names_are_shown_and_never_run(open_report: OpenReport, tmp_path
     hidden = set("\u202e\u2066\x1b\x00")
     assert not set("".join(report.labels())) & hidden
     report.page.mouse.click(*report.place_of("__proto__"))
-    for view in ("functions", "lines", "processes", "events", "about"):
+    for view in ("functions", "lines", "processes", "events", "about", "operators"):
         report.page.click(f"[role=tab][data-view={view}]")
         assert report.shown("window.hurt === undefined")
         assert report.shown("document.images.length") == 0
         assert report.shown("document.scripts.length") == 2
         assert not set(report.page.inner_text("body")) & hidden
+    report.page.click("#view-operators button:has-text('by shape')")
+    (operator,) = report.rows("operators")
+    assert hostiletexts.MARKUP in operator[0]
+    assert hostiletexts.WIDE in operator[-1]

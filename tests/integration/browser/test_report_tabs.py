@@ -43,10 +43,8 @@ def test_a_card_leads_to_its_proof(open_report: OpenReport, tmp_path: Path, monk
     assert report.shown("document.getElementById('phase').selectedOptions[0].text") == "D data wait"
 
 
-def test_each_proof_has_the_samples_of_its_finding(open_report: OpenReport, tmp_path: Path) -> None:
-    run = rankrun.write_run(tmp_path / "run.profd")
-    report = open_report(run)
-    with RunReader(run) as reader:
+def test_each_proof_has_the_samples_of_its_finding(report: ReportPage, ranked_run: Path) -> None:
+    with RunReader(ranked_run) as reader:
         findings = [finding for finding in find(reader) if not finding.evidence.selection.when]
         assert findings
         for finding in findings:
@@ -54,8 +52,8 @@ def test_each_proof_has_the_samples_of_its_finding(open_report: OpenReport, tmp_
             assert report.samples == take_profile(reader, finding.evidence.selection).total_samples, finding.title
 
 
-def test_operators_of_a_window_stand_by_name_and_by_shape(open_report: OpenReport, tmp_path: Path) -> None:
-    report = open_report(rankrun.write_run(tmp_path / "run.profd"), "#tab=operators")
+def test_operators_of_a_window_stand_by_name_and_by_shape(report: ReportPage) -> None:
+    report.open("#tab=operators")
     assert titles(report, "operators") == [
         "Name", "Self CPU", "Self CPU %", "CPU total", "CPU total %", "CPU time avg",
         "Self CUDA ↓", "Self CUDA %", "CUDA total", "CUDA time avg", "CUDA Mem", "Self CUDA Mem", "# of Calls",
@@ -75,19 +73,8 @@ def test_operators_of_a_window_stand_by_name_and_by_shape(open_report: OpenRepor
     assert report.address == "#t=12-12.25&tab=operators"
 
 
-def test_hostile_operators_are_shown_and_never_run(open_report: OpenReport, tmp_path: Path) -> None:
-    evil = rankrun.operator(hostiletexts.EVIL, hostiletexts.EVIL, 1, 5)
-    report = open_report(rankrun.write_run(tmp_path / "run.profd", operators=(evil,)), "#tab=operators")
-    report.page.click("#view-operators button:has-text('by shape')")
-    (row,) = report.rows("operators")
-    assert hostiletexts.MARKUP in row[0]
-    assert hostiletexts.WIDE in row[-1]
-    assert report.shown("window.hurt === undefined && document.images.length === 0 && document.scripts.length === 2")
-    assert not set("".join(row)) & set("\u202e\u2066\x1b\x00")
-
-
-def test_paper_is_light_and_leaves_controls_out(open_report: OpenReport, tmp_path: Path) -> None:
-    report = open_report(rankrun.write_run(tmp_path / "run.profd"), "#gpu-idle=1")
+def test_paper_is_light_and_leaves_controls_out(report: ReportPage) -> None:
+    report.open("#gpu-idle=1")
     report.page.emulate_media(media="print", color_scheme="dark")
     report.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     assert report.shown("getComputedStyle(document.body).backgroundColor") == "rgb(251, 251, 250)"
@@ -97,13 +84,8 @@ def test_paper_is_light_and_leaves_controls_out(open_report: OpenReport, tmp_pat
     assert report.page.is_visible("#flame")
 
 
-def test_a_run_without_windows_says_how_to_take_one(open_report: OpenReport, tmp_path: Path) -> None:
-    report = open_report(synthetic.write_run(tmp_path / "run.profd"), "#tab=operators")
-    assert "profd run --torch-window arms them" in report.page.inner_text("#view-operators")
-
-
-def test_memory_is_told_for_the_selection(open_report: OpenReport, tmp_path: Path) -> None:
-    report = open_report(rankrun.write_run(tmp_path / "run.profd"), "#t=5-15&tab=memory")
+def test_memory_is_told_for_the_selection(report: ReportPage) -> None:
+    report.open("#t=5-15&tab=memory")
     rows = {(row[0], row[1]): row[3:8] for row in report.rows("memory")}
     assert rows["rank 0 · 5000", "RSS"] == ["1.0 GB", "1.0 GB", "1.0 GB", "+30 MB", "+180 MB"]
     assert rows["rank 1 · 5001", "RSS"] == ["1.0 GB", "1.0 GB", "1.0 GB", "+0 B", "+0 B"]
@@ -111,23 +93,22 @@ def test_memory_is_told_for_the_selection(open_report: OpenReport, tmp_path: Pat
     assert report.shown("document.querySelectorAll('#view-memory svg polyline').length") == 3
 
 
-def test_growth_stands_beside_the_memory_that_grows(open_report: OpenReport, tmp_path: Path) -> None:
+def test_growth_stands_beside_the_memory_that_grows_and_what_is_not_known_is_left_out(
+    open_report: OpenReport, tmp_path: Path
+) -> None:
     report = open_report(synthetic.write_run(tmp_path / "run.profd", seconds=90), "#tab=memory")
     growth = {row[0]: row[-1] for row in report.rows("memory")}
     assert growth["main · 4242"].startswith("grows by 1.0 MB/s")
     assert growth["worker 1 · 4243"] == "steady"
+    assert report.shown("profd.timeline.charts.map((chart) => chart.title)") == ["CPU, cores", "memory, RSS"]
+    report.page.click("#tab-operators")
+    assert "profd run --torch-window arms them" in report.page.inner_text("#view-operators")
 
 
-def test_the_timeline_has_the_pace_of_the_steps(open_report: OpenReport, tmp_path: Path) -> None:
-    report = open_report(rankrun.write_run(tmp_path / "run.profd"))
+def test_the_timeline_has_the_pace_of_the_steps(report: ReportPage) -> None:
     chart = "profd.timeline.charts.find((chart) => chart.title === 'steps')"
     paces = [pace for pace in report.shown(f"[...{chart}.grid]") if pace is not None]
     assert paces
     assert set(paces) == {rankrun.STEPS_PER_S}
     report.open("")
     assert report.shown(f"{chart}.subtitle") == "rank 0"
-
-
-def test_a_run_without_a_loop_counter_has_no_chart_of_steps(open_report: OpenReport, tmp_path: Path) -> None:
-    report = open_report(synthetic.write_run(tmp_path / "run.profd"))
-    assert report.shown("profd.timeline.charts.map((chart) => chart.title)") == ["CPU, cores", "memory, RSS"]
