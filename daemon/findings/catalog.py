@@ -29,6 +29,7 @@ RULES: tuple[Rule, ...] = (
     *(loading.load_in_process, loading.saturated_workers, loading.idle_workers, loading.shared_memory),
     *(gpu.synchronization, phases.checkpoints, phases.logging_stalls, phases.evaluations, phases.compilation),
     *(overhead.hot_function, phases.unfused_optimizer, phases.small_batches, overhead.overhead),
+    overhead.part_of_model,
     *(cpu.interpreter_lock, cpu.idle_cores, cpu.oversubscription, cpu.cpu_limit),
     *(memory.garbage_collection, gpu.memory_churn, memory.memory_growth, memory.memory_limit),
     *(memory.gpu_memory_limit, memory.swapping, course.slow_start, course.slow_down),

@@ -20,6 +20,7 @@ from profd.daemon.store.rows import FrameRow
 
 BUILT_IN = Path(__file__).with_name("overhead.toml")
 _LEAST_NAMED = 0.01
+_OF_A_PASS = ("torch/nn/modules/", "torch/autograd/", "torch/distributions/")
 
 
 class Kind(FramePattern, frozen=True, forbid_unknown_fields=True, kw_only=True):
@@ -86,7 +87,9 @@ class Kinds:
         found = [self._of_frame(frame) for frame in reversed(frames)]
         until = next((depth for depth, frame in enumerate(reversed(frames), 1) if not frame.is_library), len(found))
         everywhere = (one for one in found if one is not None and one.kind.anywhere)
-        return next(everywhere, None) or next(filter(None, found[:until]), None)
+        one = next(everywhere, None) or next(filter(None, found[:until]), None)
+        is_in_pass = any(frame.module_path.startswith(_OF_A_PASS) for frame in frames[len(frames) - until + 1 :])
+        return None if one is not None and is_in_pass and not one.by_call else one
 
 
 def named_rest(reader: RunReader, profile: Profile, phases: PhaseIndex) -> dict[str, dict[str, float]]:

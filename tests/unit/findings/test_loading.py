@@ -50,5 +50,5 @@ def test_a_step_of_an_environment_that_sleeps_is_told_as_that(case: Case, monkey
     spans = step((sleep, 100), (observe, 60))
     found = case.told(overhead, spans)
     assert found.severity == WARNING
-    assert found.title.startswith("overhead: sleeping takes 20 % of the time (augment.py:90)")
+    assert found.title.startswith("overhead: polling or sleeping takes 20 % of the time (augment.py:90)")
     assert "steps of the environment take 12 % of the time" in case.told(load_in_process, spans).title
