@@ -3,31 +3,20 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.synthetic import COMMAND, MAIN, MAIN_TID, STARTED_NS, main_process, recording, run_started, write_run
-from support.training_stacks import DATA_WAIT, describe
+from support.synthetic import COMMAND, MAIN, MAIN_TID, STARTED_NS, main_process, recording, write_run
+from support.training_stacks import DATA_WAIT
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
-from profd.daemon.store import database
 from profd.daemon.store.entities import LINGER_NS, Entities
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity, Point, PointsTaken, ProcessEnded, ProcessSeen
 from profd.daemon.store.tables import Tables
 
 WORKER = Identity(7000, 4000)
-
-
-@pytest.fixture
-def live(tmp_path: Path) -> Iterator[Tables]:
-    """Give the tables of a run that is being written."""
-    tables = Tables(database.create(tmp_path / "live.profd"), describe)
-    tables.begin(run_started())
-    yield tables
-    tables.close()
 
 
 def test_a_reader_goes_on_from_what_an_earlier_one_knew_and_reads_no_row_twice(tmp_path: Path) -> None:

@@ -8,24 +8,16 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.findingruns import look
-from support.hostfakes import Said, entry_of
-from support.metricvalues import value, watch
-from support.synthetic import STARTED_NS, describe, live_run, main_process, run_started
+from support.synthetic import STARTED_NS, describe, main_process, run_started
 
-from profd.daemon import paths
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
-from profd.daemon.metrics import catalog
-from profd.daemon.service.reports import Incidents
-from profd.daemon.service.sessions import run_file
 from profd.daemon.store import database
 from profd.daemon.store.findings import RuleFound, findings_now, findings_of_whole, rules_found
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import AnalysisLost, FindingsTaken, Found, Record, RunEnded
 from profd.daemon.store.rows import FindingRow
 from profd.daemon.store.tables import Tables
-from profd.tui.findings import Analysis, Findings
 
 WAITS = Found("input-bound", "warning", "input-bound: waits 61 %", "{}")
 FULL = Found("memory-limit", "critical", "memory: 98 % full", "{}")
@@ -47,10 +39,8 @@ class Run:
     def put(self, record: Record) -> None:
         self.tables.commit([record])
 
-    @contextlib.contextmanager
-    def reader(self) -> Iterator[RunReader]:
-        with RunReader(self.path) as reader:
-            yield reader
+    def reader(self) -> RunReader:
+        return RunReader(self.path)
 
     def now(self) -> list[tuple[str, int]]:
         """Return the titles of the findings that hold, and since when they do."""
@@ -147,32 +137,7 @@ def test_the_findings_of_the_whole_run_stand_by_themselves(run: Run) -> None:
 @pytest.mark.parametrize("column", ["title = x'00'", "from_ns = -1", "to_ns = 'x'", "report = x'00'"])
 def test_a_damaged_row_is_said(run: Run, column: str) -> None:
     run.find(10, WAITS, made_by="0.1")
-    change(run, f"UPDATE finding SET {column}")
+    with contextlib.closing(sqlite3.connect(run.path)) as connection, connection:
+        connection.execute(f"UPDATE finding SET {column}")
     with run.reader() as reader, pytest.raises(RunUnreadable):
         findings_of_whole(reader)
-
-
-def change(run: Run, sql: str) -> None:
-    with contextlib.closing(sqlite3.connect(run.path)) as connection, connection:
-        connection.execute(sql)
-
-
-def test_what_one_look_finds_is_shown_by_all_in_the_same_words(profd_home: Path) -> None:
-    paths.make_private(paths.runs_folder())
-    entry, said = entry_of(7), Said()
-    with live_run(run_file(entry.run_id), seconds=20) as run:
-        taken = look(run.path)
-        assert run.writer.put(taken)
-        run.advance()
-        with RunReader(run.path) as reader:
-            shown = Findings(reader, Analysis(()))
-            assert shown.renew()
-            events = [event.text for event in reader.events() if event.kind == "finding"]
-        Incidents(said, lambda _: None).look({entry.run_id: entry})
-        samples = watch(run.path).take()
-
-    (found,) = taken.findings
-    assert [one.title for one in shown.findings] == [found.title]
-    assert [line.message for line in said.lines] == [found.title]
-    assert events == [found.title]
-    assert value(samples, catalog.FINDING, found.rule, found.severity) == 1

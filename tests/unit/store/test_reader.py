@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,19 +15,16 @@ from support.synthetic import (
     STARTED_NS,
     LiveRun,
     live_run,
-    main_process,
-    run_started,
     write_records,
     write_run,
 )
-from support.training_stacks import STEP, describe
+from support.training_stacks import STEP
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import (
     Frame,
-    FrameDescription,
     Interval,
     Point,
     PointsTaken,
@@ -37,7 +33,6 @@ from profd.daemon.store.records import (
     ThreadTimeline,
 )
 from profd.daemon.store.rows import StackRow
-from profd.daemon.store.writer import RunWriter
 
 SECONDS = 4
 
@@ -63,14 +58,6 @@ def novel(number: int, at_ns: int) -> RecordingTaken:
 
 def thread_of(reader: RunReader, os_tid: int) -> int:
     return next(thread.id for thread in reader.threads.values() if thread.os_tid == os_tid)
-
-
-def test_run_is_as_it_was_told(finished: RunReader) -> None:
-    info = finished.info
-    assert (info.state, info.why_ended, info.exit_signal) == ("ended", "target-exited", 9)
-    assert (info.pid, info.start_ticks) == MAIN
-    assert info.end_ns - info.started_ns == SECONDS * SECOND_NS
-    assert info.options["rate_hz"] == 100
 
 
 def test_intervals_are_in_order_of_time_and_those_of_the_threads_asked_for(finished: RunReader) -> None:
@@ -122,20 +109,6 @@ def test_main_threads_are_those_of_main_processes_that_are_there(tmp_path: Path)
         assert reader.main_threads() == []
 
 
-def test_series_are_found_by_what_they_are_of(finished: RunReader) -> None:
-    main = next(row.id for row in finished.processes.values() if row.pid == MAIN.pid)
-    series = finished.find_series("cpu_cores", main)
-    assert series is not None
-    assert series.os_tid is None
-    assert [point.value for point in finished.points(series.id)] == [0.6] * SECONDS
-    assert finished.last_point(series.id) == finished.points(series.id)[-1]
-    assert finished.find_series("cpu_cores") is None
-    assert finished.find_series("host_load_1min") is not None
-    rows = finished.series.values()
-    assert [finished.find_series(row.name, row.process, row.device, row.os_tid) for row in rows] == [*rows]
-    assert finished.last_point(10**6) is None
-
-
 def test_recordings_events_and_output_after_one(finished: RunReader) -> None:
     everything = finished.recordings_after(0, 1000)
     assert [row.id for row in everything] == sorted(row.id for row in everything)
@@ -160,9 +133,7 @@ def test_a_live_run_is_live_and_grows_and_has_another_version_after_a_change(liv
         assert (reader.info.state, reader.info.exit_code) == ("ended", 3)
 
 
-def test_what_is_written_between_two_queries_of_a_refresh_is_whole(
-    live: LiveRun, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_is_written_between_queries_of_a_refresh_is_whole(live: LiveRun, monkeypatch: pytest.MonkeyPatch) -> None:
     """A stack, its frame, its thread and its process are never known by halves."""
     with RunReader(live.path) as reader:
         known, real = len(reader.stacks), reader._query
@@ -193,33 +164,6 @@ def test_one_moment_is_blind_to_what_comes_later_and_then_new_stacks_are_looked_
             assert len(list(reader.intervals())) == before
         assert len(list(reader.intervals())) > before
         assert "novel_77" in {reader.frames_of(interval.stack)[-1].function for interval in reader.intervals()}
-
-
-def test_a_reader_opened_during_a_transaction_waits_for_nothing(tmp_path: Path) -> None:
-    inside, leave = threading.Event(), threading.Event()
-
-    def describe_slowly(frame: Frame) -> FrameDescription:
-        inside.set()
-        assert leave.wait(60)
-        return describe(frame)
-
-    writer = RunWriter(tmp_path / "live.profd", run_started(live=True), describe_slowly)
-    try:
-        writer.put(main_process())
-        writer.put(novel(1, STARTED_NS))
-        assert inside.wait(60)
-        with RunReader(writer.path) as reader:
-            reader._connection.execute("PRAGMA busy_timeout = 0")
-            reader.refresh()
-            assert reader.stacks == {}
-            assert reader.info.state == "live"
-            leave.set()
-            writer.close()
-            reader.refresh()
-            assert len(reader.stacks) == 2
-    finally:
-        leave.set()
-        writer.close()
 
 
 @pytest.mark.parametrize("row", [StackRow(1, 1, 1), StackRow(1, 2, 1), StackRow(1, 0, 10**6)])

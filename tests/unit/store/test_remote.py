@@ -24,28 +24,19 @@ def store() -> Iterator[str]:
     files.rm(root, recursive=True)
 
 
-@pytest.fixture
-def into(tmp_path: Path) -> Path:
-    folder = tmp_path / "here"
-    folder.mkdir()
-    return folder
-
-
 @pytest.mark.parametrize("end", ["", "/", "/a.profd"])
-def test_of_a_file_it_alone_and_of_a_folder_the_run_files_are_copied(store: str, end: str, into: Path) -> None:
+def test_of_a_file_it_alone_and_of_a_folder_the_run_files_are_copied(store: str, end: str, tmp_path: Path) -> None:
+    (into := tmp_path / "here").mkdir()
     copied = {"a.profd": b"one"} if end == "/a.profd" else {"a.profd": b"one", "b.profd": b"two"}
     assert fetch(store + end, into) == (into / "a.profd" if end == "/a.profd" else into)
     assert {path.name: path.read_bytes() for path in into.iterdir()} == copied
 
 
-def test_a_url_of_no_store_is_wrong_use_and_one_whose_package_is_missing_says_so() -> None:
+def test_a_url_says_its_store_and_its_place_or_why_it_cannot() -> None:
     with pytest.raises(UsageError, match="is no place that can be read"):
         open_url("nosuch://bucket/job")
     with pytest.raises(MissingTool, match="needs a package"):
         open_url("gdrive://bucket/job")
-
-
-def test_the_place_has_no_closing_slash_but_where_it_is_the_root() -> None:
     assert open_url("memory://remote/job/")[1] == "/remote/job"
     assert open_url("/")[1] == "/"
 

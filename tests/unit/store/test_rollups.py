@@ -71,15 +71,10 @@ def by_minute(rows: list[StackMinuteRow]) -> dict[int, tuple[int, int]]:
     return found
 
 
-def test_each_whole_minute_has_its_samples_and_there_is_no_whole_hour(reader: RunReader) -> None:
-    assert by_minute(stack_minutes(reader, [main_thread(reader)], range(3))) == dict.fromkeys(range(3), A_MINUTE)
-    assert by_minute(stack_minutes(reader, [main_thread(reader)], range(1, 2))) == {1: A_MINUTE}
-    assert stack_minutes(reader, [], range(3)) == []
-    assert stack_hours(reader, [main_thread(reader)], range(3)) == []
-
-
 def test_minutes_are_added_together_from_the_runs_start_on(reader: RunReader) -> None:
     thread = main_thread(reader)
+    assert by_minute(stack_minutes(reader, [thread], range(3))) == dict.fromkeys(range(3), A_MINUTE)
+    assert stack_minutes(reader, [], range(3)) == stack_hours(reader, [thread], range(3)) == []
     two = (2 * A_MINUTE[0], 2 * A_MINUTE[1])
     assert by_minute(stack_minutes(reader, [thread], range(3), 2)) == {0: two, 2: A_MINUTE}
     # What is asked for begins in the midst of the first two.
@@ -106,9 +101,6 @@ def test_minutes_have_who_is_summed_their_mean_and_their_ends(reader: RunReader)
     assert second.aggregate.mean == pytest.approx(989.5e6)
 
 
-MINUTE_S = 60
-
-
 def at(second: int) -> int:
     return STARTED_NS + second * SECOND_NS
 
@@ -124,7 +116,7 @@ def test_a_range_is_split_into_whole_minutes_and_what_lies_beside(live: Tables, 
         [one] = reader.rollups.split(at(30), at(270), reader.threads)
         assert (one.minutes, one.is_settled) == (range(1, 4), True)
         assert [(rest.from_ns, rest.to_ns) for rest in one.rest] == [(at(30), at(60)), (at(240), at(270))]
-        [short] = reader.rollups.split(at(59), at(59 + LEAST_MINUTES * MINUTE_S), reader.threads)
+        [short] = reader.rollups.split(at(59), at(59 + 60 * LEAST_MINUTES), reader.threads)
         assert not short.minutes
         [whole] = reader.rollups.split(None, None, reader.threads)
         assert not whole.rest

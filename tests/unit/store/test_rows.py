@@ -9,17 +9,14 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 from support import synthetic
-from support.synthetic import COMMAND, MAIN, STARTED_NS, main_process, write_records
+from support.synthetic import MAIN, STARTED_NS, main_process, write_records
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import (
     DeviceSeen,
-    Frame,
-    HangEnded,
     HangFound,
-    HangGroup,
     HangReport,
     HostGap,
     Identity,
@@ -27,9 +24,7 @@ from profd.daemon.store.records import (
     Placement,
     Point,
     PointsTaken,
-    ProcessSeen,
     Record,
-    Stand,
     WindowGpu,
     WindowStep,
     WindowTaken,
@@ -41,14 +36,10 @@ SECOND = DeviceSeen(STARTED_NS + 1, "gpu1", 1, "NVIDIA A100", "GPU-b")
 FIRST = DeviceSeen(STARTED_NS + 2, "gpu0", 0, "NVIDIA H100", "GPU-a", 80 << 30)
 
 
-def write(path: Path) -> Path:
+def test_devices_come_in_order_and_once_and_have_series_of_their_own(tmp_path: Path) -> None:
     process = Point("gpu_process_memory_bytes", 5.0, Identity(7, 1), device="gpu0")
     points = PointsTaken(STARTED_NS + 3, (Point("gpu_memory_used_bytes", 9.0, device="gpu0"), process))
-    return write_records(path, [SECOND, FIRST, FIRST, points])
-
-
-def test_devices_come_in_order_and_once_and_have_series_of_their_own(tmp_path: Path) -> None:
-    with RunReader(write(tmp_path / "run.profd")) as reader:
+    with RunReader(write_records(tmp_path / "run.profd", [SECOND, FIRST, FIRST, points])) as reader:
         assert reader.devices() == [
             DeviceRow("gpu0", 0, "NVIDIA H100", "GPU-a", 80 << 30),
             DeviceRow("gpu1", 1, "NVIDIA A100", "GPU-b", None),
@@ -57,30 +48,7 @@ def test_devices_come_in_order_and_once_and_have_series_of_their_own(tmp_path: P
     assert series == {("gpu_memory_used_bytes", None, "gpu0"), ("gpu_process_memory_bytes", 1, "gpu0")}
 
 
-AT_NS = STARTED_NS + 40 * SECOND_NS
-STAND = Stand("rank 0", 4242, "main", 0, "MainThread", True, "a lock (futex 0x1)")
-REPORT = HangReport("collective", (HangGroup((Frame("all_reduce", "c10d.py", 3),), (STAND,)),), ("the last step is 9",))
-FOUND = HangFound(AT_NS, STARTED_NS, "no progress for 40 s", REPORT)
-
-
-@pytest.fixture
-def run(tmp_path: Path) -> Path:
-    path = tmp_path / "run.profd"
-    return write_records(path, [main_process(), FOUND, HangEnded(AT_NS + SECOND_NS, AT_NS)])
-
-
-def change(path: Path, sql: str) -> None:
-    connection = sqlite3.connect(path)
-    connection.execute(sql)
-    connection.commit()
-    connection.close()
-
-
-def test_a_hang_comes_back_as_it_was_told(run: Path) -> None:
-    with RunReader(run) as reader:
-        (hang,) = reader.hangs()
-    assert (hang.at_ns, hang.since_ns, hang.ended_ns) == (AT_NS, STARTED_NS, AT_NS + SECOND_NS)
-    assert (hang.cause, hang.text, hang.report) == ("collective", "no progress for 40 s", REPORT)
+FOUND = HangFound(STARTED_NS + 40 * SECOND_NS, STARTED_NS, "no progress for 40 s", HangReport("collective", ()))
 
 
 @pytest.mark.parametrize(
@@ -109,19 +77,11 @@ def test_a_damaged_row_is_said(tmp_path: Path, change: str, read: Callable[[RunR
         read(run)
 
 
-WORKER = Identity(4300, 1100)
-
-
-def seen(identity: Identity, parent: Identity | None = None, placement: Placement | None = None) -> ProcessSeen:
-    return ProcessSeen(identity, parent, COMMAND, "main", 5, None, "3.11.7", STARTED_NS, placement)
-
-
 def test_the_newest_place_of_each_rank_is_kept(tmp_path: Path) -> None:
     # An agent that became the rank: its environment was another one before.
-    first, second = Placement(5), Placement(5, 1, 0, 8)
-    found = [seen(MAIN, placement=first), seen(MAIN, placement=second), seen(WORKER, MAIN)]
+    found = [replace(main_process(), placement=placement) for placement in (Placement(5), Placement(5, 1, 0, 8))]
     with RunReader(write_records(tmp_path / "a.profd", found)) as reader:
-        (main,) = (row.id for row in reader.processes.values() if row.pid == MAIN.pid)
+        (main,) = reader.processes
         assert reader.placements() == {main: PlacementRow(main, 1, 0, 8)}
 
 
