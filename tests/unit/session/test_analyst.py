@@ -50,12 +50,6 @@ async def until(condition: Callable[[], bool]) -> None:
         await asyncio.sleep(0.01)
 
 
-async def test_what_is_found_is_handed_on_look_by_look(start: Start, put: list[Record]) -> None:
-    start(says(SEEN, FindingsTaken(8, ())))
-    await until(lambda: len(put) == 2)
-    assert put == [SEEN, FindingsTaken(8, ())]
-
-
 REPEATS = f"print({msgspec.json.encode(SEEN).decode()!r}, flush=True) if sys.stdin.read(1) == 'r' else None"
 
 

@@ -45,13 +45,19 @@ def test_cost_begins_with_the_start_of_this_process() -> None:
     assert age_s - 1 < spending.over_s <= age_s + 0.02
 
 
-def test_memory_counts_this_process_and_living_children() -> None:
-    meter = CostMeter(StoppedClock())
-    with subprocess.Popen([sys.executable, "-SEc", "print(1, flush=True); input()"], stdin=-1, stdout=-1) as child:
+SPIN = "import time\nwhile time.process_time() < 0.5: pass\nprint('spun', flush=True)\ninput()"
+
+
+def test_a_child_counts_while_it_lives_with_its_time_and_its_memory() -> None:
+    clock = StoppedClock()
+    meter = CostMeter(clock)
+    meter.take()
+    with subprocess.Popen([sys.executable, "-SEc", SPIN], stdin=-1, stdout=-1) as child:
         assert child.stdout is not None
-        child.stdout.readline()
+        assert child.stdout.readline() == b"spun\n"
         theirs = processes.rss_bytes(child.pid)
-        meter.take()
+        clock.advance(1)
+        assert meter.take().cores >= 0.45
         both = meter.rss_bytes()
         child.kill()
         child.wait()
@@ -61,21 +67,6 @@ def test_memory_counts_this_process_and_living_children() -> None:
     assert both - alone == pytest.approx(theirs, rel=0.5)
     others = sum(child.memory_info().rss for child in psutil.Process().children())  # of other tests, as a tracker's
     assert alone == pytest.approx((processes.rss_bytes(os.getpid()) or 0) + others, rel=0.1)
-
-
-SPIN = "import time\nwhile time.process_time() < 0.5: pass\nprint('spun', flush=True)\ninput()"
-
-
-def test_a_child_counts_while_it_lives() -> None:
-    clock = StoppedClock()
-    meter = CostMeter(clock)
-    meter.take()
-    with subprocess.Popen([sys.executable, "-c", SPIN], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as child:
-        assert child.stdout is not None
-        assert child.stdout.readline() == b"spun\n"
-        clock.advance(1)
-        assert meter.take().cores >= 0.45
-        child.kill()
 
 
 BUDGET = 0.10
@@ -160,7 +151,7 @@ def test_a_small_budget_begins_with_a_low_rate_and_turns_get_less_as_it_falls() 
     [(linear(0.0005), (100, 100)), (linear(0.003, fixed=0.02), (10, 26)), (linear(0.004), (12, 25))],
     ids=["cheap", "dear", "dearer"],
 )
-def test_a_run_comes_within_its_budget_and_its_rate_rises_when_there_is_room(
+def test_a_run_keeps_its_budget_and_rate_rises_again(
     cost_of: Callable[[int], float], rates_hz: tuple[int, int]
 ) -> None:
     governor = Governor(100, BUDGET)
@@ -180,12 +171,6 @@ def test_the_rate_settles_within_bounds(rate_hz: int, per_hz: float, fixed: floa
     assert all(min(LOWEST_RATE_HZ, rate_hz) <= rate <= rate_hz for rate in rates)
     assert len(set(rates[-300:])) == 1, f"it goes on changing: {changes(rates)}"
     assert cost_of(rates[-1]) <= budget * 1.0001 or rates[-1] == min(LOWEST_RATE_HZ, rate_hz)
-
-
-def test_what_costs_many_times_the_budget_is_met_at_once() -> None:
-    governor = begun()
-    assert take(governor, 1.0)
-    assert governor.rate_hz <= 10
 
 
 def seconds_until_raised(governor: Governor) -> int:
@@ -234,15 +219,13 @@ def test_the_start_is_paid_but_is_no_forecast() -> None:
     assert any(take(governor, 0.09) for _ in range(12))
 
 
-@pytest.mark.parametrize(
-    "cores", [lambda second: 0.5 if second == 30 else 0.05, lambda second: 0.32 if second % 4 == 3 else 0.0]
-)
-def test_one_dear_second_and_cost_that_comes_in_lumps_move_nothing(cores: Callable[[int], float]) -> None:
+DEAR_SECOND, LUMPS = (lambda second: 0.5 if second == 30 else 0.05), (lambda second: 0.32 if second % 4 == 3 else 0.0)
+
+
+@pytest.mark.parametrize("cores", [DEAR_SECOND, LUMPS], ids=["one dear second", "cost that comes in lumps"])
+def test_what_is_no_more_than_noise_moves_little(cores: Callable[[int], float]) -> None:
     governor = begun()
     assert not any(take(governor, cores(second)) for second in range(600))
-
-
-def test_noise_about_a_settled_cost_moves_little() -> None:
     noise = random.Random(7)
     rates = simulate(Governor(100, BUDGET), lambda rate_hz: 0.0008 * rate_hz * noise.uniform(0.7, 1.3), 3600)
     assert len(changes(rates)) <= 2
@@ -279,9 +262,7 @@ def test_a_ledger_holds_a_minute_and_allows_what_any_minute_to_come_leaves() -> 
     ("asked_hz", "cores", "taken_hz"),
     [(50, 0.02, (50, 50)), (2, 0.02, (2, 2)), (200, 0.01, (200, 200)), (1000, 0.05, (151, 249))],
 )
-def test_a_rate_that_is_asked_for_is_taken_at_once_as_far_as_the_budget_has_room(
-    asked_hz: int, cores: float, taken_hz: tuple[int, int]
-) -> None:
+def test_a_rate_is_taken_as_far_as_the_budget_has_room(asked_hz: int, cores: float, taken_hz: tuple[int, int]) -> None:
     governor = begun(100)
     for _ in range(12):
         take(governor, cores)

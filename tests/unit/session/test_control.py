@@ -7,8 +7,7 @@ import contextlib
 import os
 import socket
 import stat
-import threading
-from collections.abc import AsyncIterator, Awaitable, Iterator
+from collections.abc import AsyncIterator, Awaitable
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TypeVar
@@ -95,10 +94,12 @@ async def connect(served: Served) -> ControlClient:
     return await asyncio.to_thread(ControlClient, served.path)
 
 
-async def test_socket_is_the_owners_alone(served: Served) -> None:
-    mode = served.path.stat().st_mode
-    assert stat.S_ISSOCK(mode)
-    assert stat.S_IMODE(mode) == 0o600
+async def answers(path: Path, pid: int | None = None) -> bool:
+    """Say whether the session at a socket answers to one more client."""
+    client = await asyncio.to_thread(ControlClient, path, pid)
+    status = await asyncio.to_thread(client.hello)
+    client.close()
+    return status.run_id == "id"
 
 
 async def test_what_a_client_asks_is_passed_on_or_refused(served: Served) -> None:
@@ -135,23 +136,16 @@ async def test_watchers_are_counted_while_they_stay(served: Served) -> None:
     await eventually(lambda: served.session.watchers[-1] == 0, "the watcher's end")
 
 
-@pytest.mark.parametrize(
-    "line",
-    [
-        b"\n",
-        b"hello\n",
-        b"\xff\xfe\x00\n",
-        b'{"command": "\xff"}\n',
-        b"[]\n",
-        b"{}\n",
-        b'{"command": "kill"}\n',
-        b'{"command": 5}\n',
-        b"[" * 4000 + b"\n",
-    ],
+BAD_REQUESTS = (
+    *(b"", b"hello", b"\xff\xfe\x00", b"[]", b"{}", b"[" * 4000),
+    *(b'{"command": "\xff"}', b'{"command": "kill"}', b'{"command": 5}'),
 )
+
+
+@pytest.mark.parametrize("line", BAD_REQUESTS)
 async def test_what_is_no_request_is_refused_and_the_connection_stays(served: Served, line: bytes) -> None:
     reader, writer = await asyncio.open_unix_connection(served.path)
-    writer.write(line)
+    writer.write(line + b"\n")
     assert (await within(reader.readline())).startswith(b'{"error":"not a request')
     writer.write(b'{"command": "hello"}\n')
     assert b'"run_id":"id"' in await within(reader.readline())
@@ -165,27 +159,18 @@ async def test_a_line_without_end_ends_its_own_connection_only(served: Served) -
     other.close()
 
 
-async def test_a_client_that_breaks_off_harms_nothing(served: Served) -> None:
+async def test_clients_that_break_off_or_never_read_hold_up_no_other(served: Served) -> None:
     for data in (b"", b'{"command"', b'{"command": "watch"}\n'):
         _, writer = await asyncio.open_unix_connection(served.path)
         writer.write(data)
         writer.transport.abort()
-    client = await connect(served)
-    assert (await asyncio.to_thread(client.hello)).run_id == "id"
-    client.close()
-
-
-async def test_a_client_that_never_reads_holds_up_no_other(served: Served) -> None:
-    deaf = socket.socket(socket.AF_UNIX)
-    deaf.connect(str(served.path))
-    deaf.setblocking(False)
-    with contextlib.suppress(BlockingIOError):
-        while True:
-            deaf.send(b'{"command": "hello"}\n' * 100)
-    client = await connect(served)
-    assert (await asyncio.to_thread(client.hello)).run_id == "id"
-    client.close()
-    deaf.close()
+    with socket.socket(socket.AF_UNIX) as deaf:
+        deaf.connect(str(served.path))
+        deaf.setblocking(False)
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                deaf.send(b'{"command": "hello"}\n' * 100)
+        assert await answers(served.path)
 
 
 @pytest.mark.parametrize(("uid", "is_answered"), [(0, True), (4321, False)])
@@ -217,45 +202,40 @@ async def test_a_socket_whose_folder_goes_away_comes_back_with_it(served: Served
     with pytest.raises(SessionFailed):
         await connect(served)
     assert (await asyncio.to_thread(client.hello)).run_id == "id"  # who is connected stays so
+    client.close()
 
     served.path.parent.unlink()
     await served.server.renew()
-    again = await connect(served)
-    assert (await asyncio.to_thread(again.hello)).run_id == "id"
+    assert await answers(served.path)
     assert stat.S_IMODE(served.path.stat().st_mode) == 0o600
-    for one in (client, again):
-        one.close()
 
 
-async def test_a_server_takes_over_the_socket_of_a_dead_one(served: Served) -> None:
-    path = served.path.with_name("old.sock")
-    dead = socket.socket(socket.AF_UNIX)
-    dead.bind(str(path))
-    dead.close()
-    server = serve(path, FakeSession())
-    await server.start()
-    client = await asyncio.to_thread(ControlClient, path)
-    assert (await asyncio.to_thread(client.hello)).run_id == "id"
-    client.close()
-    await server.close()
-
-
-async def test_a_socket_has_its_name_from_when_it_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path, named = tmp_path / "s.sock", list[bool]()
-    listen = socket.socket.listen
+async def test_a_socket_is_named_once_it_listens_over_a_dead_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, listen, named = tmp_path / "s.sock", socket.socket.listen, list[bool]()
 
     def noted(one: socket.socket, backlog: int) -> None:
         named.append(path.exists())
         listen(one, backlog)
 
     monkeypatch.setattr(socket.socket, "listen", noted)
-    server = serve(path, FakeSession())
-    await server.start()
-    assert named[0] is False
-    assert path.is_socket()
-    assert path.stat().st_mode & 0o777 == 0o600
-    await server.close()
-    assert list(tmp_path.iterdir()) == []
+    for is_left in (False, True):
+        server = serve(path, FakeSession())
+        before = os.umask(0o027)
+        try:
+            await server.start()
+            assert os.umask(0o027) == 0o027  # files that are made later have the rights of before
+        finally:
+            os.umask(before)
+        assert named[0] is is_left
+        named.clear()
+        assert await answers(path)
+        assert stat.S_IMODE(path.stat().st_mode) == 0o600
+        await server.close()
+        assert list(tmp_path.iterdir()) == []
+        with socket.socket(socket.AF_UNIX) as dead:
+            dead.bind(str(path))
 
 
 async def test_a_socket_that_cannot_be_bound_is_an_error_of_the_session(tmp_path: Path) -> None:
@@ -266,51 +246,32 @@ async def test_a_socket_that_cannot_be_bound_is_an_error_of_the_session(tmp_path
         await server.close()
 
 
-def test_a_session_that_is_not_there_cannot_be_reached(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["none.sock", "x" * 200])
+def test_a_session_that_is_not_there_cannot_be_reached(tmp_path: Path, name: str) -> None:
     with pytest.raises(SessionFailed, match="cannot be reached"):
-        ControlClient(tmp_path / "none.sock")
-    with pytest.raises(SessionFailed, match="cannot be reached"):
-        ControlClient(tmp_path / ("x" * 200))
-
-
-@contextlib.contextmanager
-def answering(path: Path, answer: bytes) -> Iterator[None]:
-    """Listen once, and answer whatever comes with these bytes."""
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(str(path))
-    listener.listen(1)
-
-    def serve() -> None:
-        connection, _ = listener.accept()
-        connection.recv(4096)
-        connection.sendall(answer)
-        connection.close()
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    yield
-    thread.join(DEADLINE_S)
-    listener.close()
+        ControlClient(tmp_path / name)
 
 
 @pytest.mark.parametrize(
     ("answer", "message"),
     [
-        (b"", "hung up"),
-        (b'{"run_id"', "hung up"),
-        (b"garbage\n", "does not answer"),
-        (b"5\n", "does not answer"),
-        (b"\xff\n", "does not answer"),
-        (b'{"run_id": 5}\n', "does not answer"),
+        *((b"", "hung up"), (b'{"run_id"', "hung up"), (b"garbage\n", "does not answer")),
+        *((b"5\n", "does not answer"), (b"\xff\n", "does not answer"), (b'{"run_id": 5}\n', "does not answer")),
         (b'{"error": "not a request"}\n', "refused: not a request"),
     ],
 )
-def test_an_answer_that_is_none_is_an_error_of_the_session(profd_home: Path, answer: bytes, message: str) -> None:
-    with answering(profd_home / "odd.sock", answer):
-        client = ControlClient(profd_home / "odd.sock")
-        with pytest.raises(SessionFailed, match=message):
-            client.hello()
-        client.close()
+async def test_an_answer_that_is_none_is_an_error_of_the_session(profd_home: Path, answer: bytes, message: str) -> None:
+    async def say(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readline()
+        writer.write(answer)
+        writer.close()
+
+    server = await asyncio.start_unix_server(say, profd_home / "odd.sock")
+    client = await asyncio.to_thread(ControlClient, profd_home / "odd.sock")
+    with pytest.raises(SessionFailed, match=message):
+        await asyncio.to_thread(client.hello)
+    client.close()
+    server.close()
 
 
 def test_a_session_that_keeps_silent_is_given_up(profd_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -324,29 +285,14 @@ def test_a_session_that_keeps_silent_is_given_up(profd_home: Path, monkeypatch: 
         client.close()
 
 
-async def test_files_that_are_made_later_have_the_rights_of_before(profd_home: Path) -> None:
-    server = serve(profd_home / "s.sock", FakeSession())
-    before = os.umask(0o027)
-    try:
-        await server.start()
-        assert os.umask(0o027) == 0o027
-    finally:
-        os.umask(before)
-    await server.close()
-
-
 async def test_only_the_process_that_a_run_file_names_is_spoken_to(served: Served) -> None:
     """A hostile file may name the socket of any program, which is told nothing then."""
-    client = await asyncio.to_thread(ControlClient, served.path, os.getpid())
-    assert (await asyncio.to_thread(client.hello)).run_id == "id"
-    client.close()
+    assert await answers(served.path, os.getpid())
     with pytest.raises(SessionFailed, match="is not that session"):
         await asyncio.to_thread(ControlClient, served.path, os.getppid())
 
 
-async def test_nobody_but_root_speaks_to_the_sessions_of_others(
-    served: Served, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_only_root_speaks_to_the_sessions_of_others(served: Served, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(control, "_peer", lambda connection: (os.getpid(), 1001))
     monkeypatch.setattr(os, "getuid", lambda: 1000)
     with pytest.raises(SessionFailed, match="is not that session"):

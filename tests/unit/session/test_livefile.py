@@ -34,6 +34,11 @@ def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path / "local"
 
 
+def has_recordings(path: Path) -> bool:
+    with RunReader(path) as reader:
+        return bool(reader.recordings())
+
+
 def files_below(folder: Path) -> list[str]:
     return sorted(path.name for path in folder.rglob("*") if not path.is_dir())
 
@@ -55,8 +60,7 @@ def test_on_a_network_it_is_linked_while_live_and_moved_at_the_end(wanted: Path,
         assert reader.info.state == "ended"
     live_file.settle()
     assert not wanted.is_symlink()
-    with RunReader(wanted) as reader:
-        assert reader.recordings()
+    assert has_recordings(wanted)
     assert files_below(network) == []
     assert files_below(wanted.parent) == ["run.profd"]
 
@@ -76,9 +80,7 @@ def test_what_a_reader_keeps_in_the_log_is_moved_too(wanted: Path, network: Path
     assert files_below(wanted.parent) == ["run.profd"]
 
 
-def test_what_cannot_be_moved_stays_and_stays_linked(
-    wanted: Path, network: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_what_cannot_be_moved_stays_linked(wanted: Path, network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     live_file = LiveFile(wanted)
     write_run(live_file.path, seconds=1)
 
@@ -90,13 +92,15 @@ def test_what_cannot_be_moved_stays_and_stays_linked(
     with pytest.raises(OutputUnwritable, match="No space left"):
         live_file.settle()
     assert files_below(wanted.parent) == ["run.profd"]
-    with RunReader(wanted) as reader:
-        assert reader.recordings()
+    assert has_recordings(wanted)
 
 
 def test_a_run_is_not_lost_where_its_place_is_refused_at_the_last_moment(
     wanted: Path, network: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    def refuse(name: str, target: str, **folders: int) -> None:
+        raise OSError(5, "Input/output error")
+
     live_file = LiveFile(wanted)
     write_run(live_file.path, seconds=1)
     with monkeypatch.context() as failing:
@@ -105,16 +109,11 @@ def test_a_run_is_not_lost_where_its_place_is_refused_at_the_last_moment(
             live_file.settle()
     assert files_below(wanted.parent) == ["run.profd"]
     live_file.settle()
-    with RunReader(wanted) as reader:
-        assert reader.recordings()
+    assert has_recordings(wanted)
     assert files_below(network) == []
 
 
-def refuse(name: str, target: str, **folders: int) -> None:
-    raise OSError(5, "Input/output error")
-
-
-def test_a_disk_of_the_node_is_preferred_to_memory(
+def test_a_disk_goes_before_memory(
     wanted: Path, network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "scratch").mkdir()
@@ -126,7 +125,7 @@ def test_a_disk_of_the_node_is_preferred_to_memory(
     assert (live_file.most_bytes, live_file.warning) == (None, "")
 
 
-def test_where_there_is_memory_alone_the_run_is_bounded_and_it_is_said(
+def test_in_memory_the_run_is_bounded_which_is_said(
     wanted: Path, network: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(paths, "is_in_memory", lambda path: True)

@@ -19,10 +19,11 @@ from profd.daemon.store.writer import RunWriter
 
 
 class Desk:
-    """Readings of this process into a real run file."""
+    """Readings of this process into a real run file; profd itself costs ``cores``."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
+        self.cores = 0.01
         self.clock = StoppedClock()
         self.governor = Governor(100, 0.1)
         self.writer = RunWriter(path, run_started(), describe)
@@ -40,19 +41,15 @@ class Desk:
             return [(event.kind, event.text) for event in reader.events() if "does not answer" not in event.text]
 
 
-def cost(monkeypatch: pytest.MonkeyPatch, cores: float) -> None:
-    monkeypatch.setattr(CostMeter, "take", lambda meter: Spending(cores, 1.0))
-
-
 @pytest.fixture
-def desk(tmp_path: Path) -> Iterator[Desk]:
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
     made = Desk(tmp_path / "run.profd")
+    monkeypatch.setattr(CostMeter, "take", lambda meter: Spending(made.cores, 1.0))
     yield made
     made.writer.close()
 
 
-async def test_processes_host_and_own_cost_are_written(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    cost(monkeypatch, 0.01)
+async def test_processes_host_and_own_cost_are_written(desk: Desk) -> None:
     await desk.take(2)
     assert desk.events() == []
     with RunReader(desk.path) as reader:
@@ -60,8 +57,7 @@ async def test_processes_host_and_own_cost_are_written(desk: Desk, monkeypatch: 
     assert {"cpu_cores", "rss_bytes", "host_memory_used_bytes", "profd_cpu_cores", "profd_rss_bytes"} <= names
 
 
-async def test_a_jump_of_the_wall_clock_is_said_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    cost(monkeypatch, 0.01)
+async def test_a_jump_of_the_wall_clock_is_said_once(desk: Desk) -> None:
     await desk.take()
     desk.clock.jump_ns = -3_600_500_000_000
     await desk.take(2)
@@ -70,8 +66,7 @@ async def test_a_jump_of_the_wall_clock_is_said_once(desk: Desk, monkeypatch: py
     assert desk.events() == [("wall-jump", "the wall clock jumped by -3600.500 s")]
 
 
-async def test_a_suspended_machine_is_said_and_is_no_jump(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    cost(monkeypatch, 0.01)
+async def test_a_suspended_machine_is_said_and_is_no_jump(desk: Desk) -> None:
     await desk.take()
     desk.clock.slept_ns = desk.clock.jump_ns = 3_600_500_000_000
     await desk.take(2)
@@ -81,12 +76,11 @@ async def test_a_suspended_machine_is_said_and_is_no_jump(desk: Desk, monkeypatc
     assert desk.events() == [("wall-jump", "the machine was suspended for 3600.500 s, which the run's times leave out")]
 
 
-async def test_a_change_of_the_rate_is_said(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    cost(monkeypatch, 0.2)
+async def test_a_change_of_the_rate_is_said(desk: Desk) -> None:
+    desk.cores = 0.2
     await desk.take(30)
-    lowered_hz = desk.governor.rate_hz
-    assert lowered_hz < 100
-    cost(monkeypatch, 0.01)
+    assert desk.governor.rate_hz < 100
+    desk.cores = 0.01
     await desk.take(100)
     assert desk.governor.rate_hz == 100
     events = desk.events()
@@ -96,23 +90,20 @@ async def test_a_change_of_the_rate_is_said(desk: Desk, monkeypatch: pytest.Monk
     assert events[-1][1].endswith(", as there is room again")
 
 
-async def test_a_small_change_of_the_rate_is_not_said(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    cost(monkeypatch, 0.01)
-    for rate_hz in (90.0, 80.0, 90.0, 70.0):
+@pytest.mark.parametrize(
+    ("rates_hz", "said_hz"),
+    [((90.0, 80.0, 90.0, 70.0), 80), ((20.0,), 20)],
+    ids=["small changes", "low from the start"],
+)
+async def test_a_rate_far_from_that_last_said_is_said(desk: Desk, rates_hz: tuple[float, ...], said_hz: int) -> None:
+    for rate_hz in rates_hz:
         desk.governor.mean_hz = rate_hz
         await desk.take()
-    assert desk.events() == [("note", "profd samples at 80 Hz instead of 100 Hz, to stay within its budget")]
+    assert desk.events() == [("note", f"profd samples at {said_hz} Hz instead of 100 Hz, to stay within its budget")]
 
 
-async def test_a_low_rate_at_the_start_is_said(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    cost(monkeypatch, 0.01)
-    desk.governor.mean_hz = 20.0
-    await desk.take()
-    assert desk.events() == [("note", "profd samples at 20 Hz instead of 100 Hz, to stay within its budget")]
-
-
-async def test_a_budget_that_cannot_be_kept_is_said_once(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    cost(monkeypatch, 0.2)
+async def test_a_budget_that_cannot_be_kept_is_said_once(desk: Desk) -> None:
+    desk.cores = 0.2
     await desk.take(100)
     assert desk.governor.rate_hz == LOWEST_RATE_HZ
     said = [text for _, text in desk.events() if "more than its budget" in text]

@@ -70,12 +70,6 @@ async def test_a_session_that_breaks_says_so_in_its_run(
     assert all(processes.read_stat(event.pid) is None for event in py_spy.events("start"))
 
 
-async def test_a_target_that_ends_is_why_its_run_ends(recorder: Recorder, target: subprocess.Popen[bytes]) -> None:
-    await recorder.run(lambda _: target.kill())
-    with RunReader(recorder.options.run_file) as reader:
-        assert reader.info.why_ended == "target-exited"
-
-
 async def test_a_run_is_looked_at_while_it_is_recorded_and_as_a_whole_at_its_end(
     recorder: Recorder, target: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -89,6 +83,7 @@ async def test_a_run_is_looked_at_while_it_is_recorded_and_as_a_whole_at_its_end
     target.kill()
     await running
     with RunReader(path) as reader:
+        assert reader.info.why_ended == "target-exited"
         assert reader.info.findings_made_by == analysis_name(PhaseIndex(reader))
 
 
@@ -171,18 +166,13 @@ def test_a_target_that_is_gone_or_a_line_that_is_not_known_stays_unknown() -> No
     assert described(lambda frame: found, with_source=True)(Frame("f", "train.py", 1)) == found
 
 
-def test_a_folder_whose_name_is_no_text_is_shown_as_far_as_it_is(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_names_that_are_no_text_or_missing_are_still_shown(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = os.fsencode(tmp_path) + b"/caf\xe9"
     os.mkdir(folder)  # noqa: PTH102
     monkeypatch.chdir(os.fsdecode(folder))
-    assert run_started(OPTIONS, Path("/run/id.sock"), 77).cwd == f"{tmp_path}/caf\ufffd"
-
-
-def test_a_user_without_a_name_is_a_number(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "getuid", lambda: 123_456)
-    assert run_started(OPTIONS, Path("/run/id.sock"), 77).user == "123456"
+    started = run_started(OPTIONS, Path("/run/id.sock"), 77)
+    assert (started.cwd, started.user) == (f"{tmp_path}/caf\ufffd", "123456")
 
 
 @pytest.mark.parametrize(("with_source", "kept"), [(True, "login(token=***"), (False, None)])

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any
 
 import pytest
@@ -79,7 +79,7 @@ class Studio:
 
 
 @pytest.fixture
-def studio(monkeypatch: pytest.MonkeyPatch) -> Studio:
+async def studio(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Studio]:
     made = Studio()
 
     def make(*words: Any) -> FakeChain:  # noqa: ANN401
@@ -87,39 +87,29 @@ def studio(monkeypatch: pytest.MonkeyPatch) -> Studio:
         return made.chains[-1]
 
     monkeypatch.setattr(sampling, "StackChain", make)
-    return made
+    yield made
+    await made.sampling.close()
 
 
-async def test_processes_that_see_the_same_files_share_what_is_known_of_them(studio: Studio) -> None:
+async def test_mains_are_sampled_without_a_gap_and_others_in_turns_with_what_is_known_of_files(studio: Studio) -> None:
     nobody = 2**22  # no process has such an id: what it would see is what we see
-    main, worker = await studio.begin(roles.MAIN, nobody + 1), await studio.begin(roles.WORKER, nobody + 2)
+    main, launcher = await studio.begin(roles.MAIN, nobody + 1), await studio.begin(roles.LAUNCHER, nobody + 2)
+    helper, worker = await studio.begin(roles.HELPER, nobody + 3), await studio.begin(roles.WORKER, nobody + 4)
+    assert (main.turn, launcher.turn) == (None, None)
+    assert helper.turn is worker.turn is not None
     assert main.source is worker.source
 
 
-async def test_main_processes_are_sampled_without_a_gap_and_others_in_one_turn(studio: Studio) -> None:
-    main, launcher = await studio.begin(roles.MAIN, 1), await studio.begin(roles.LAUNCHER, 2)
-    helper, worker = await studio.begin(roles.HELPER, 3), await studio.begin(roles.WORKER, 4)
-    assert (main.turn, launcher.turn) == (None, None)
-    assert helper.turn is worker.turn is not None
-    await studio.sampling.close()
-
-
-async def test_rate_is_the_governors_and_a_part_of_it_for_others(studio: Studio) -> None:
+@pytest.mark.parametrize(
+    ("mean_hz", "main_hz", "worker_hz"), [(100, [100, 100], 20), (20, [20, 20], 4), (3, [3, 3], 3), (3.5, [3, 4], 3)]
+)
+async def test_rate_is_the_governors_in_whole_numbers_and_a_part_of_it_for_others(
+    studio: Studio, mean_hz: float, main_hz: list[int], worker_hz: int
+) -> None:
     main, worker = await studio.begin(roles.MAIN, 1), await studio.begin(roles.WORKER, 2)
-    assert (main.pace().rate_hz, worker.pace().rate_hz) == (100, 20)
-    studio.sampling.governor.mean_hz = 20
-    assert (main.pace().rate_hz, worker.pace().rate_hz) == (20, 4)
-    studio.sampling.governor.mean_hz = 3
-    assert (main.pace().rate_hz, worker.pace().rate_hz) == (3, 3)
-    await studio.sampling.close()
-
-
-async def test_recordings_of_a_main_process_take_turns_between_two_whole_rates(studio: Studio) -> None:
-    main, worker = await studio.begin(roles.MAIN, 1), await studio.begin(roles.WORKER, 2)
-    studio.sampling.governor.mean_hz = 3.5
-    assert [main.pace().rate_hz for _ in range(4)] == [3, 4, 3, 4]
-    assert worker.pace().rate_hz == 3
-    await studio.sampling.close()
+    studio.sampling.governor.mean_hz = mean_hz
+    assert [main.pace().rate_hz for _ in range(4)] == 2 * main_hz
+    assert worker.pace().rate_hz == worker_hz
 
 
 async def test_few_helpers_have_more_of_the_rate(studio: Studio) -> None:
@@ -129,39 +119,25 @@ async def test_few_helpers_have_more_of_the_rate(studio: Studio) -> None:
     for pid in range(3, 9):
         await studio.begin(roles.HELPER, pid)
     assert helper.pace().rate_hz == 20
-    await studio.sampling.close()
 
 
-async def test_turns_are_half_of_the_time_and_less_as_the_rate_falls(studio: Studio) -> None:
+@pytest.mark.parametrize(("mean_hz", "rest_ratio"), [(100, 1), (50, 3), (5, 9)])
+async def test_turns_are_half_of_the_time_less_by_the_rate(studio: Studio, mean_hz: float, rest_ratio: float) -> None:
     worker = await studio.begin(roles.WORKER)
-    assert worker.pace().rest_ratio == 1
-    studio.sampling.governor.mean_hz = 50
-    assert worker.pace().rest_ratio == 3
-    studio.sampling.governor.mean_hz = 5
-    assert worker.pace().rest_ratio == pytest.approx(9)
-    await studio.sampling.close()
+    studio.sampling.governor.mean_hz = mean_hz
+    assert worker.pace().rest_ratio == pytest.approx(rest_ratio)
 
 
-async def test_recordings_are_short_while_someone_watches(studio: Studio) -> None:
-    main = await studio.begin(roles.MAIN)
-    worker = await studio.begin(roles.WORKER, 2)
-    assert main.pace().length_s == LENGTH_S - 0.03
-    assert worker.pace().length_s == LENGTH_S - 0.15
-    studio.sampling.is_watched = True
-    assert main.pace().length_s == WATCHED_LENGTH_S - 0.03
-    studio.sampling.hurry()
-    assert main.hurries == 1
-    await studio.sampling.close()
-
-
-async def test_the_overlap_is_part_of_what_a_recording_may_last(studio: Studio) -> None:
-    main = await studio.begin(roles.MAIN)
+async def test_recordings_are_short_while_someone_watches_with_the_overlap_as_a_part(studio: Studio) -> None:
+    main, worker = await studio.begin(roles.MAIN), await studio.begin(roles.WORKER, 2)
+    assert (main.pace().length_s, worker.pace().length_s) == (LENGTH_S - 0.03, LENGTH_S - 0.15)
     studio.sampling.governor.mean_hz = 5
     assert main.pace().length_s == LENGTH_S - 0.6
-    studio.sampling.governor.mean_hz = 1
     studio.sampling.is_watched = True
+    studio.sampling.governor.mean_hz = 100
+    assert main.pace().length_s == WATCHED_LENGTH_S - 0.03
+    studio.sampling.governor.mean_hz = 1
     assert main.pace().length_s == 0.5
-    await studio.sampling.close()
 
 
 async def test_a_member_is_sampled_once_and_again_after_it_was_ended(studio: Studio) -> None:
@@ -173,12 +149,9 @@ async def test_a_member_is_sampled_once_and_again_after_it_was_ended(studio: Stu
         await asyncio.sleep(0)
     studio.sampling.end(member)
     assert await studio.begin(roles.MAIN) is not first
-    await studio.sampling.close()
 
 
-async def test_a_chain_that_breaks_is_said_and_breaks_no_other(
-    studio: Studio, capsys: pytest.CaptureFixture[str]
-) -> None:
+async def test_a_chain_that_breaks_is_said_and_is_alone(studio: Studio, capsys: pytest.CaptureFixture[str]) -> None:
     broken, other = await studio.begin(roles.MAIN, 1), await studio.begin(roles.MAIN, 2)
     broken.fail()
     for _ in range(3):
@@ -189,7 +162,6 @@ async def test_a_chain_that_breaks_is_said_and_breaks_no_other(
     assert "RuntimeError" in capsys.readouterr().err
     studio.sampling.hurry()
     assert (broken.hurries, other.hurries) == (0, 1)
-    await studio.sampling.close()
 
 
 async def test_closing_breaks_off_who_does_not_end(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -198,7 +170,6 @@ async def test_closing_breaks_off_who_does_not_end(studio: Studio, monkeypatch: 
     deaf.is_deaf = True
     await studio.sampling.close()
     assert (deaf.was_cancelled, other.was_cancelled) == (True, False)
-    await studio.sampling.close()
 
 
 ROOT, CHILD = Identity(10, 100), Identity(11, 110)
@@ -258,33 +229,27 @@ def recording(identity: Identity, *os_tids: int) -> RecordingTaken:
 
 
 def test_who_comes_changes_and_ends_is_written(stage: Stage) -> None:
-    child = member(CHILD)
-    stage.look(Change("started", member(ROOT, role=roles.MAIN)), Change("started", child))
+    child, root = member(CHILD), member(ROOT, role=roles.MAIN)
+    root.placement = Placement(5, 1, 1, 8)
+    stage.look(Change("started", root), Change("started", child))
     child.command = ("true",)
     stage.look(Change("exec", child))
     stage.look(Change("ended", child, KILLED))
     assert stage.events() == [
-        "main 10: sleep 9",
-        "helper 11: sleep 9",
-        "process 11 became true",
+        *("main 10 (rank 5 of 8, local rank 1 on node 1): sleep 9", "helper 11: sleep 9", "process 11 became true"),
         "helper 11 was ended by SIGKILL",
     ]
     assert [record.identity for record in stage.written if isinstance(record, ProcessSeen)] == [ROOT, CHILD, CHILD]
     assert [record.exit_signal for record in stage.written if isinstance(record, ProcessEnded)] == [9]
 
 
-def test_the_place_of_a_rank_in_its_job_is_said(stage: Stage) -> None:
-    ranked = member(CHILD, role=roles.MAIN)
-    ranked.placement = Placement(5, 1, 1, 8)
-    stage.look(Change("started", ranked))
-    assert stage.events() == ["main 11 (rank 5 of 8, local rank 1 on node 1): sleep 9"]
-
-
-def test_how_the_root_ended_is_kept_and_told_by_others(stage: Stage) -> None:
+def test_how_the_root_ended_is_kept_and_told_by_others_and_at_the_end_nobody_is_begun(stage: Stage) -> None:
     stage.look(Change("started", member(ROOT)))
-    stage.look(Change("ended", member(ROOT), KILLED))
+    stage.tree.changes = [Change("started", member(CHILD)), Change("ended", member(ROOT), KILLED)]
+    stage.members.look_at_end()
     assert stage.members.root_status == KILLED
     assert stage.events() == ["helper 10: sleep 9"]
+    assert [type(record).__name__ for record in stage.written][-1] == "ProcessEnded"
 
 
 def test_threads_are_those_of_the_last_recording(stage: Stage) -> None:
@@ -309,9 +274,3 @@ def test_who_turns_out_to_be_a_worker_is_written_again(stage: Stage) -> None:
     stage.members.take_recording(recording(CHILD, 11))
     last = [record for record in stage.written if isinstance(record, ProcessSeen)][-1]
     assert (last.role, last.ordinal) == (roles.WORKER, 1)
-
-
-def test_at_the_end_nobody_is_begun(stage: Stage) -> None:
-    stage.tree.changes = [Change("started", member(CHILD)), Change("ended", member(ROOT), 0)]
-    stage.members.look_at_end()
-    assert [type(record).__name__ for record in stage.written] == ["ProcessEnded"]

@@ -46,6 +46,10 @@ OPTIONS = SessionOptions(
     duration_s=2.5,
 )
 READY = encode(Ready(Path("/runs/a.profd"), Path("/run/a.sock"))).decode()
+READIES = """import json, os, signal, sys
+def ready(run_file):
+    print(json.dumps({'type': 'Ready', 'run_file': run_file, 'control_socket': '/a'}), flush=True)
+"""
 Start = Callable[[str], RunningSession]
 
 
@@ -55,7 +59,7 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
 
     def install_program(program: str) -> None:
         executable = tmp_path / "python"
-        executable.write_text(f"#!{sys.executable} -SE\nimport json, os, signal, sys\n{program}\n")
+        executable.write_text(f"#!{sys.executable} -SE\n{READIES}{program}\n")
         executable.chmod(0o700)
         monkeypatch.setattr(sys, "executable", str(executable))
 
@@ -94,25 +98,13 @@ def test_a_session_that_is_ready_is_returned_and_waited_for(start: Start) -> Non
     assert not running.is_running()
 
 
-def test_a_session_stands_apart_from_its_starter(start: Start, profd_home: Path) -> None:
-    running = start(
-        "sys.stdin.read()\n"
-        "apart = os.getsid(0) == os.getpid() and os.getcwd() == '/' and os.environ['PYTHONSAFEPATH'] == '1'\n"
-        "socket = os.environ['PROFD_HOME'] if apart else 'not apart'\n"
-        "print(json.dumps({'type': 'Ready', 'run_file': '/a', 'control_socket': socket}))"
-    )
-    assert running.wait_closed(60)
-    assert running.control_socket == profd_home
-
-
-def test_a_relative_home_reaches_the_session_as_the_same_folder(
-    start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_session_stands_apart_in_the_same_home(start: Start, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PROFD_HOME", "mine")
     running = start(
         "sys.stdin.read()\n"
-        "print(json.dumps({'type': 'Ready', 'run_file': os.environ['PROFD_HOME'], 'control_socket': '/a'}))"
+        "apart = os.getsid(0) == os.getpid() and os.getcwd() == '/' and os.environ['PYTHONSAFEPATH'] == '1'\n"
+        "ready(os.environ['PROFD_HOME'] if apart else 'not apart')"
     )
     assert running.wait_closed(60)
     assert running.run_file == tmp_path / "mine"
@@ -138,7 +130,7 @@ def test_a_session_that_fails_raises_its_own_error(start: Start, word: Failed, e
 @pytest.mark.parametrize(
     "program",
     [
-        "os._exit(1)",
+        "sys.exit('no memory left')",
         "sys.stdin.read(); os._exit(1)",
         "os.close(0); os.close(1); signal.pause()",
         "sys.stdin.read(); print('Traceback (most recent call last):')",
@@ -152,11 +144,13 @@ def test_a_session_that_says_nothing_of_use_is_an_error_with_its_log(
     monkeypatch.setattr(session, "_FAREWELL_TIMEOUT_S", 0.01)
     with pytest.raises(SessionFailed) as failure:
         start(program)
-    assert failure.value.remedy == f"see {paths.runtime_folder() / OPTIONS.run_id}.log"
+    log = paths.runtime_folder() / f"{OPTIONS.run_id}.log"
+    assert failure.value.remedy == f"see {log}"
+    assert ("no memory left" in program) == (log.read_text() == "no memory left\n")
     assert no_child_is_left()
 
 
-def test_a_session_that_was_started_ahead_gets_its_options_or_is_ended(
+def test_one_started_ahead_is_used_or_ends(
     install: Callable[[str], None], no_child_is_left: Callable[[], bool]
 ) -> None:
     install(f"sys.stdin.read(); print({READY!r}, flush=True)")
@@ -172,9 +166,7 @@ def test_a_session_that_was_started_ahead_gets_its_options_or_is_ended(
     assert [path.name for path in paths.runtime_folder().glob("*.log")] == [f"{OPTIONS.run_id}.log"]
 
 
-def test_a_session_that_cannot_be_started_ahead_is_an_error_only_where_it_is_needed(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_what_cannot_be_started_ahead_is_an_error_where_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
     with start_ahead() as starting:
         assert starting is None
@@ -182,7 +174,7 @@ def test_a_session_that_cannot_be_started_ahead_is_an_error_only_where_it_is_nee
         start_session(OPTIONS)
 
 
-def test_a_session_that_never_answers_is_killed(
+def test_a_mute_one_is_killed(
     start: Start, no_child_is_left: Callable[[], bool], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(session, "_READY_TIMEOUT_S", 0.01)
@@ -192,44 +184,28 @@ def test_a_session_that_never_answers_is_killed(
     assert no_child_is_left()
 
 
-def test_what_a_session_says_on_stderr_is_its_log(start: Start) -> None:
-    with pytest.raises(SessionFailed) as failure:
-        start("sys.exit('no memory left')")
-    assert Path(failure.value.remedy.removeprefix("see ")).read_text() == "no memory left\n"
-
-
 def test_command_words_that_are_no_text_are_made_so(install: Callable[[str], None]) -> None:
-    install(
-        "said = json.load(sys.stdin)['command'][1]\n"
-        "print(json.dumps({'type': 'Ready', 'run_file': said, 'control_socket': '/a'}))"
-    )
+    install("ready(json.load(sys.stdin)['command'][1])")
     running = start_session(msgspec.structs.replace(OPTIONS, command=("python", "caf\udce9.py")))
     assert running.run_file == Path("caf\ufffd.py")
     assert running.wait_closed(60)
 
 
 def test_the_end_of_the_link_is_handed_on_and_stays_open_here(install: Callable[[str], None]) -> None:
-    ours, theirs = socket.socketpair()
     install(
         "options = json.load(sys.stdin)\n"
-        "kind = os.readlink(f'/proc/self/fd/{options[\"channel_fd\"]}').partition(':')[0]\n"
-        "print(json.dumps({'type': 'Ready', 'run_file': kind, 'control_socket': '/a'}))"
+        "ready(os.readlink(f'/proc/self/fd/{options[\"channel_fd\"]}').partition(':')[0])"
     )
-    running = start_session(OPTIONS, channel=theirs)
-    assert running.run_file == Path("socket")
-    assert running.wait_closed(60)
-    os.fstat(theirs.fileno())
-    ours.close()
-    theirs.close()
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        running = start_session(OPTIONS, channel=theirs)
+        assert running.run_file == Path("socket")
+        assert running.wait_closed(60)
+        os.fstat(theirs.fileno())
 
 
 def test_a_stopped_session_is_let_go_on_to_close(install: Callable[[str], None]) -> None:
-    install(
-        "import signal\n"
-        "os.write(1, json.dumps({'type': 'Ready', 'run_file': '/a', 'control_socket': '/b'}).encode())\n"
-        "os.close(1)\n"
-        "os.kill(os.getpid(), signal.SIGSTOP)"
-    )
+    install("ready('/a'); os.close(1); os.kill(os.getpid(), signal.SIGSTOP)")
     running = start_session(OPTIONS)
     os.waitid(os.P_PID, running.pid, os.WSTOPPED | os.WNOWAIT)
     assert running.wait_closed(DEADLINE_S)
@@ -238,12 +214,7 @@ def test_a_stopped_session_is_let_go_on_to_close(install: Callable[[str], None])
 @pytest.fixture
 def waiting(install: Callable[[str], None]) -> RunningSession:
     """Start what says that it records, and waits for a signal."""
-    install(
-        "import signal\n"
-        "os.write(1, json.dumps({'type': 'Ready', 'run_file': '/a', 'control_socket': '/b'}).encode())\n"
-        "os.close(1)\n"
-        "signal.pause()"
-    )
+    install("ready('/a'); os.close(1); signal.pause()")
     return start_session(OPTIONS)
 
 

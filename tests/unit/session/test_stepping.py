@@ -47,7 +47,6 @@ class Listener:
 
 
 def member(identity: Identity = MAIN, role: str = MAIN_ROLE) -> Member:
-    """Return a process of the tree."""
     return Member(identity, None, COMMAND, role, None, None, None, 1)
 
 
@@ -103,9 +102,7 @@ def test_output_is_heard_where_one_process_trains(records: list[Record]) -> None
     followed.close()
 
 
-def test_a_reader_that_fails_is_said_and_ends_no_other(
-    records: list[Record], capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_reader_that_fails_is_said_and_is_alone(records: list[Record], capsys: pytest.CaptureFixture[str]) -> None:
     followed = Stepping(Clock(), records.append)
     followed.begin(member())
     followed.begin(member(OTHER))
