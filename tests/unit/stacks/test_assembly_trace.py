@@ -107,15 +107,6 @@ def test_what_is_no_trace_is_damaged(data: bytes) -> None:
         decode(data)
 
 
-@given(st.binary(max_size=200), st.integers(0, 400))
-def test_bytes_that_went_wrong_never_do_worse(noise: bytes, place: int) -> None:
-    data = write_trace(Told([(0, A_TO_C[0]), (20, A_TO_C[1])], 30))
-    try:
-        decode(data[:place] + noise + data[place + len(noise) :])
-    except TraceDamaged:
-        return
-
-
 DEEP, FLAT = stack(*"abcdefghijklmnopqrstuvwxyz" * 4), stack("a")
 PER_FRAME_US = 15
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import os
+from collections.abc import Callable
 
 import pytest
 from support.fakerecordings import LONG_S, FakeRecording, Stage, fail, hang, kill, sample, stage
@@ -30,8 +31,7 @@ async def test_recordings_follow_each_other_without_gap_or_overlap(stage: Stage)
     await stage.studio.until_made(5)
     await stage.end(chain)
     assert len(stage.taken) == 5
-    for before, after in zip(stage.taken, stage.taken[1:], strict=False):
-        assert before.end_ns == after.start_ns
+    assert [one.end_ns for one in stage.taken[:-1]] == [one.start_ns for one in stage.taken[1:]]
     assert stage.said == []
 
 
@@ -65,58 +65,44 @@ async def test_the_next_one_overlaps_by_three_mean_distances(stage: Stage, monke
     assert 3 / 50 in waited
 
 
-async def test_a_recording_lasts_as_long_as_the_pace_says(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_recording_has_length_and_rate_as_the_pace_says(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(chain_module, "FIRST_LENGTH_S", 0.001)
-    stage.pace.seconds = 0.002
+    stage.pace.seconds = LONG_S
     chain = stage.begin()
+    await stage.studio.until_made(2)
+    stage.pace.hz, stage.pace.seconds = 700, 0.002
+    chain.hurry()
     await stage.studio.until_made(3)
     await stage.end(chain)
-    assert [made.length_s for made in stage.studio.made[:3]] == [0.001, 0.002, 0.002]
+    assert [made.length_s for made in stage.studio.made[:3]] == [0.001, LONG_S, 0.002]
+    assert [record.rate_hz for record in stage.taken[:3]] == [1_000_000, 1_000_000, 700]
 
 
-async def test_the_rate_counts_from_the_next_recording_on(stage: Stage) -> None:
-    chain = stage.begin()
-    await stage.studio.until_made(1)
-    stage.pace.hz = 700
-    chain.hurry()
-    await stage.studio.until_made(2)
-    await stage.end(chain)
-    assert [record.rate_hz for record in stage.taken] == [1_000_000, 700]
-
-
-async def test_stop_waits_for_no_one_who_has_not_begun(stage: Stage) -> None:
+@pytest.mark.parametrize("by", ["stopped", "cancelled"])
+async def test_a_chain_that_ends_waits_for_no_one_who_has_not_begun(stage: Stage, by: str) -> None:
     stage.studio.directions = [sample, hang]
     chain = stage.begin()
-    await stage.studio.until_made(1)
+    first = await stage.studio.until_made(1)
     chain.hurry()
     second = await stage.studio.until_made(2)
-    await stage.end(chain)
-    assert second.abandoned
-    assert len(stage.taken) == 1
+    if by == "stopped":
+        await stage.end(chain)
+    else:
+        stage.tasks[0].cancel()
+        await asyncio.wait(stage.tasks)
+    assert (first.abandoned, second.abandoned) == (by == "cancelled", True)
+    assert len(stage.taken) == (by == "stopped")
 
 
-async def test_a_chain_stopped_before_it_began_does_nothing(stage: Stage) -> None:
+@pytest.mark.parametrize("is_due", [False, True])
+async def test_a_process_that_ends_ends_its_chain(stage: Stage, monkeypatch: pytest.MonkeyPatch, is_due: bool) -> None:
     chain = stage.begin()
-    await stage.end(chain)
-    assert stage.studio.made == []
-
-
-async def test_a_process_that_is_gone_ends_the_chain(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
-    stage.begin()
     first = await stage.studio.until_made(1)
     kill(monkeypatch)
-    first.stop()
-    await stage.end()
-    assert len(stage.studio.made) == len(stage.taken) == 1
-
-
-async def test_a_process_that_is_gone_when_a_recording_is_due_gets_no_other(
-    stage: Stage, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    chain = stage.begin()
-    await stage.studio.until_made(1)
-    kill(monkeypatch)
-    chain.hurry()
+    if is_due:
+        chain.hurry()
+    else:
+        first.stop()
     await stage.end()
     assert len(stage.studio.made) == len(stage.taken) == 1
 
@@ -153,33 +139,27 @@ async def test_threads_are_looked_at_while_the_process_is_there(stage: Stage, mo
     assert seen[0].ids == seen[1].ids == processes.thread_ids(os.getpid())
 
 
-async def test_what_fails_at_first_is_tried_again(stage: Stage) -> None:
-    stage.studio.directions = [fail, fail, sample]
+FAILS = [fail] * REPORT_AFTER_FAILURES
+UNREADABLE = ("error", "its stacks cannot be read: Failed to find python version")
+
+
+@pytest.mark.parametrize(
+    ("directions", "said"),
+    [([fail, fail, sample], 0), ([*FAILS, fail, fail, fail, sample], 1), ([*FAILS, sample, *FAILS, sample], 2)],
+    ids=["tried again", "said once", "said again after it worked"],
+)
+async def test_what_fails_is_tried_again_and_said_once(
+    stage: Stage, directions: list[Callable[[FakeRecording], None]], said: int
+) -> None:
+    stage.studio.directions = list(directions)
     chain = stage.begin()
-    await stage.studio.until_made(3)
+    for count, direction in enumerate(directions, 1):
+        made = await stage.studio.until_made(count)
+        if direction is sample and count < len(directions):
+            made.stop()
     await stage.end(chain)
-    assert len(stage.taken) == 1
-    assert stage.said == []
-
-
-async def test_what_fails_for_long_is_said_once(stage: Stage) -> None:
-    stage.studio.directions = [fail]
-    chain = stage.begin()
-    await stage.studio.until_made(REPORT_AFTER_FAILURES + 3)
-    await stage.end(chain)
-    assert stage.said == [("error", "its stacks cannot be read: Failed to find python version")]
-    assert all(made.collected for made in stage.studio.made)
-
-
-async def test_what_works_again_and_fails_again_is_said_again(stage: Stage) -> None:
-    round_of_failures = [fail] * REPORT_AFTER_FAILURES
-    stage.studio.directions = [*round_of_failures, sample, *round_of_failures, sample]
-    chain = stage.begin()
-    works = await stage.studio.until_made(REPORT_AFTER_FAILURES + 1)
-    works.stop()
-    await stage.studio.until_made(2 * REPORT_AFTER_FAILURES + 2)
-    await stage.end(chain)
-    assert [kind for kind, _ in stage.said] == ["error", "error"]
+    assert stage.said == [UNREADABLE] * said
+    assert len(stage.taken) == directions.count(sample)
 
 
 async def test_a_py_spy_that_cannot_be_started_is_a_failure_too(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -216,15 +196,24 @@ async def test_a_hurry_does_not_make_failing_quicker(stage: Stage, monkeypatch: 
     await stage.end(chain)
 
 
-@pytest.mark.parametrize("data", [b"", b"garbage", b"[]]"])
-async def test_a_damaged_recording_is_a_loss_and_the_chain_goes_on(stage: Stage, data: bytes) -> None:
+@pytest.mark.parametrize(
+    ("data", "failure", "said"),
+    [
+        *((data, None, "a recording was lost: ") for data in (b"", b"garbage", b"[]]")),
+        (None, "py-spy did not answer and was killed", "a recording was lost: py-spy did not answer and was killed"),
+    ],
+    ids=["empty", "garbage", "no JSON", "killed"],
+)
+async def test_a_lost_recording_is_told(stage: Stage, data: bytes | None, failure: str | None, said: str) -> None:
     chain = stage.begin()
     first = await stage.studio.until_made(1)
-    first.data = data
+    first.data, first.failure = data, failure
     chain.hurry()
     await stage.studio.until_made(2)
     await stage.end(chain)
-    assert [kind for kind, _ in stage.said] == ["loss"]
+    ((kind, text),) = stage.said
+    assert kind == "loss"
+    assert text.startswith(said)
     assert len(stage.taken) == 1
 
 
@@ -240,27 +229,6 @@ async def test_failed_reads_that_are_logged_in_unknown_words_are_said_once(stage
     assert kind == "loss"
     assert text.startswith("py-spy failed to read 7 stacks, and profd cannot read from its log when")
     assert len(stage.taken) == 4
-
-
-async def test_a_lost_recording_is_said(stage: Stage) -> None:
-    chain = stage.begin()
-    first = await stage.studio.until_made(1)
-    first.failure = "py-spy did not answer and was killed"
-    chain.hurry()
-    await stage.studio.until_made(2)
-    await stage.end(chain)
-    assert stage.said == [("loss", "a recording was lost: py-spy did not answer and was killed")]
-
-
-async def test_a_chain_that_is_cancelled_abandons_what_is_in_flight(stage: Stage) -> None:
-    stage.studio.directions = [sample, hang]
-    chain = stage.begin()
-    await stage.studio.until_made(1)
-    chain.hurry()
-    await stage.studio.until_made(2)
-    stage.tasks[0].cancel()
-    await asyncio.wait(stage.tasks)
-    assert [made.abandoned for made in stage.studio.made] == [True, True]
 
 
 async def test_a_record_that_cannot_be_taken_breaks_the_chain_and_leaves_nothing(stage: Stage) -> None:
@@ -298,20 +266,19 @@ async def test_in_turns_stopping_starts_nothing_more(stage: Stage) -> None:
 
 async def test_in_turns_who_is_gone_leaves_the_turn_to_others(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
     turn = asyncio.Semaphore(1)
-    stage.begin(turn)
-    stage.begin(turn)
+    for _ in range(2):
+        stage.begin(turn)
     first = await stage.studio.until_made(1)
     kill(monkeypatch)
     first.stop()
-    stage.pace.seconds = 0.0
-    first.length_s = 0.0
+    stage.pace.seconds = first.length_s = 0.0
     await stage.end()
     assert len(stage.studio.made) == 1
 
 
 async def test_in_turns_a_hurry_serves_the_one_in_flight(stage: Stage) -> None:
     turn = asyncio.Semaphore(1)
-    chains = [stage.begin(turn), stage.begin(turn)]
+    chains = [stage.begin(turn) for _ in range(2)]
     first = await stage.studio.until_made(1)
     first.length_s = 0.0
     for chain in chains:
@@ -326,7 +293,7 @@ async def test_in_turns_failing_holds_no_turn(stage: Stage, monkeypatch: pytest.
     monkeypatch.setattr(chain_module, "RETRY_LAST_S", LONG_S)
     stage.studio.directions = [fail, sample]
     turn = asyncio.Semaphore(1)
-    chains = [stage.begin(turn), stage.begin(turn)]
+    chains = [stage.begin(turn) for _ in range(2)]
     second = await stage.studio.until_made(2)
     assert not second.ended.done()
     await stage.end(*chains)

@@ -39,17 +39,14 @@ def test_stack_is_seen_from_the_innermost_frame_on(py_spy: StandIn) -> None:
     assert arguments == ("dump", "--nonblocking", "--json", "--pid", str(os.getpid()))
 
 
-def test_look_that_fails_once_is_repeated(py_spy: StandIn) -> None:
+@pytest.mark.parametrize(
+    "fault", [Fault("start", "exit"), *(Fault(trace=trace) for trace in ("none", "cut", "garbage"))]
+)
+def test_look_that_fails_or_is_no_dump_is_repeated(py_spy: StandIn, fault: Fault) -> None:
     py_spy.plays(dump=UNNAMED)
-    py_spy.fails(Fault("start", "exit", command="dump", last=1))
+    py_spy.fails(fault._replace(command="dump", last=2))
     (thread,) = take_dump(os.getpid())
     assert (thread.thread_name, thread.os_thread_id) == (None, None)
-
-
-@pytest.mark.parametrize("trace", ["none", "cut", "garbage"])
-def test_answer_that_is_no_dump_is_asked_for_again(py_spy: StandIn, trace: str) -> None:
-    py_spy.fails(Fault(trace=trace, command="dump", last=2))
-    assert len(take_dump(os.getpid())) == 1
     assert len(py_spy.events("start", command="dump")) == 3
 
 
@@ -80,9 +77,7 @@ class Undying(subprocess.Popen[bytes]):
         pass
 
 
-def test_py_spy_that_no_signal_ends_is_not_waited_for_nor_started_again(
-    py_spy: StandIn, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_undying_py_spy_is_not_awaited_nor_started_again(py_spy: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subprocess, "Popen", Undying)
     py_spy.fails(Fault("start", "hang", command="dump"))
     with pytest.raises(DumpFailed, match="did not answer"):

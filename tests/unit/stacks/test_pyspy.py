@@ -43,7 +43,6 @@ def nothing_left(py_spy: StandIn) -> Iterator[None]:
 
 
 def begin(length_s: float = 1.0) -> Recording:
-    """Start a recording of this process."""
     return Recording(find_py_spy(), os.getpid(), 100, length_s, Clock())
 
 
@@ -82,40 +81,40 @@ def descriptors() -> set[str]:
     return found
 
 
-async def test_a_recording_gives_what_py_spy_wrote_and_said(py_spy: StandIn) -> None:
-    recording = begin()
+async def test_a_recording_gives_what_py_spy_wrote_and_said_with_times_as_things_happened(py_spy: StandIn) -> None:
+    clock = Clock()
+    before_ns = clock.now_ns()
+    recording = Recording(find_py_spy(), os.getpid(), 100, 1.0, clock)
     assert await recording.sampling
+    sampling_ns = clock.now_ns()
     recording.stop()
     raw = await recording.collect()
+    assert before_ns <= raw.zero_ns - raw.clock_error_ns + 1
+    assert raw.zero_ns + raw.clock_error_ns <= sampling_ns
     (thread,) = assembly.decode(raw.data)
     assert [frame.function for frame in thread.changes[0].frames] == ["<module>", "train"]
     assert f"Samples: {raw.samples} Errors: {raw.errors}" in py_spy.wait("wrote").says
     assert raw.cpu_ns == recording.cpu_ns > MILLISECOND_NS
 
 
-async def test_py_spy_is_asked_not_to_stop_the_target_and_to_end_by_itself(py_spy: StandIn) -> None:
-    recording = begin(length_s=1.2)
-    await recording.sampling
-    recording.stop()
-    await recording.collect()
-    words = py_spy.wait("start").arguments
-    assert words[:4] == ("record", "--nonblocking", "--idle", "--threads")
-    options = dict(zip(words[4::2], words[5::2], strict=True))
-    assert (options["--rate"], options["--duration"], options["--pid"]) == ("100", "7", str(os.getpid()))
-    assert options["--format"] == "chrometrace"
-
-
-async def test_py_spy_takes_no_backtraces_of_itself_and_has_our_environment(
+async def test_py_spy_is_asked_not_to_stop_the_target_and_to_end_by_itself(
     py_spy: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RUST_BACKTRACE", "1")
     monkeypatch.setenv("PROFD_TOLD", "here")
-    recording = begin()
+    recording = begin(length_s=1.2)
     await recording.sampling
-    recording.abandon()
-    await recording.ended
-    environment = py_spy.wait("start").environment
-    assert (environment["RUST_LIB_BACKTRACE"], environment["PROFD_TOLD"]) == ("0", "here")
+    recording.stop()
+    await recording.collect()
+    recording.abandon()  # which changes nothing any more
+    recording.stop()
+    started = py_spy.wait("start")
+    assert started.arguments[:4] == ("record", "--nonblocking", "--idle", "--threads")
+    options = dict(zip(started.arguments[4::2], started.arguments[5::2], strict=True))
+    assert (options["--rate"], options["--duration"], options["--pid"]) == ("100", "7", str(os.getpid()))
+    assert options["--format"] == "chrometrace"
+    # It takes no backtraces of itself, and has our environment.
+    assert (started.environment["RUST_LIB_BACKTRACE"], started.environment["PROFD_TOLD"]) == ("0", "here")
 
 
 async def test_py_spy_is_out_of_reach_of_the_terminal_and_hears_its_signals(py_spy: StandIn) -> None:
@@ -131,7 +130,11 @@ async def test_py_spy_is_out_of_reach_of_the_terminal_and_hears_its_signals(py_s
     assert os.readlink(f"/proc/{begun.pid}/fd/2").startswith("/memfd:")  # noqa: PTH115  no failed read wakes us
     assert py_spy.wait("start").blocked == ()
     recording.abandon()
+    recording.abandon()
     await recording.ended
+    with pytest.raises(RecordingFailed):
+        await recording.collect()
+    assert not Path(f"/proc/{begun.pid}").exists()  # it was killed, and waited for
 
 
 async def test_reads_that_fail_are_known_by_their_time(py_spy: StandIn) -> None:
@@ -155,30 +158,12 @@ def test_time_zero_lies_between_the_start_and_the_first_word_and_the_last_event_
     assert (raw.zero_ns, raw.clock_error_ns) == (10 * SECOND_NS, 0)
 
 
-async def test_times_are_taken_as_things_happen(py_spy: StandIn) -> None:
-    clock = Clock()
-    before_ns = clock.now_ns()
-    recording = Recording(find_py_spy(), os.getpid(), 100, 1.0, clock)
-    await recording.sampling
-    sampling_ns = clock.now_ns()
-    recording.stop()
-    raw = await recording.collect()
-    assert before_ns <= raw.zero_ns - raw.clock_error_ns + 1
-    assert raw.zero_ns + raw.clock_error_ns <= sampling_ns
-
-
 @pytest.mark.parametrize(
     ("says", "reason"),
     [
         ("Error: Failed to find python version from target process", "Failed to find python version"),
-        (
-            "Error: Failed to get process\nReason: no\n\nBacktrace:\n   0: py_spy::run\n   1: No such file",
-            "Failed to get process — No such file",
-        ),
-        (
-            "Error: Failed to open\nCaused by:\n    Permission denied\n\nBacktrace:\n   0: main",
-            "Failed to open — Permission denied",
-        ),
+        ("Error: Failed\nReason: no\n\nBacktrace:\n   0: py_spy::run\n   1: No such file", "Failed — No such file"),
+        ("Error: Failed\nCaused by:\n    Permission denied\n\nBacktrace:\n   0: main", "Failed — Permission denied"),
         ("Permission Denied: Try running again", "Permission Denied: Try running again"),
         ("", "py-spy ended without a word"),
     ],
@@ -193,28 +178,9 @@ async def test_the_reason_of_a_failure_is_one_line(py_spy: StandIn, says: str, r
     assert "\n" not in str(failure.value)
 
 
-@pytest.mark.parametrize(
-    "fault",
-    [
-        Fault("start", "signal"),
-        Fault("sampling", "signal", signal=signal.SIGSEGV),
-        Fault("end", "exit"),  # without its totals
-        Fault(trace="none"),
-        Fault("start", "exit", "x" * 256_000),
-    ],
-)
-async def test_what_did_not_end_in_order_gives_no_recording(py_spy: StandIn, fault: Fault) -> None:
-    py_spy.fails(fault)
-    with pytest.raises(RecordingFailed):
-        await take()
-
-
-async def test_garbage_in_the_file_is_handed_on(py_spy: StandIn) -> None:
+async def test_garbage_and_a_large_trace_are_handed_on_whole(py_spy: StandIn) -> None:
     py_spy.fails(Fault(trace="garbage"))
     assert (await take()).data.startswith(b"\x00garbage")
-
-
-async def test_a_large_trace_is_handed_on_whole(py_spy: StandIn) -> None:
     py_spy.fails(Fault(trace="enormous", size=8 << 20))
     raw = await take()
     assert len(raw.data) > 8 << 20
@@ -223,9 +189,7 @@ async def test_a_large_trace_is_handed_on_whole(py_spy: StandIn) -> None:
 
 @pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("fault", [Fault("end", "hang"), Fault("sampling", "silence"), Fault(deaf=True)])
-async def test_one_that_does_not_answer_falls_silent_or_ignores_its_interrupt_is_killed(
-    py_spy: StandIn, fault: Fault
-) -> None:
+async def test_one_that_hangs_falls_silent_or_ignores_its_interrupt_is_killed(py_spy: StandIn, fault: Fault) -> None:
     py_spy.fails(fault)
     recording = begin()
     await recording.sampling
@@ -233,26 +197,6 @@ async def test_one_that_does_not_answer_falls_silent_or_ignores_its_interrupt_is
     with pytest.raises(RecordingFailed, match="killed"):
         await recording.collect()
     assert recording.ended.done()
-
-
-async def test_an_abandoned_recording_is_killed_and_reaped(py_spy: StandIn) -> None:
-    recording = begin()
-    await recording.sampling
-    recording.abandon()
-    recording.abandon()
-    await recording.ended
-    with pytest.raises(RecordingFailed):
-        await recording.collect()
-    assert not Path(f"/proc/{py_spy.wait('start').pid}").exists()
-
-
-async def test_abandoning_what_was_collected_changes_nothing() -> None:
-    recording = begin()
-    await recording.sampling
-    recording.stop()
-    await recording.collect()
-    recording.abandon()
-    recording.stop()
 
 
 async def test_a_collection_that_is_broken_off_leaves_nothing_open() -> None:
@@ -273,9 +217,7 @@ async def test_a_py_spy_that_is_not_there_leaves_nothing_open() -> None:
 
 
 @pytest.mark.parametrize("broken", ["memfd_create", "pipe", "posix_spawn"])
-async def test_running_out_of_descriptors_is_a_failure_like_others(
-    monkeypatch: pytest.MonkeyPatch, broken: str
-) -> None:
+async def test_running_out_of_descriptors_is_a_failure(monkeypatch: pytest.MonkeyPatch, broken: str) -> None:
     def run_out(*_: object, **__: object) -> int:
         raise OSError(24, "Too many open files")
 
@@ -295,7 +237,10 @@ async def test_where_children_are_reaped_by_the_kernel_a_recording_still_ends() 
 
 
 async def test_recordings_of_every_fate_leak_nothing(py_spy: StandIn) -> None:
-    fates = [Fault(), Fault("start", "exit"), Fault("sampling", "signal"), Fault("end", "exit")]
+    fates = (
+        *(Fault(), Fault("start", "exit"), Fault("start", "exit", "x" * 256_000), Fault("start", "signal")),
+        *(Fault("sampling", "signal", signal=signal.SIGSEGV), Fault("end", "exit"), Fault(trace="none")),
+    )
     ends = ("stop", "abandon", "nowhere")
     ended = 0
     for fate, end in itertools.product(fates, ends):
@@ -309,7 +254,7 @@ async def test_recordings_of_every_fate_leak_nothing(py_spy: StandIn) -> None:
             recording.stop()
             await recording.collect()
             ended += 1
-    assert ended == 1
+    assert ended == 1  # what did not end in order gives no recording
 
 
 def test_last_timestamp_is_found_without_decoding_and_a_hostile_name_is_none() -> None:
@@ -321,7 +266,8 @@ def test_last_timestamp_is_found_without_decoding_and_a_hostile_name_is_none() -
     assert last_timestamp_us(hostile) == 250_000
 
 
-def test_py_spy_is_found_beside_python_or_on_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_py_spy_is_found_where_it_may_be(py_spy: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert find_py_spy() == os.fspath(py_spy.path)
     monkeypatch.delenv("PROFD_PY_SPY")
     assert Path(find_py_spy()).name == "py-spy"
     monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path))
@@ -331,10 +277,6 @@ def test_py_spy_is_found_beside_python_or_on_the_path(tmp_path: Path, monkeypatc
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "py-spy").touch(mode=0o700)
     assert find_py_spy() == str(tmp_path / "bin" / "py-spy")
-
-
-def test_py_spy_that_the_user_names_comes_first(py_spy: StandIn) -> None:
-    assert find_py_spy() == os.fspath(py_spy.path)
 
 
 @pytest.mark.parametrize("named", ["/nowhere/py-spy", "/dev", "/etc/passwd", "py-spy"])

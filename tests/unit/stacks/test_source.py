@@ -49,9 +49,7 @@ def test_path_begins_at_the_outermost_package_and_lines_are_those_of_the_file_as
     assert tree.line(LINEAR, 1) == "import math"
 
 
-def test_a_file_is_read_once_whoever_asks_and_though_others_are_read_between(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_file_is_read_once_whoever_asks_and_whatever_is_between(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files, read = UserFiles(root=root), list[str]()
     whole = files.read
 
@@ -91,22 +89,13 @@ def test_lines_of_odd_files(root: Path, content: bytes, lines: list[str | None])
     assert [tree.line("/odd.py", number) for number in range(1, len(lines) + 1)] == lines
 
 
-@pytest.mark.parametrize(
-    "file",
-    [
-        "/missing.py",
-        "relative.py",
-        "<string>",
-        "/opt",
-        "/fifo",
-        "/" + "x" * 5000,
-        "/" + "/".join(["deep" * 60] * 100),
-        "/nul\0.py",
-        "/\udcff.py",
-        "/opt/torch/nn/linear.py/below_a_file.py",
-        "/../../../../../../..",
-    ],
+UNREADABLE = (
+    *("/missing.py", "relative.py", "<string>", "/opt", "/fifo", "/nul\0.py", "/\udcff.py", "/" + "x" * 5000),
+    *("/" + "/".join(["deep" * 60] * 100), "/opt/torch/nn/linear.py/below_a_file.py", "/../../../../../../.."),
 )
+
+
+@pytest.mark.parametrize("file", UNREADABLE)
 def test_what_cannot_be_read_has_no_line_and_harms_nothing(root: Path, file: str) -> None:
     os.mkfifo(root / "fifo")
     described = SourceTree(UserFiles(root=root)).describe(Frame("f", file, 1))
@@ -129,42 +118,40 @@ def _raise(error: Exception, *_: object) -> None:
     raise error
 
 
-@pytest.mark.parametrize(
-    ("file", "expected"),
-    [
-        ("/opt/venv/lib/python3.11/site-packages/torch/nn/linear.py", True),
-        ("/usr/lib/python3/dist-packages/numpy/core.py", True),
-        ("/usr/lib/python3.11/threading.py", True),
-        ("/usr/lib64/python3.6/threading.py", True),
-        ("/opt/conda/lib/python3.13t/threading.py", True),
-        ("<frozen importlib._bootstrap>", True),
-        ("<__array_function__ internals>", True),
-        ("/home/ada/train.py", False),
-        ("/home/ada/lib/python3_projects/train.py", False),
-        ("/home/ada/lib/train.py", False),
-        ("/home/ada/python3.11/train.py", False),
-        ("train.py", False),
-        ("<string>", False),
-        ("<stdin>", False),
-        ("<ipython-input-3-abc>", False),
-        ("/tmp/ipykernel_12/345.py", False),
-    ],
+LIBRARIES = (
+    *("/opt/venv/lib/python3.11/site-packages/torch/nn/linear.py", "/usr/lib/python3/dist-packages/numpy/core.py"),
+    *(
+        "/usr/lib/python3.11/threading.py",
+        "/usr/lib64/python3.6/threading.py",
+        "/opt/conda/lib/python3.13t/threading.py",
+    ),
+    *("<frozen importlib._bootstrap>", "<__array_function__ internals>"),
 )
-def test_libraries_are_told_from_code_of_the_user(file: str, expected: bool) -> None:
-    assert is_library(file) == expected
+OF_THE_USER = (
+    *("/home/ada/train.py", "/home/ada/lib/python3_projects/train.py", "/home/ada/lib/train.py", "train.py"),
+    *("/home/ada/python3.11/train.py", "<string>", "<stdin>", "<ipython-input-3-abc>", "/tmp/ipykernel_12/345.py"),
+)
+
+
+@pytest.mark.parametrize("file", [*LIBRARIES, *OF_THE_USER])
+def test_libraries_are_told_from_code_of_the_user(file: str) -> None:
+    assert is_library(file) == (file in LIBRARIES)
+
+
+ENVIRONMENT = "/venv/lib/python3.11/site-packages"
 
 
 @pytest.mark.parametrize(
     ("own", "file", "expected"),
     [
-        ("/venv/lib/python3.11/site-packages/app/examples", "{own}/train.py", False),
-        ("/venv/lib/python3.11/site-packages/app/examples", "/venv/lib/python3.11/site-packages/torch/a.py", True),
-        ("/home/me/project", "{own}/.venv/lib/python3.11/site-packages/torch/a.py", True),
-        ("/home/me/project", "{own}/data/load.py", False),
+        (f"{ENVIRONMENT}/app/examples", f"{ENVIRONMENT}/app/examples/train.py", False),
+        (f"{ENVIRONMENT}/app/examples", f"{ENVIRONMENT}/torch/a.py", True),
+        ("/home/me/project", f"/home/me/project{ENVIRONMENT}/torch/a.py", True),
+        ("/home/me/project", "/home/me/project/data/load.py", False),
     ],
 )
 def test_what_lies_beside_the_script_is_the_users_but_for_an_environment(own: str, file: str, expected: bool) -> None:
-    assert SourceTree(own=Path(own)).describe(Frame("f", file.format(own=own), 1)).is_library == expected
+    assert SourceTree(own=Path(own)).describe(Frame("f", file, 1)).is_library == expected
 
 
 SOURCE = """import torch
@@ -203,10 +190,6 @@ class Net:
 """
 
 
-def lines_of(first: int, last: int) -> list[str]:
-    return SOURCE.splitlines()[first - 1 : last]
-
-
 def number_of(text: str) -> int:
     return next(number for number, line in enumerate(SOURCE.splitlines(), start=1) if line.strip() == text)
 
@@ -233,7 +216,7 @@ def test_the_innermost_function_is_taken_and_keeps_its_place() -> None:
     assert found.text.splitlines() == ["if 1:", "        def inner():", "            return x"]
     assert found.first_line + 2 == number_of("return x")
     assert "def forward" in block("return inner()").text
-    assert block("await self").text.splitlines()[1:] == lines_of(number_of("async def wait(self):"), 99)
+    assert block("await self").text.splitlines()[1:] == SOURCE.splitlines()[number_of("async def wait(self):") - 1 :]
 
 
 @pytest.mark.parametrize("text", ["import torch", "LAYERS = [", "class Net:"])
@@ -267,9 +250,7 @@ CALL_NOTHING = ("y = x", "y = 1, 'a', x", "pass", "def f(a):\n pass", "try:\n f(
 
 
 @pytest.mark.parametrize("source", [*CALLS, *CALL_NOTHING])
-def test_whatever_may_enter_a_function_may_call_and_names_and_constants_call_nothing(
-    tmp_path: Path, source: str
-) -> None:
+def test_what_may_enter_a_function_may_call_and_names_and_constants_call_nothing(tmp_path: Path, source: str) -> None:
     line = 2 if source.endswith(("yield from x", "await x")) else 1
     found = statement(tmp_path, source, line)
     assert found is not None
@@ -289,11 +270,11 @@ def test_a_statement_has_all_of_its_lines_and_a_compound_one_its_head(tmp_path: 
     assert body == Statement(frozenset({"x", "y"}), False, False)
 
 
-def test_what_is_called_may_have_no_name(tmp_path: Path) -> None:
-    for source in ("@f\nclass X: pass", "f()()", "f[0]()", "(lambda: 1)()"):
-        found = statement(tmp_path, source, 1)
-        assert found is not None
-        assert found.calls_unnamed
+@pytest.mark.parametrize("source", ["@f\nclass X: pass", "f()()", "f[0]()", "(lambda: 1)()"])
+def test_what_is_called_may_have_no_name(tmp_path: Path, source: str) -> None:
+    found = statement(tmp_path, source, 1)
+    assert found is not None
+    assert found.calls_unnamed
 
 
 def test_what_cannot_be_read_tells_nothing(tmp_path: Path) -> None:
