@@ -55,12 +55,3 @@ def test_a_process_that_is_no_python_is_said_to_be_none() -> None:
     finally:
         os.kill(child, 9)
         os.waitpid(child, 0)
-
-
-def test_a_process_that_has_ended_is_unreadable() -> None:
-    with standing("print('ready', flush=True); input()") as program:
-        interpreter = open_interpreter(program.pid)
-        thread = interpreter.main_thread()
-        program.end()
-        with pytest.raises(Unreadable):
-            interpreter.stack(thread)

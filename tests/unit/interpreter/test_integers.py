@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from support.interpreters import VERSIONS, Program, python, standing
 
-from profd.daemon.interpreter.integers import WALKS, local_of
+from profd.daemon.interpreter.integers import WALKS
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.interpreter.objects import Missing
 
@@ -77,14 +77,6 @@ def test_what_is_no_int_has_no_value(version: str) -> None:
             program.reader.read(program.local("train", "unbound"))
         with pytest.raises(Missing, match="no variable of this name"):
             program.reader.read(program.of_module("nothing"))
-
-
-def test_a_function_has_no_variable_of_another_name() -> None:
-    with standing(COUNTING) as running:
-        program = Program(running)
-        frame = program.python.stack(program.thread)[1]
-        assert frame.code.name == "short"
-        assert local_of(frame, "step") is None
 
 
 def test_a_function_that_some_walks_of_the_stack_lack_is_found_all_the_same(monkeypatch: pytest.MonkeyPatch) -> None:

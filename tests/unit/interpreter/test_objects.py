@@ -68,26 +68,15 @@ def test_a_frame_holds_the_iterators_of_its_loops(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_a_frame_that_has_ended_holds_nothing(version: str) -> None:
+def test_a_generator_counts_and_ends_and_a_frame_that_has_ended_holds_nothing(version: str) -> None:
     with standing(LOOPS, python(version)) as running:
         program = Program(running)
         train = program.frame("train")
-        for _ in range(3 * 5 * 2):
-            running.go_on()
-        assert [frame.code.name for frame in program.python.stack(program.thread)][:2] == ["ready", "short"]
-        assert objects.held(program.python, train) == []
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_generator_counts_and_ends(version: str) -> None:
-    with standing(LOOPS, python(version)) as running:
-        program = Program(running)
 
         def current() -> int:
             return next(one.address for one in program.held("train") if one.type_name == "generator")
 
-        first = current()
-        code = generator_code(program.python, first)
+        code = generator_code(program.python, current())
         for _ in range(3):
             n = OfGenerator(current(), code.address, code.variables.index("n"))
             for batch in range(5):
@@ -96,24 +85,25 @@ def test_a_generator_counts_and_ends(version: str) -> None:
                     running.go_on()
         with pytest.raises(Missing):
             program.reader.read(n)
+        assert [frame.code.name for frame in program.python.stack(program.thread)][:2] == ["ready", "short"]
+        assert objects.held(program.python, train) == []
 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_generator_of_another_code_has_no_such_variable(version: str) -> None:
     with standing(LOOPS, python(version)) as running:
         program = Program(running)
-        held = program.held("train")
-        generator = next(one.address for one in held if one.type_name == "generator")
-        other = program.frame("train").code
-        with pytest.raises(Missing, match="another code"):
-            program.reader.read(OfGenerator(generator, other.address, 0))
-        enumerated = next(one.address for one in held if one.type_name == "enumerate")
+        held = {one.type_name: one.address for one in program.held("train")}
+        other = program.frame("train").code.address
+        for variable, why in (
+            (OfGenerator(held["generator"], other, 0), "another code"),
+            (OfGenerator(held["enumerate"], other, 0), "another type"),
+            (RangeLeft(held["generator"]), "another type"),
+        ):
+            with pytest.raises(Missing, match=why):
+                program.reader.read(variable)
         with pytest.raises(Missing, match="another type"):
-            program.reader.read(OfGenerator(enumerated, other.address, 0))
-        with pytest.raises(Missing, match="another type"):
-            generator_code(program.python, enumerated)
-        with pytest.raises(Missing, match="another type"):
-            program.reader.read(RangeLeft(generator))
+            generator_code(program.python, held["enumerate"])
 
 
 ENDED = """
@@ -141,39 +131,18 @@ def test_what_has_ended_or_gone_has_no_value(version: str) -> None:
         code = generator_code(program.python, kept)
         variables = [OfGenerator(one, code.address, 0) for one in (kept, dropped)]
         assert [program.reader.read(one) for one in variables] == [77, 77]
-        assert program.reader.read(RangeLeft(gone)) == 5
+        numbers = RangeLeft(program.object_of("numbers").address)
+        assert [program.reader.read(one) for one in (RangeLeft(gone), numbers)] == [5, 14]
         with pytest.raises(Missing, match="another type"):
             program.reader.read(RangeLeft(large))
         running.go_on()
         with pytest.raises(Missing, match="has ended"):
             program.reader.read(variables[0])
         assert generator_code(program.python, kept) == code
+        assert program.reader.read(numbers) == 13
         for variable in (variables[1], RangeLeft(gone)):
             with pytest.raises(Missing, match=r"has gone|another type|no memory"):
                 program.reader.read(variable)
-
-
-RANGES = """
-def train():
-    for number in range(100, 10, -3):
-        for other in range(7):
-            ready()
-train()
-"""
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_range_says_how_many_are_left(version: str) -> None:
-    with standing(RANGES, python(version)) as running:
-        program = Program(running)
-        found = [one.address for one in program.held("train") if one.type_name == "range_iterator"][:2]
-        for turn in range(3):
-            for other in range(7):
-                outer, inner = [one.address for one in program.held("train") if one.type_name == "range_iterator"][:2]
-                assert outer == found[0]
-                assert program.reader.read(RangeLeft(outer)) == 30 - turn - 1
-                assert program.reader.read(RangeLeft(inner)) == 7 - other - 1
-                running.go_on()
 
 
 BYTES = 32
@@ -200,7 +169,7 @@ train(queue)
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_an_object_has_the_name_of_its_type(version: str) -> None:
+def test_an_object_has_the_name_of_its_type_and_what_is_none_has_none(version: str) -> None:
     with standing(OBJECTS, python(version)) as running:
         program = Program(running)
         names = [program.object_of(name).type_name for name in ("loader", "naive", "counter", "queue", "Loader")]
@@ -210,12 +179,6 @@ def test_an_object_has_the_name_of_its_type(version: str) -> None:
         if program.python.version >= (3, 12):
             with pytest.raises(Missing, match="has gone"):
                 program.object_of("nothing")
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_what_is_no_object_has_no_type(version: str) -> None:
-    with standing(OBJECTS, python(version)) as running:
-        program = Program(running)
         queue = program.object_of("queue")
         with pytest.raises(Missing, match="has to be a type"):
             object_at(program.python, program.object_of("untyped").address + BYTES)

@@ -104,6 +104,7 @@ class Watched(Few):
         self.few = Few()
         self.text = "500"
         self.true = True
+        self.cell = (lambda m: lambda: m)(5).__closure__[0]  # a cell's value is a function's alone
 class Empty(Few):
     __slots__ = ("slot",)
     def __init__(self):
@@ -156,7 +157,7 @@ def test_an_attribute_may_go_and_come(version: str) -> None:
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_what_is_no_attribute_of_its_own_has_no_value(version: str) -> None:
+def test_what_is_no_attribute_of_its_own_has_no_value_and_attributes_of_attributes_are_followed(version: str) -> None:
     with standing(CHANGING, python(version)) as running:
         program = Program(running)
         absent = ("slots", "n"), ("slots", "m"), ("plain", "n"), ("classwide", "n"), ("classwide", "m"), ("empty", "n")
@@ -168,15 +169,9 @@ def test_what_is_no_attribute_of_its_own_has_no_value(version: str) -> None:
                 program.reader.read(attribute(program, "pair", "n"))
         else:
             assert program.reader.read(attribute(program, "pair", "n")) == 500
-        for name in ("text", "true", "few"):
+        for name in ("text", "true", "few", "cell"):
             with pytest.raises(Missing, match="no int"):
                 program.reader.read(attribute(program, "watched", name))
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_attributes_of_attributes_are_followed(version: str) -> None:
-    with standing(CHANGING, python(version)) as running:
-        program = Program(running)
         few = program.reader.object_of(attribute(program, "watched", "few"))
         assert few.type_name == "Few"
         assert program.reader.read(Attribute(few.address, few.type, "n")) == 500
@@ -184,12 +179,3 @@ def test_attributes_of_attributes_are_followed(version: str) -> None:
             program.reader.object_of(attribute(program, "watched", "none"))
         with pytest.raises(Missing, match=r"has gone|no object"):
             alive(program.python, few.address + 4)
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_value_in_a_cell_is_a_functions_alone(version: str) -> None:
-    program_text = "\nclass Few: pass\nfew = Few()\nfew.n = (lambda m: lambda: m)(5).__closure__[0]\nready()"
-    with standing(program_text, python(version)) as running:
-        program = Program(running)
-        with pytest.raises(Missing, match="no int"):
-            program.reader.read(attribute(program, "few", "n"))

@@ -27,7 +27,6 @@ class Script:
         return [[*frames, *inside]] * samples
 
     def line(self, text: str) -> int:
-        """Return the number of the line with a text."""
         return next(number for number, line in enumerate(self._lines, 1) if text in line)
 
 
@@ -87,9 +86,8 @@ def test_a_loop_may_be_a_function_further_out_and_imports_say_nothing(tmp_path: 
 
 
 def test_steps_are_those_of_the_optimizer_where_gradients_are_accumulated(tmp_path: Path) -> None:
-    script = Script(
-        tmp_path, "while True:\n    for micro in range(4):\n        loss.backward()\n    optimizer.step()\n"
-    )
+    source = "while True:\n    for micro in range(4):\n        loss.backward()\n    optimizer.step()\n"
+    script = Script(tmp_path, source)
     backward = script.stack(("<module>", "loss.backward"), inside=BACKWARD)
     optimizer = script.stack(("<module>", "optimizer.step"), inside=OPTIMIZER, samples=1)
     assert head(loop_in(backward, optimizer)) == (1, 2)
@@ -109,9 +107,8 @@ def test_loops_of_and_inside_of_the_optimizer_are_none(tmp_path: Path) -> None:
 
 
 def test_without_backward_a_loop_that_is_named_so_is_that_of_steps(tmp_path: Path) -> None:
-    script = Script(
-        tmp_path, "def train():\n    for epoch in e():\n        for step in range(9):\n            work()\n    end()\n"
-    )
+    source = "def train():\n    for epoch in e():\n        for step in range(9):\n            work()\n    end()\n"
+    script = Script(tmp_path, source)
     stack = script.stack(("train", "work()"), inside=[])
     assert head(loop_in(stack)) == (3, None)
     assert loop_in(stack, script.stack(("train", "end()"), inside=[], samples=9)) is None
@@ -120,9 +117,8 @@ def test_without_backward_a_loop_that_is_named_so_is_that_of_steps(tmp_path: Pat
 def test_a_program_of_torch_is_not_counted_by_names(tmp_path: Path) -> None:
     script = Script(tmp_path, "def main():\n    for step, batch in enumerate(loader):\n        model(batch)\n")
     assert loop_in(script.stack(("main", "model(batch)"))) is None
-    script = Script(
-        tmp_path, "def wait():\n    for attempt in range(9):\n        for layer_idx in l:\n            work()\n"
-    )
+    source = "def wait():\n    for attempt in range(9):\n        for layer_idx in l:\n            work()\n"
+    script = Script(tmp_path, source)
     assert loop_in(script.stack(("wait", "work()"), inside=[])) is None
     evaluating = Script(tmp_path, "def evaluate():\n    for step in range(9):\n        work()\n")
     assert loop_in(evaluating.stack(("evaluate", "work()"), inside=[])) is None

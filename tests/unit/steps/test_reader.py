@@ -18,7 +18,6 @@ from profd.daemon.steps.reader import FAR_S, LOG, SHORT_S, StepReader
 from profd.daemon.steps.sources import Around, Program, Source
 from profd.daemon.store.records import EventHappened, Frame, Identity, PointsTaken, Record
 
-MAIN = Identity(os.getpid(), 1)
 BACKWARD = Frame("Tensor.backward", "/x/torch/_tensor.py", 9)
 SCRIPT = """
 def pretrain():
@@ -82,7 +81,7 @@ class Reading:
         self.records: list[Record] = []
         self.program = FakeProgram()
         self.is_readable = is_readable
-        self.reader = StepReader(MAIN, self.clock, self.records.append, self._attach)
+        self.reader = StepReader(Identity(os.getpid(), 1), self.clock, self.records.append, self._attach)
 
     def _attach(self, _pid: int, _declared: Declared) -> Program:
         if not self.is_readable:
@@ -115,8 +114,12 @@ class Reading:
         return [(one.at_ns / SECOND_NS - 1000, one.points[0].value) for one in taken]
 
     @property
+    def errors(self) -> list[float]:
+        """What was stored with each count of how far it may be wrong."""
+        return [one.points[1].value for one in self.records if isinstance(one, PointsTaken)]
+
+    @property
     def said(self) -> list[str]:
-        """What was said in events."""
         return [one.text for one in self.records if isinstance(one, EventHappened)]
 
 
@@ -139,9 +142,7 @@ LEFT = RangeLeft(1)
 
 
 @pytest.mark.parametrize(("rounds", "pause_s"), [(1, FAR_S), (4, SHORT_S)])
-def test_a_loop_whose_end_is_far_is_read_seldom_the_more_so_the_shorter_its_rounds(
-    tmp_path: Path, rounds: int, pause_s: float
-) -> None:
+def test_a_loop_is_read_seldom_by_how_far_its_end_is_and_its_pace(tmp_path: Path, rounds: int, pause_s: float) -> None:
     found, looks = Reading(tmp_path), 0
     found.program.sources = [Source("first", FIRST.variable, end=LEFT)]
     found.finds("pretrain")
@@ -162,18 +163,20 @@ def test_a_loop_whose_end_is_far_is_read_seldom_the_more_so_the_shorter_its_roun
     assert looks <= 40 * pause_s / 2 + 1  # one in two seconds: it is no pause while nothing is read
 
 
-def test_a_loop_that_pauses_is_stored_as_standing_still(reading: Reading) -> None:
+def test_a_loop_that_pauses_is_stored_as_standing_still_and_the_end_of_the_pause_at_once(reading: Reading) -> None:
     reading.reads(FIRST.variable, [*range(20), *[20] * 40])
     standing = [at_s for at_s, count in reading.counts if count == 20]
     assert standing == pytest.approx([2.0, 2.4, 3.4, 4.4, 5.4])
+    reading.reads(FIRST.variable, range(21, 40))
+    resumed = next((at_s, count) for at_s, count in reading.counts if count > 20)
+    assert resumed == pytest.approx((6.0, 21))
 
 
 def test_where_a_loop_was_left_another_may_go_on_until_stacks_show_none(reading: Reading) -> None:
     reading.reads(FIRST.variable, [*range(20), *[None] * 40])
     reading.program.frames = [Frame("evaluate", str(reading.file), 1)]
     reading.reads(FIRST.variable, [*range(20, 40), *[None] * 40])
-    taken = [one for one in reading.records if isinstance(one, PointsTaken)]
-    errors = {round(one.at_ns / SECOND_NS - 1000): one.points[1].value for one in taken}
+    errors = {round(at_s): error for (at_s, _), error in zip(reading.counts, reading.errors, strict=True)}
     assert [errors[second] for second in (1, 3, 5, 7, 9, 10)] == [0, 16, 40, 0, 16, 1]
 
 
@@ -184,14 +187,13 @@ def test_a_loop_that_is_left_before_its_pace_is_known_has_no_count_yet(reading: 
 
 def test_counts_begin_anew_with_an_epoch_that_begins_before_the_first_one_is_stored(reading: Reading) -> None:
     reading.reads(FIRST.variable, [97, *range(30)])
-    taken = [one for one in reading.records if isinstance(one, PointsTaken)]
-    assert [(one.points[0].value, one.points[1].value) for one in taken] == [(1, 0), (11, 0), (21, 0)]
+    assert [count for _, count in reading.counts] == [1, 11, 21]
+    assert set(reading.errors) == {0}
 
 
 def test_rounds_that_an_epoch_still_has_are_in_doubt_where_there_was_no_time_for_them(reading: Reading) -> None:
     reading.reads(FIRST.variable, [*range(50), *[49] * 40, *range(50), *range(50), *range(48), None])
-    taken = [one for one in reading.records if isinstance(one, PointsTaken)]
-    assert [(one.points[0].value, one.points[1].value) for one in taken][-1] == (200, 3)
+    assert (reading.counts[-1][1], reading.errors[-1]) == (200, 3)
 
 
 def test_what_counts_the_next_epoch_is_looked_for_often_and_not_for_long(reading: Reading) -> None:
@@ -212,16 +214,10 @@ def test_a_variable_that_moves_too_fast_to_be_read_is_no_loop_that_was_left(read
     reading.reads(FIRST.variable, range(20, 32))
     reading.program.moves = False
     reading.reads(FIRST.variable, range(32, 50))
-    assert {one.points[1].value for one in reading.records if isinstance(one, PointsTaken)} == {0}
+    assert set(reading.errors) == {0}
     reading.program.moves = True
     reading.reader.end()
     assert reading.counts[-1][1] == 49
-
-
-def test_the_end_of_a_pause_is_stored_at_once(reading: Reading) -> None:
-    reading.reads(FIRST.variable, [*range(20), *[20] * 15, *range(21, 40)])
-    resumed = next((at_s, count) for at_s, count in reading.counts if count > 20)
-    assert resumed == pytest.approx((3.7, 23))
 
 
 def test_nothing_is_read_before_samples_show_a_loop(tmp_path: Path) -> None:
@@ -231,7 +227,17 @@ def test_nothing_is_read_before_samples_show_a_loop(tmp_path: Path) -> None:
     assert found.records == []
 
 
-def test_a_program_that_has_not_begun_yet_is_asked_again(tmp_path: Path) -> None:
+def test_a_program_that_cannot_be_read_yet_is_asked_again_and_that_is_said_once(tmp_path: Path) -> None:
+    found = Reading(tmp_path, is_readable=False)
+    found.program.sources = [FIRST]
+    found.finds("pretrain")
+    assert found.said == []  # it may not have begun yet
+    for _ in range(9):
+        found.finds("pretrain")
+    assert found.said == ["its steps are not read: it is another Python"]
+
+
+def test_a_program_that_begins_later_is_read(tmp_path: Path) -> None:
     found = Reading(tmp_path, is_readable=False)
     found.program.sources = [FIRST]
     found.finds("pretrain")
@@ -333,12 +339,4 @@ def test_a_loop_that_nothing_counts_is_counted_by_its_log(tmp_path: Path) -> Non
         found.clock.at_ns += SECOND_NS
     assert found.said == [LOG.name]
     assert [count for _, count in found.counts] == [100, 200, 300, 400]
-    errors = [one.points[1].value for one in found.records if isinstance(one, PointsTaken)]
-    assert errors[-1] == 100
-
-
-def test_a_program_that_cannot_be_read_says_so_once(tmp_path: Path) -> None:
-    found = Reading(tmp_path, is_readable=False)
-    for _ in range(10):
-        found.finds("pretrain")
-    assert found.said == ["its steps are not read: it is another Python"]
+    assert found.errors[-1] == 100

@@ -272,9 +272,7 @@ def test_a_stack_begins_at_the_outermost_frame_and_has_lines_up_to_what_trains(v
         frames = Program(running.pid, Declared()).stack()
     script = str(tmp_path / "train.py")
     assert frames[-4:] == [
-        Frame("<module>", script, 5),
-        Frame("train", script, 3),
-        Frame("backward", str(library), 2),
+        *(Frame("<module>", script, 5), Frame("train", script, 3), Frame("backward", str(library), 2)),
         Frame("inner", str(library), 0),
     ]
 
