@@ -49,7 +49,6 @@ class Ends:
         assert kept == data
 
     def close_script(self) -> None:
-        """Close the script's terminal."""
         os.close(self.script_fd)
         self.script_fd = -1
 
@@ -84,65 +83,35 @@ def ends() -> Iterator[Ends]:
     ends.close()
 
 
-def test_hidden_relay_leaves_the_terminal_alone(ends: Ends) -> None:
+def test_hidden_relay_leaves_the_terminal_alone_and_a_notice_is_said_once(ends: Ends) -> None:
     ends.relay.order(is_shown=False)
     ends.write(b"hidden")
     ends.relay.order(is_shown=True, notice=b"notice ")
     assert os.read(ends.screen_fd, 100) == b"notice "
+    ends.relay.order(dashboard=None)
     ends.write(b"shown")
     assert os.read(ends.screen_fd, 100) == b"shown"
 
 
-def test_a_notice_is_said_once(ends: Ends) -> None:
-    ends.relay.order(notice=b"notice")
-    ends.relay.order(dashboard=None)
-    ends.write(b"output")
-    assert os.read(ends.screen_fd, 6) == b"notice"
-    assert os.read(ends.screen_fd, 100) == b"output"
-
-
-def test_screen_that_is_gone_does_not_stop_the_script(ends: Ends) -> None:
+def test_a_screen_that_is_gone_and_a_session_that_reads_nothing_do_not_stop_the_script(ends: Ends) -> None:
     os.close(ends.screen_fd)
     ends.screen_fd = -1
-    for _ in range(100):
-        ends.write(b"x" * 4000)
-
-
-def test_a_session_that_reads_nothing_does_not_stop_the_script(ends: Ends) -> None:
-    ends.relay.order(is_shown=False)
     for _ in range(500):
         os.write(ends.script_fd, b"x" * 4000)
-    ends.expect_kept(b"x" * 4000 * 500)  # and loses nothing meanwhile
-
-
-def test_rest_is_shown_and_kept_at_the_end(ends: Ends) -> None:
-    os.write(ends.script_fd, b"last words")
-    ends.close_script()
-    ends.relay.order(has_ended=True)
-    assert os.read(ends.screen_fd, 100) == b"last words"
-    ends.expect_kept(b"last words")
+    ends.expect_kept(b"x" * 4000 * 500)  # and nothing is lost meanwhile
 
 
 def test_end_does_not_wait_for_those_the_script_left_behind(ends: Ends) -> None:
     os.write(ends.script_fd, b"last words")
     ends.relay.order(has_ended=True)  # with the script's side still open
     assert os.read(ends.screen_fd, 100) == b"last words"
+    ends.expect_kept(b"last words")
     ends.lose_launcher()
     for _ in range(100):
         os.write(ends.script_fd, b"x" * 4000)  # they are not held up, and not hung up
     assert ends.state() not in "ZX"
     ends.close_script()
     until(lambda: ends.state() == "Z", "the end of the relay")
-
-
-def test_it_goes_on_without_a_launcher(ends: Ends) -> None:
-    ends.lose_launcher()
-    for _ in range(100):
-        ends.write(b"x" * 400)
-    shown = b""
-    while len(shown) < 400 * 100:
-        shown += os.read(ends.screen_fd, 4096)
-    assert shown == b"x" * 400 * 100
 
 
 def test_a_script_may_close_its_terminal_and_open_it_again(ends: Ends) -> None:
@@ -226,15 +195,7 @@ def keyboard() -> Iterator[tuple[Keyboard, int, int]]:
 Pressed = tuple[Keyboard, int, int]
 
 
-def test_keys_are_someone_elses_in_the_end(keyboard: Pressed) -> None:
-    board, pressed_fd, _ = keyboard
-    board.end()
-    os.write(pressed_fd, b"keys")
-    assert board._keys_fd is not None
-    assert os.read(board._keys_fd, 100) == b"keys"
-
-
-def test_keys_wait_for_a_script_that_does_not_read(keyboard: Pressed) -> None:
+def test_keys_wait_for_a_script_that_does_not_read_and_are_someone_elses_in_the_end(keyboard: Pressed) -> None:
     board, pressed_fd, script_fd = keyboard
     typed = b"k" * 20_000  # more than a terminal takes
     os.write(pressed_fd, typed)
@@ -243,6 +204,10 @@ def test_keys_wait_for_a_script_that_does_not_read(keyboard: Pressed) -> None:
         seen += os.read(script_fd, 4096)
     assert seen == typed
     assert board.is_alive()
+    board.end()
+    os.write(pressed_fd, b"keys")
+    assert board._keys_fd is not None
+    assert os.read(board._keys_fd, 100) == b"keys"
 
 
 def test_a_key_that_someone_else_took_holds_nobody_up(keyboard: Pressed, monkeypatch: pytest.MonkeyPatch) -> None:

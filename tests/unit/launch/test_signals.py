@@ -36,15 +36,12 @@ def test_terminal_tells_the_whole_group(number: int) -> None:
 
 
 def test_what_the_script_is_told_and_what_is_the_launchers() -> None:
+    on_its_own_terminal = [APART.owes(came(number, SI_KERNEL)) for number in (signal.SIGINT, signal.SIGHUP)]
+    assert on_its_own_terminal == [True, True]
+    assert not APART.owes(came(signal.SIGWINCH, SI_KERNEL))
     assert LEADER.owes(came(signal.SIGHUP, SI_KERNEL))
     assert not LEADER.owes(came(signal.SIGINT, SI_KERNEL))
     assert BESIDE.owes(came(signal.SIGALRM, SI_KERNEL))
     assert not BESIDE.owes(came(signal.SIGCHLD, 1, SCRIPT))
     assert not TAKEN & {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU, signal.SIGSEGV, signal.SIGKILL, signal.SIGSTOP}
     assert {signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGUSR1, signal.SIGCHLD, signal.SIGCONT} <= TAKEN
-
-
-def test_script_on_its_own_terminal_is_told_what_the_real_one_says() -> None:
-    assert APART.owes(came(signal.SIGINT, SI_KERNEL))
-    assert APART.owes(came(signal.SIGHUP, SI_KERNEL))
-    assert not APART.owes(came(signal.SIGWINCH, SI_KERNEL))

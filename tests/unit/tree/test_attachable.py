@@ -41,7 +41,6 @@ def family() -> Iterator[Standing]:
 
 
 def child_of(pid: int) -> int:
-    """Return the PID of the only child."""
     return int(Path(f"/proc/{pid}/task/{pid}/children").read_text())
 
 
@@ -53,18 +52,12 @@ def test_process_is_found_with_its_secrets_masked_and_covers_its_child(family: S
     assert child_of(family.pid) not in [process.pid for process in find_attachable()]
 
 
-def test_a_kernel_is_offered_by_its_notebook_and_beside_what_started_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_kernel_is_offered_by_its_notebook_and_the_longest_command_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("JPY_SESSION_NAME", "/home/me/tune.ipynb")
-    with standing() as kernel:
-        (found,) = [process for process in find_attachable() if process.pid == kernel.pid]
-    assert found.notebook == "/home/me/tune.ipynb"
-
-
-def test_a_command_as_long_as_the_kernel_takes_is_offered_cut() -> None:
     longest = "x" * ((128 << 10) - 1)
-    with standing("\nready()", sys.executable, longest) as process:
-        (found,) = [one for one in find_attachable() if one.pid == process.pid]
-    assert found.command[-1] == f"{longest[:WORD_CHARACTERS]}{CUT}"
+    with standing("\nready()", sys.executable, longest) as kernel:
+        (found,) = [process for process in find_attachable() if process.pid == kernel.pid]
+    assert (found.notebook, found.command[-1]) == ("/home/me/tune.ipynb", f"{longest[:WORD_CHARACTERS]}{CUT}")
 
 
 def test_training_child_of_a_launcher_is_offered_first(family: Standing, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +116,13 @@ def test_what_py_spy_can_read_is_attachable(system: FakeSystem) -> None:
 
 
 PODMAN, POD = Place("podman", "946995504dac"), Place("containerd", "", "trainer-0", "ml", "main")
-HERE = {"uids": (ROOT, ROOT, ROOT), "denied": errno.EPERM}
+
+
+def closed(**facts: object) -> FakeSystem:
+    """Return a system in which root may not read a process of root's."""
+    return of_one(python(uids=(ROOT, ROOT, ROOT), denied=errno.EPERM), uid=ROOT, **facts)
+
+
 FORBIDDEN: dict[str, tuple[FakeSystem, type[ProfdError], str]] = {
     "no process": (FakeSystem({}), NoSuchProcess, str(PID)),
     "a thread": (of_one(python(tgid=4000)), NoSuchProcess, "profd attach 4000"),
@@ -155,50 +154,30 @@ FORBIDDEN: dict[str, tuple[FakeSystem, type[ProfdError], str]] = {
         PtraceScopeForbids,
         "",
     ),
-    "ptrace_scope 3, with the capability": (
-        of_one(python(denied=errno.EPERM), scope=3, uid=ROOT, capable=True),
-        PtraceScopeForbids,
-        "",
-    ),
+    "ptrace_scope 3, with the capability": (closed(scope=3, capable=True), PtraceScopeForbids, ""),
     "ptrace_scope, for py-spy alone": (
         of_one(python(py_spy_says="Permission Denied: Try running again with elevated permissions"), scope=1),
         PtraceScopeForbids,
         "",
     ),
-    "a container without the capability": (
-        of_one(python(uids=(ROOT, ROOT, ROOT), denied=errno.EPERM), uid=ROOT, here=Place("lxc")),
-        MissingCapability,
-        "--cap-add=SYS_PTRACE",
-    ),
+    "a container without the capability": (closed(here=Place("lxc")), MissingCapability, "--cap-add=SYS_PTRACE"),
     "a container of podman": (
-        of_one(python(**HERE), uid=ROOT, here=PODMAN),
+        closed(here=PODMAN),
         MissingCapability,
         f"on the host: podman exec --privileged --user 0 -it 946995504dac profd attach {PID}",
     ),
-    "a pod": (of_one(python(**HERE), uid=ROOT, here=POD), MissingCapability, "kubectl debug -it -n ml pod/trainer-0"),
+    "a pod": (closed(here=POD), MissingCapability, "kubectl debug -it -n ml pod/trainer-0"),
     "another user of a container": (of_one(python(), uid=BOB, here=PODMAN), OtherUsersProcess, "podman exec --priv"),
-    "ptrace_scope in a container": (
-        of_one(python(**HERE), uid=ROOT, scope=1, here=PODMAN),
-        PtraceScopeForbids,
-        "podman",
-    ),
-    "a filter of seccomp": (
-        of_one(python(**HERE), uid=ROOT, filtered=True),
-        MissingCapability,
-        "SystemCallFilter=@debug",
-    ),
+    "ptrace_scope in a container": (closed(scope=1, here=PODMAN), PtraceScopeForbids, "podman"),
+    "a filter of seccomp": (closed(filtered=True), MissingCapability, "SystemCallFilter=@debug"),
     "a filter of seccomp in a container": (
-        of_one(python(**HERE), uid=ROOT, filtered=True, here=PODMAN),
+        closed(filtered=True, here=PODMAN),
         MissingCapability,
         "podman run --security-opt seccomp=unconfined",
     ),
-    "SELinux": (
-        of_one(python(**HERE), uid=ROOT, capable=True, module="SELinux"),
-        MissingCapability,
-        "setsebool deny_ptrace off",
-    ),
+    "SELinux": (closed(capable=True, module="SELinux"), MissingCapability, "setsebool deny_ptrace off"),
     "AppArmor in a container": (
-        of_one(python(**HERE), uid=ROOT, capable=True, module="AppArmor", here=PODMAN),
+        closed(capable=True, module="AppArmor", here=PODMAN),
         MissingCapability,
         "--security-opt apparmor=unconfined",
     ),
@@ -207,11 +186,7 @@ FORBIDDEN: dict[str, tuple[FakeSystem, type[ProfdError], str]] = {
         MissingCapability,
         "srun --jobid=42 --overlap --pty",
     ),
-    "no process, where there is Slurm": (
-        FakeSystem({}, slurm=True),
-        NoSuchProcess,
-        f"--overlap --pty profd attach {PID}",
-    ),
+    "no process, in Slurm": (FakeSystem({}, slurm=True), NoSuchProcess, f"--overlap --pty profd attach {PID}"),
     "another user in a container": (
         of_one(python(uids=(BOB, BOB, BOB), denied=errno.EPERM), uid=ROOT, here=Place("lxc")),
         MissingCapability,
@@ -222,11 +197,7 @@ FORBIDDEN: dict[str, tuple[FakeSystem, type[ProfdError], str]] = {
         MissingCapability,
         "undumpable",
     ),
-    "a security module, with the capability": (
-        of_one(python(denied=errno.EPERM), uid=ROOT, capable=True),
-        MissingCapability,
-        "security module",
-    ),
+    "a security module, with the capability": (closed(capable=True), MissingCapability, "security module"),
 }
 
 

@@ -50,29 +50,21 @@ def test_what_a_launcher_starts_trains(words: tuple[str, ...], parent: str | Non
     assert roles.role_of(words, True, parent) == roles.MAIN
 
 
-@pytest.mark.parametrize("parent", [None, roles.LAUNCHER])
-def test_a_shell_on_the_way_to_the_training_launches(parent: str | None) -> None:
-    assert roles.role_of(("bash", "train.sh"), False, parent) == roles.LAUNCHER
+@pytest.mark.parametrize("parent", [None, roles.LAUNCHER, roles.MAIN, roles.WORKER, roles.HELPER])
+def test_a_shell_on_the_way_launches_and_what_the_training_starts_helps(parent: str | None) -> None:
+    is_outside = parent in (None, roles.LAUNCHER)
+    assert roles.role_of(("bash", "train.sh"), False, parent) == (roles.LAUNCHER if is_outside else roles.HELPER)
+    assert roles.role_of(TRAIN, True, parent) == (roles.MAIN if is_outside else roles.HELPER)
 
 
-@pytest.mark.parametrize("parent", [roles.MAIN, roles.WORKER, roles.HELPER])
-@pytest.mark.parametrize("is_python", [True, False])
-def test_what_the_training_starts_helps_until_its_stacks_say_more(parent: str, is_python: bool) -> None:
-    assert roles.role_of(TRAIN, is_python, parent) == roles.HELPER
+HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "torch._inductor.compile_worker.__main__")
 
 
-@pytest.mark.parametrize(
-    "code",
-    [
-        "from multiprocessing.resource_tracker import main;main(5)",
-        "from multiprocessing.forkserver import main; main(3)",
-        "from torch._inductor.compile_worker.__main__ import main",
-    ],
-)
-def test_helpers_of_the_library_train_only_where_profd_was_attached_to_one(code: str) -> None:
-    for parent in (roles.LAUNCHER, roles.MAIN):
-        assert roles.role_of((PYTHON, "-c", code), True, parent) == roles.HELPER
-    assert roles.role_of((PYTHON, "-c", code), True, None) == roles.MAIN
+@pytest.mark.parametrize("module", HELPERS)
+def test_helpers_of_the_library_train_only_where_profd_was_attached_to_one(module: str) -> None:
+    words = (PYTHON, "-c", f"from {module} import main;main(5)")
+    for parent, role in ((roles.LAUNCHER, roles.HELPER), (roles.MAIN, roles.HELPER), (None, roles.MAIN)):
+        assert roles.role_of(words, True, parent) == role
 
 
 def test_the_loop_of_a_data_loader_alone_makes_a_worker() -> None:
@@ -104,21 +96,12 @@ AGENT_OF_SLURM = {"SLURM_PROCID": "1", "SLURM_LOCALID": "0", "SLURM_NODEID": "1"
 @pytest.mark.parametrize(
     ("environment", "place"),
     [
-        (TORCHRUN, Placement(5, 1, 1, 8)),
-        (OPEN_MPI, Placement(5, 1, None, 8)),
-        (MPICH, Placement(5, 1, None, 8)),
-        (SLURM, Placement(5, 1, 1, 8)),
-        (TORCHRUN | AGENT_OF_SLURM, Placement(5, 1, 1, 8)),
-        (OPEN_MPI | AGENT_OF_SLURM, Placement(5, 1, None, 8)),
-        (MPICH | AGENT_OF_SLURM, Placement(5, 1, None, 8)),
-        ({"RANK": "3"}, Placement(3)),
-        ({"RANK": "3", "WORLD_SIZE": "4 "}, Placement(3)),
-        ({"RANK": "", "PMI_RANK": "2"}, Placement(2)),
-        ({"LOCAL_RANK": "1", "WORLD_SIZE": "8"}, None),
-        ({"RANK": "-1"}, None),
-        ({"RANK": "²"}, None),
-        ({"RANK": "1\n"}, None),
-        ({"RANK": "9" * 5000}, None),
+        *((TORCHRUN, Placement(5, 1, 1, 8)), (OPEN_MPI, Placement(5, 1, None, 8)), (MPICH, Placement(5, 1, None, 8))),
+        *((SLURM, Placement(5, 1, 1, 8)), (TORCHRUN | AGENT_OF_SLURM, Placement(5, 1, 1, 8))),
+        *((OPEN_MPI | AGENT_OF_SLURM, Placement(5, 1, None, 8)), (MPICH | AGENT_OF_SLURM, Placement(5, 1, None, 8))),
+        *(({"RANK": "3"}, Placement(3)), ({"RANK": "3", "WORLD_SIZE": "4 "}, Placement(3))),
+        *(({"RANK": "", "PMI_RANK": "2"}, Placement(2)), ({"LOCAL_RANK": "1", "WORLD_SIZE": "8"}, None)),
+        *(({"RANK": "-1"}, None), ({"RANK": "²"}, None), ({"RANK": "1\n"}, None), ({"RANK": "9" * 5000}, None)),
         ({}, None),
     ],
 )
