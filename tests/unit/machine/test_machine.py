@@ -121,11 +121,6 @@ def test_pressure_is_the_share_of_time_that_tasks_stood_still(clock: StoppedCloc
     )
 
 
-def test_a_machine_that_tells_nothing_has_no_points(clock: StoppedClock, files: ProcFiles) -> None:
-    assert read(Machine(clock)) == []
-    assert read(MachineAtLength(clock)) == []
-
-
 MOUNTS = "/dev/vda / ext4 rw 0 0\ntmpfs /dev/shm tmpfs rw 0 0\n{} /data\\040sets {} rw 0 0\n"
 
 
@@ -155,18 +150,15 @@ def test_shared_memory_and_the_target_s_folder_are_told(monkeypatch: pytest.Monk
 
 
 @pytest.mark.parametrize("file_system", ["nfs4", "nfs", "fuse.sshfs", "lustre", "cifs", "ceph", "9p"])
-def test_a_network_file_system_is_never_asked(monkeypatch: pytest.MonkeyPatch, file_system: str) -> None:
+def test_a_network_file_system_is_not_asked_but_one_beside(monkeypatch: pytest.MonkeyPatch, file_system: str) -> None:
     asked = Asked(monkeypatch, file_system)
     assert values(read(Space(), TARGET)).keys() == {"shm_used_bytes", "shm_total_bytes"}
     assert asked.paths == [f"/proc/{TARGET.pid}/root/dev/shm"]
-
-
-def test_a_local_folder_beside_a_network_mount_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    Asked(monkeypatch, "nfs4", folder="/data sets 2")
+    Asked(monkeypatch, file_system, folder="/data sets 2")
     assert "disk_used_bytes@/" in values(read(Space(), TARGET))
 
 
-def test_a_target_that_is_gone_has_no_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_where_nothing_is_known_nothing_is_told(clock: StoppedClock, monkeypatch: pytest.MonkeyPatch) -> None:
     files_of(monkeypatch)
-    assert read(Space(), TARGET) == []
-    assert read(Space()) == []
+    for source in (Machine(clock), MachineAtLength(clock), Space()):
+        assert read(source, TARGET) == read(source) == []

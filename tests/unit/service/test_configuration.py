@@ -10,7 +10,7 @@ import pytest
 from support.folders import DOCS
 
 from profd.daemon.errors import UsageError
-from profd.daemon.service.configuration import Configuration, Exclusion, decode, default_file, read_configuration
+from profd.daemon.service.configuration import Configuration, Exclusion, decode, read_configuration
 
 PAGE = (DOCS / "daemon.md").read_text()
 
@@ -75,10 +75,6 @@ def test_rules_and_exclusions_are_read_in_order() -> None:
 )
 def test_what_is_wrong_is_named(text: str, told: str) -> None:
     assert told in complaint(text)
-
-
-def test_the_usual_place_is_the_home_of_profd(profd_home: Path) -> None:
-    assert default_file() == profd_home / "daemon.toml"
 
 
 @pytest.mark.requires("root")

@@ -64,13 +64,9 @@ def matched(one: ProcessInfo, *rules: Rule, exclude: tuple[Exclusion, ...] = ())
 @pytest.mark.parametrize(
     ("rule", "meets"),
     [
-        (Rule("r", torch=True), False),
-        (Rule("r", gpu=True), True),
-        (Rule("r", command=r"train\.py"), True),
-        (Rule("r", command=r"^train"), False),
-        (Rule("r", command="--lr 1"), True),
-        (Rule("r", gpu=True, users=(str(UID),)), True),
-        (Rule("r", gpu=True, users=("4711",)), False),
+        *((Rule("r", torch=True), False), (Rule("r", gpu=True), True), (Rule("r", command=r"train\.py"), True)),
+        *((Rule("r", command=r"^train"), False), (Rule("r", command="--lr 1"), True)),
+        *((Rule("r", gpu=True, users=(str(UID),)), True), (Rule("r", gpu=True, users=("4711",)), False)),
         (Rule("r", gpu=True, torch=True), False),
     ],
 )
@@ -133,11 +129,7 @@ def test_new_processes_of_python_are_found_at_the_next_look_and_settled_ones_whe
 
 
 WAITING = "import time\nprint('ready', flush=True)\ninput()\n"
-MAPPING = """
-import mmap
-with open("{file}", "r+b") as opened:
-    held = mmap.mmap(opened.fileno(), 0)
-"""
+MAPPING = "import mmap\nwith open('{file}', 'r+b') as opened:\n    held = mmap.mmap(opened.fileno(), 0)\n"
 
 
 @pytest.fixture
@@ -147,9 +139,15 @@ def script(tmp_path: Path) -> Path:
     return path
 
 
-def test_a_python_is_told_as_it_is(script: Path) -> None:
+def test_a_python_is_told_as_it_is_with_its_place_among_others(script: Path) -> None:
+    table = ProcessTable()
     with running(script, "--lr", "1") as process:
-        found = ProcessTable().look(process.pid)
+        found = table.look(process.pid)
+        assert process.pid in table.descendants(os.getpid())
+        program = table.program(process.pid)
+        assert program is not None
+        assert (program.parent, program.uid) == (os.getpid(), os.getuid())
+    assert table.program(process.pid) is None
     assert found is not None
     assert found.identity.pid == process.pid
     assert found.command[-3:] == (str(script), "--lr", "1")
@@ -160,7 +158,7 @@ def test_a_python_is_told_as_it_is(script: Path) -> None:
 @pytest.mark.parametrize(
     ("mapped", "torch", "gpu"), [("libtorch_cpu.so", True, False), ("nothing", False, False), ("nvidia0", False, True)]
 )
-def test_torch_is_told_by_its_library_and_a_gpu_by_its_device(
+def test_torch_and_gpus_are_told_by_what_is_mapped(
     monkeypatch: pytest.MonkeyPatch, mapped: str, torch: bool, gpu: bool, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(subjects, "_GPU_DEVICE", str(tmp_path / "nvidia0"))
@@ -240,13 +238,3 @@ def test_a_process_that_hangs_in_the_kernel_is_waited_for_once(monkeypatch: pyte
     assert [table.look(os.getpid()) for _ in range(3)] == [None] * 3
     assert until(lambda: asked, "the read to begin") == [os.getpid()]
     wakes.set()
-
-
-def test_descendants_and_parents_are_known(script: Path) -> None:
-    with running(script) as process:
-        table = ProcessTable()
-        assert process.pid in table.descendants(os.getpid())
-        program = table.program(process.pid)
-        assert program is not None
-        assert (program.parent, program.uid) == (os.getpid(), os.getuid())
-    assert table.program(process.pid) is None

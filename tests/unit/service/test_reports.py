@@ -158,22 +158,19 @@ async def test_a_run_that_ends_while_its_report_is_written_is_reported_again(hos
     assert (entry.why_ended, entry.is_reported) == ("stopped", True)
 
 
-async def test_what_cannot_be_reported_is_told_and_left_for_the_next_supervisor(host: Host) -> None:
-    host.reporter.failing = True
-    host.queue.ask(entry_of(7, ended_ns=5))
-    await host.until_idle()
-    (entry,) = host.registry.entries()
-    assert not entry.is_reported
-    assert host.said.events == ["unreported"]
-
-
-async def test_an_incident_is_said_and_noted(host: Host) -> None:
-    host.reporter.incident = "input-bound: waits 61 %"
+@pytest.mark.parametrize(
+    ("incident", "failing", "said"),
+    [("", False, "reported"), ("input-bound: waits 61 %", False, "reported"), ("", True, "unreported")],
+    ids=["nothing found", "an incident", "it cannot be reported, and is left for the next supervisor"],
+)
+async def test_what_became_of_a_report_is_said_and_noted(host: Host, incident: str, failing: bool, said: str) -> None:
+    host.reporter.incident, host.reporter.failing = incident, failing
     host.queue.ask(entry_of(7, ended_ns=5))
     await host.until_idle()
     (entry,), (line,) = host.registry.entries(), host.said.lines
-    assert entry.incident == line.message == "input-bound: waits 61 %"
-    assert line.level == "warning"
+    assert (line.event, entry.incident, entry.is_reported) == (said, incident, not failing)
+    assert line.level == ("warning" if incident or failing else "info")
+    assert incident in line.message
 
 
 def test_the_incident_is_that_of_the_summary(tmp_path: Path) -> None:

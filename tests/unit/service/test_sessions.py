@@ -90,25 +90,20 @@ def host(profd_home: Path) -> Host:
     return Host(profd_home)
 
 
-async def test_sessions_share_one_budget_and_never_have_more(host: Host) -> None:
+async def test_sessions_share_one_budget_and_who_is_left_gets_the_part_of_one_that_ends(host: Host) -> None:
     await host.begin(7)
     assert host.sessions.parts == {7: 10.0}
     await host.begin(8)
     assert host.sessions.parts == {7: 5.0, 8: 5.0}
-    await host.begin(9, 10, 11)
-    assert set(host.sessions.parts.values()) == {2.0}
-    assert host.sessions.most_together == 10.0
-    assert host.pool.room == 0
-
-
-async def test_who_is_left_gets_the_part_of_one_that_ends_until_all_are_stopped(host: Host) -> None:
-    await host.begin(7, 8)
     await host.end(7)
     assert host.sessions.parts == {8: 10.0}
     assert host.pool.room == 4
-    await host.begin(9)
+    await host.begin(9, 10, 11, 12)
+    assert set(host.sessions.parts.values()) == {2.0}
+    assert host.sessions.most_together == 10.0
+    assert host.pool.room == 0
     await host.pool.stop_all()
-    assert [entry.why_ended for entry in host.ended] == ["target-exited", "stopped", "stopped"]
+    assert [entry.why_ended for entry in host.ended] == ["target-exited", *["stopped"] * 5]
 
 
 async def test_what_was_spent_leaves_less_for_those_that_live(host: Host) -> None:

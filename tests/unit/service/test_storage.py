@@ -44,7 +44,6 @@ def test_an_entry_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.Monk
 
 
 NOTHING = Retention(detail_hours=1e-6, report_hours=1e-6, incident_hours=1e-6)
-DETAIL_ONLY = Retention(detail_hours=1e-6)
 
 
 class Home:
@@ -84,15 +83,12 @@ def kept(profd_home: Path) -> Home:
     return Home(profd_home)
 
 
-def test_detail_goes_and_reports_stay(kept: Home) -> None:
+def test_detail_goes_before_reports_and_a_run_of_which_nothing_is_left_is_forgotten(kept: Home) -> None:
     entry = kept.add()
-    kept.retention.apply(DETAIL_ONLY, ())
+    kept.retention.apply(Retention(detail_hours=1e-6), ())
     assert kept.files == [f"{entry.run_id}.html", f"{entry.run_id}.json"]
     assert kept.registry.entries() == [entry]
-
-
-def test_a_run_of_which_nothing_is_left_is_forgotten(kept: Home) -> None:
-    kept.add()
+    kept.clock.advance(24 * 3600)
     kept.retention.apply(NOTHING, ())
     assert (kept.files, kept.registry.entries()) == ([], [])
 
@@ -163,13 +159,6 @@ def test_a_clock_of_years_ahead_costs_little_until_it_is_set_right(kept: Home) -
     assert not any(name.startswith(oldest.run_id) for name in kept.files)
 
 
-def test_looks_that_remove_nothing_put_off_nothing(kept: Home) -> None:
-    kept.retention.apply(NOTHING, ())
-    add_ten(kept)
-    kept.retention.apply(NOTHING, ())
-    assert len(kept.registry.entries()) == 9
-
-
 def test_a_supervisor_that_is_restarted_all_the_time_removes_no_more(kept: Home) -> None:
     add_ten(kept)
     kept.clock.at_ns += YEARS_NS
@@ -179,11 +168,14 @@ def test_a_supervisor_that_is_restarted_all_the_time_removes_no_more(kept: Home)
     assert len(kept.registry.entries()) == 9
 
 
-def test_what_is_too_old_goes_in_the_end(kept: Home) -> None:
+def test_what_is_too_old_goes_in_the_end_and_looks_that_remove_nothing_put_off_nothing(kept: Home) -> None:
+    kept.retention.apply(NOTHING, ())
     add_ten(kept)
-    for _ in range(10):
-        kept.retention.apply(NOTHING, ())
+    kept.retention.apply(NOTHING, ())
+    assert len(kept.registry.entries()) == 9
+    for _ in range(9):
         kept.clock.advance(3600)
+        kept.retention.apply(NOTHING, ())
     assert (kept.files, kept.registry.entries()) == ([], [])
 
 

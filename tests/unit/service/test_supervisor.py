@@ -84,12 +84,13 @@ async def test_a_training_is_recorded_and_reported(host: Host) -> None:
     assert host.said.events == ["ready", "recording", "ended", "reported", "stopping"]
 
 
-async def test_what_lives_is_adopted_and_not_recorded_twice(host: Host) -> None:
+async def test_what_lives_is_adopted_and_not_recorded_twice_and_what_was_stopped_stays_so(host: Host) -> None:
     entry = entry_of(7)
     host.registry.put(entry)
+    host.registry.put(entry_of(6, run=2, ended_ns=host.clock.at_ns, why="stopped", reported=True))
     host.sessions.adoptable = {entry.run_id}
-    host.table.add(7, torch=True)
-    host.table.add(8, torch=True)
+    for pid in (6, 7, 8):
+        host.table.add(pid, torch=True)
     host.begin()
     await host.until(lambda: 8 in host.sessions.live)
     await host.end()
@@ -97,10 +98,11 @@ async def test_what_lives_is_adopted_and_not_recorded_twice(host: Host) -> None:
     assert host.said.events[0] == "adopted"
 
 
-async def test_what_ended_meanwhile_is_reported(host: Host) -> None:
+async def test_what_ended_meanwhile_is_reported_and_what_never_began_forgotten(host: Host) -> None:
     entry = entry_of(7)
     host.registry.put(entry)
     write_run(run_file(entry.run_id), seconds=2)
+    host.registry.put(entry_of(8, run=2))  # which never began
     host.begin()
     await host.until(lambda: host.reporter.reported == [entry.run_id])
     await host.until(lambda: host.registry.entries()[0].is_reported)
@@ -114,23 +116,6 @@ async def test_what_was_not_reported_is(host: Host, reported: bool, again: int) 
     host.begin()
     host.table.add(9, torch=True)
     await host.until(lambda: 9 in host.sessions.live and len(host.reporter.reported) == again)
-
-
-async def test_what_was_stopped_before_a_restart_stays_so(host: Host) -> None:
-    host.registry.put(entry_of(7, ended_ns=host.clock.at_ns, why="stopped", reported=True))
-    host.table.add(7, torch=True)
-    host.table.add(8, torch=True)
-    host.begin()
-    await host.until(lambda: 8 in host.sessions.live)
-    await host.end()
-    assert host.sessions.started == [8]
-
-
-async def test_what_never_began_is_forgotten(host: Host) -> None:
-    host.registry.put(entry_of(7))
-    host.begin()
-    await host.until(lambda: "ready" in host.said.events)
-    assert host.registry.entries() == []
 
 
 async def test_a_live_run_that_hangs_is_reported_at_once(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,13 +204,9 @@ def test_systemd_is_told(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert notifier.watchdog_s == 60
     assert not {"NOTIFY_SOCKET", "WATCHDOG_USEC"} & set(os.environ)  # no child is to answer
     notifier.tell("WATCHDOG=1")  # nobody listens any more
-
-
-def test_without_systemd_nobody_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv("NOTIFY_SOCKET", raising=False)
-    notifier = SystemdNotifier()
-    notifier.tell("READY=1")
-    assert notifier.watchdog_s is None
+    without = SystemdNotifier()
+    without.tell("READY=1")
+    assert without.watchdog_s is None
 
 
 def test_lines_have_a_level_in_front_where_the_journal_reads_them(monkeypatch: pytest.MonkeyPatch) -> None:
