@@ -16,53 +16,47 @@ PODMAN = f"160 154 254:0 /run/podman/vfs-containers/{ID}/userdata/hostname /etc/
 DOCKER = f"517 500 8:1 /var/lib/docker/containers/{ID}/hostname /etc/hostname {DISK}\n"
 KUBELET = f"733 700 8:1 /var/lib/kubelet/pods/{POD}/containers/main/4d5e9f1c /dev/termination-log {DISK}\n"
 SLICE = f"/kubepods.slice/kubepods-burstable.slice/kubepods-burstable-pod{POD.replace('-', '_')}.slice"
-STEP = "0::/system.slice/slurmstepd.scope/job_42/step_0/user/task_0\n"
+STEP = "0::/system.slice/slurmstepd.scope/job_42/step_0/user/task_0"
+
+
+def sees(groups: str, mounts: str = "", **variables: str) -> tuple[str, str, dict[str, str]]:
+    """Return what a process sees of its control groups and mounts, and its variables."""
+    return f"{groups}\n", mounts, variables
+
 
 PLACES = {
-    "a machine": ("0::/user.slice/user-1000.slice/session-3.scope\n", "", {}, Place()),
-    "docker, version 1": (f"4:memory:/docker/{ID}\n", "", {}, Place("docker", ID)),
-    "docker, by systemd": (f"0::/system.slice/docker-{ID}.scope\n", "", {}, Place("docker", ID)),
-    "docker, from within": ("0::/\n", DOCKER, {}, Place("docker", ID)),
-    "podman": (f"0::/libpod_parent/libpod-{ID}\n", "", {}, Place("podman", ID)),
-    "podman, from within": ("0::/\n", PODMAN, {}, Place("podman", ID)),
-    "podman, by its variable": ("0::/\n", "", {"container": "podman", "HOSTNAME": ID[:12]}, Place("podman", ID[:12])),
-    "LXC": ("0::/lxc.payload.trainer/init.scope\n", "", {}, Place("LXC", "trainer")),
+    "a machine": (sees("0::/user.slice/user-1000.slice/session-3.scope"), Place()),
+    "docker, version 1": (sees(f"4:memory:/docker/{ID}"), Place("docker", ID)),
+    "docker, by systemd": (sees(f"0::/system.slice/docker-{ID}.scope"), Place("docker", ID)),
+    "docker, from within": (sees("0::/", DOCKER), Place("docker", ID)),
+    "podman": (sees(f"0::/libpod_parent/libpod-{ID}"), Place("podman", ID)),
+    "podman, from within": (sees("0::/", PODMAN), Place("podman", ID)),
+    "podman, by its variable": (sees("0::/", container="podman", HOSTNAME=ID[:12]), Place("podman", ID[:12])),
+    "LXC": (sees("0::/lxc.payload.trainer/init.scope"), Place("LXC", "trainer")),
     "a pod of containerd's": (
-        f"0::{SLICE}/cri-containerd-{ID}.scope\n",
-        KUBELET,
-        {"HOSTNAME": "trainer-0"},
+        sees(f"0::{SLICE}/cri-containerd-{ID}.scope", KUBELET, HOSTNAME="trainer-0"),
         Place("containerd", ID, "trainer-0", "ml", "main"),
     ),
     "a pod, version 1": (
-        f"3:cpu:/kubepods/burstable/pod{POD}/{ID}\n",
-        "",
-        {"HOSTNAME": "trainer-0"},
+        sees(f"3:cpu:/kubepods/burstable/pod{POD}/{ID}", HOSTNAME="trainer-0"),
         Place("containerd", ID, "trainer-0", "ml"),
     ),
     "a pod, from within": (
-        "0::/\n",
-        KUBELET,
-        {"HOSTNAME": "trainer-0", "KUBERNETES_SERVICE_HOST": "10.96.0.1"},
+        sees("0::/", KUBELET, HOSTNAME="trainer-0", KUBERNETES_SERVICE_HOST="10.96.0.1"),
         Place("Kubernetes", "", "trainer-0", "ml", "main"),
     ),
-    "a step of Slurm": (STEP, "", {"SLURM_JOB_ID": "42"}, Place(job="42", step="0")),
+    "a step of Slurm": (sees(STEP, SLURM_JOB_ID="42"), Place(job="42", step="0")),
     "a step of Slurm, version 1": (
-        "9:freezer:/slurm/uid_1000/job_42/step_batch\n",
-        "",
-        {},
+        sees("9:freezer:/slurm/uid_1000/job_42/step_batch"),
         Place(job="42", step="batch"),
     ),
-    "a step of Slurm without groups": (
-        "0::/\n",
-        "",
-        {"SLURM_JOB_ID": "42", "SLURM_STEP_ID": "1"},
-        Place(job="42", step="1"),
-    ),
+    "a step of Slurm without groups": (sees("0::/", SLURM_JOB_ID="42", SLURM_STEP_ID="1"), Place(job="42", step="1")),
 }
 
 
-@pytest.mark.parametrize(("groups", "mounts", "variables", "place"), PLACES.values(), ids=PLACES)
-def test_a_place_is_known(groups: str, mounts: str, variables: dict[str, str], place: Place, tmp_path: Path) -> None:
+@pytest.mark.parametrize(("seen", "place"), PLACES.values(), ids=PLACES)
+def test_a_place_is_known(seen: tuple[str, str, dict[str, str]], place: Place, tmp_path: Path) -> None:
+    groups, mounts, variables = seen
     of = tmp_path / "7"
     secrets = of / "root/var/run/secrets/kubernetes.io/serviceaccount"
     secrets.mkdir(parents=True)
@@ -73,28 +67,25 @@ def test_a_place_is_known(groups: str, mounts: str, variables: dict[str, str], p
     assert place_of(7, tmp_path) == place
 
 
+EXEC = "exec --privileged --user 0 -it 946995504dac profd attach 12"
+DEBUG = "debug -it -n ml pod/trainer-0 --target=main --profile=sysadmin --image=IMAGE_WITH_PROFD -- profd attach 12"
 COMMANDS = {
-    "docker": (Place("docker", ID), "docker exec --privileged --user 0 -it 946995504dac profd attach 12"),
-    "podman": (Place("podman", ID), "podman exec --privileged --user 0 -it 946995504dac profd attach 12"),
+    "docker": (Place("docker", ID), f"docker {EXEC}", "a container of docker (946995504dac)"),
     "pod": (
         Place("containerd", ID, "trainer-0", "ml", "main"),
-        "kubectl debug -it -n ml pod/trainer-0 --target=main --profile=sysadmin --image=IMAGE_WITH_PROFD "
-        "-- profd attach 12",
+        f"kubectl {DEBUG}",
+        "pod trainer-0 in namespace ml, container main",
     ),
-    "LXC": (Place("LXC", "trainer"), ""),
-    "docker, which one unknown": (Place("docker"), ""),
+    "podman, in a job": (
+        Place("podman", ID, job="42", step="0"),
+        f"podman {EXEC}",
+        "a container of podman (946995504dac); job 42 of Slurm, step 0",
+    ),
+    "docker, which one unknown": (Place("docker"), "", "a container of docker"),
+    "a machine": (Place(), "", ""),
 }
 
 
-@pytest.mark.parametrize(("place", "command"), COMMANDS.values(), ids=COMMANDS)
-def test_a_command_goes_there(place: Place, command: str) -> None:
-    assert place.command(12) == command
-
-
-def test_a_place_is_said_in_words() -> None:
-    assert Place().words() == ""
-    assert Place("containerd", ID, "trainer-0", "ml", "main").words() == "pod trainer-0 in namespace ml, container main"
-    assert (
-        Place("podman", ID, job="42", step="0").words()
-        == "a container of podman (946995504dac); job 42 of Slurm, step 0"
-    )
+@pytest.mark.parametrize(("place", "command", "words"), COMMANDS.values(), ids=COMMANDS)
+def test_a_command_goes_there_and_it_is_said_in_words(place: Place, command: str, words: str) -> None:
+    assert (place.command(12), place.words()) == (command, words)

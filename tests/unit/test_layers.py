@@ -48,12 +48,6 @@ def test_help_of_a_command_loads_no_screen_and_no_gpu_library(command: str) -> N
     assert loaded_of({"textual", "torch", "jinja2", "pynvml"}, HELP.format(command=command)) == set()
 
 
-@pytest.mark.parametrize("module", ["session", "recorder"])
-def test_session_loads_nothing_that_shows(module: str) -> None:
-    unwanted = {"profd.daemon.analyze", "profd.daemon.render", "profd.tui", "textual", "jinja2"}
-    assert loaded_of(unwanted, f"import profd.daemon.session.{module}") == set()
-
-
 _IN_EACH_PROCESS = {"_hashlib", "platformdirs", "http", "pickle"}
 """What takes a megabyte or two of each process that has it, and what none needs from its start to its end."""
 

@@ -43,18 +43,12 @@ def test_a_name_is_reduced_to_what_a_file_may_be_called(name: str, clean: str) -
     assert len({paths.new_run_id(name, datetime(2026, 11, 20)) for _ in range(20)}) > 1
 
 
-def test_runs_lie_in_profd_home(profd_home: Path) -> None:
-    run_file = paths.new_run_file("id")
-    assert run_file == profd_home / "runs" / "id.profd"
-    assert run_file.parent.stat().st_mode & 0o777 == 0o700
-
-
-def test_a_home_is_the_same_from_everywhere_and_without_one_runs_lie_in_the_users_state(
-    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
+def test_runs_lie_in_one_home_or_in_the_users_state(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PROFD_HOME", "mine")
-    assert paths.new_run_file("id") == tmp_path / "mine" / "runs" / "id.profd"
+    run_file = paths.new_run_file("id")
+    assert run_file == tmp_path / "mine" / "runs" / "id.profd"
+    assert run_file.parent.stat().st_mode & 0o777 == 0o700
     monkeypatch.delenv("PROFD_HOME")
     monkeypatch.setenv("XDG_STATE_HOME", str(tmp_path / "state"))
     assert paths.runs_folder() == tmp_path / "state" / "profd" / "runs"
@@ -65,13 +59,12 @@ def test_a_home_is_the_same_from_everywhere_and_without_one_runs_lie_in_the_user
     assert paths.own_file("phases.toml") == tmp_path / ".config" / "profd" / "phases.toml"
 
 
-def test_control_sockets_lie_in_a_private_folder_of_the_home(profd_home: Path) -> None:
+def test_control_sockets_lie_in_a_private_folder_of_the_home_that_leaves_room_for_their_names(
+    profd_home: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
     (profd_home / "run").mkdir(mode=0o777)
     assert paths.runtime_folder() == profd_home / "run"
     assert paths.runtime_folder().stat().st_mode & 0o777 == 0o700
-
-
-def test_the_folder_of_sockets_leaves_room_for_their_names(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setenv("PROFD_HOME", str(tmp_path / ("x" * 60)))
     socket = paths.runtime_folder() / f"{paths.new_run_id('x' * 100)}.sock"
     assert len(os.fsencode(socket)) <= 107
@@ -113,25 +106,19 @@ def test_a_private_folder_of_another_user_is_refused(monkeypatch: pytest.MonkeyP
 @pytest.mark.skipif(os.geteuid() != 0, reason="only root makes links for others")
 @pytest.mark.parametrize("squatted", ["link", "folder"])
 def test_a_private_folder_that_another_user_squats_is_refused(tmp_path: Path, squatted: str) -> None:
-    (tmp_path / "folder").mkdir()
+    (tmp_path / "folder").mkdir(mode=0o755)
     (tmp_path / "link").symlink_to("folder")
     os.chown(tmp_path / squatted, 4321, 4321, follow_symlinks=False)
     with pytest.raises(OutputUnwritable, match="not yours"):
         paths.make_private(tmp_path / "link")
+    assert (tmp_path / "folder").stat().st_mode & 0o777 == 0o755
 
 
 @pytest.mark.parametrize(
     ("name", "meant"),
-    [
-        ("file", "cannot create"),
-        ("file/below", "cannot create"),
-        ("dangling", "cannot create"),
-        ("open", "Operation not permitted"),
-    ],
+    [(name, "cannot create") for name in ("file", "file/below", "dangling")] + [("open", "Operation not permitted")],
 )
-def test_a_private_folder_that_cannot_be_had_says_so(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, meant: str
-) -> None:
+def test_a_private_folder_says_why_not(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str, meant: str) -> None:
     (tmp_path / "file").touch()
     (tmp_path / "dangling").symlink_to("nowhere")
     (tmp_path / "open").mkdir(mode=0o755)
@@ -148,13 +135,9 @@ def test_a_private_folder_that_cannot_be_had_says_so(
 @pytest.mark.parametrize(
     ("output", "message"),
     [
-        ("there.profd", "exists already"),
-        (".", "exists already"),
-        ("none/mine.profd", "does not exist"),
-        ("there.profd/mine.profd", "does not exist"),
-        ("line\nbreak.profd", "as text"),
-        ("caf\udce9.profd", "as text"),
-        ("mine.profd", "not writable"),
+        *(("there.profd", "exists already"), (".", "exists already"), ("none/mine.profd", "does not exist")),
+        *(("there.profd/mine.profd", "does not exist"), ("line\nbreak.profd", "as text")),
+        *(("caf\udce9.profd", "as text"), ("mine.profd", "not writable")),
     ],
 )
 def test_a_run_is_where_it_was_asked_for_or_says_why_it_cannot(
@@ -179,9 +162,7 @@ def test_latest_is_the_one_begun_last() -> None:
 
 
 @pytest.mark.parametrize("word", ["20261120-120000-cifar-aaaa", "20261120", "cifar", "cif", "20261120-12"])
-def test_id_and_unique_prefix_of_id_or_name_mean_a_run(
-    word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_id_and_unique_prefix_of_either_mean_a_run(word: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     wanted = make_run("20261120-120000-cifar-aaaa")
     make_run("20261119-120000-net-bbbb")
     monkeypatch.chdir(tmp_path)
@@ -199,13 +180,9 @@ def test_a_word_that_could_be_several_runs_names_the_last_of_many(runs: int, nam
     assert failure.value.what.count("cifar-aaaa") >= named
 
 
-def test_an_exact_id_wins_over_longer_ones() -> None:
+def test_an_exact_id_wins_over_longer_ones_and_a_path_is_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     exact, _ = make_run("cifar"), make_run("cifar2")
     assert paths.find_run("cifar") == exact
-
-
-def test_a_path_is_a_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    make_run("20261120-120000-cifar-aaaa")
     monkeypatch.chdir(tmp_path)
     for name in ("mine.profd", "cifar"):
         Path(name).touch()
@@ -268,32 +245,22 @@ broken
 @pytest.mark.parametrize(
     ("path", "is_on_network"),
     [
-        ("/var/runs", False),
-        ("/home/ada/runs", True),
-        ("/home", True),
-        ("/homes/ada", False),
-        ("/home/ada/local disk/runs", False),
-        ("/home/ada/local", True),
-        ("/mnt/runs", True),
-        ("/mnt/s3/runs", True),
-        ("/home/../var", False),
+        *(("/var/runs", False), ("/home/ada/runs", True), ("/home", True), ("/homes/ada", False)),
+        *(("/home/ada/local disk/runs", False), ("/home/ada/local", True), ("/mnt/runs", True)),
+        *(("/mnt/s3/runs", True), ("/home/../var", False)),
     ],
 )
 def test_network_is_told_by_the_innermost_and_last_mount(path: str, is_on_network: bool) -> None:
     assert paths.is_on_network(Path(path), MOUNTS) == is_on_network
 
 
-def test_memory_is_told_from_disks() -> None:
+def test_memory_is_told_from_disks_and_the_network_behind_a_link(tmp_path: Path) -> None:
     mounts = "/dev/sda / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n/dev/sdb /tmp/scratch xfs rw 0 0\n"
     told = [paths.is_in_memory(Path(path), mounts) for path in ("/var/tmp", "/tmp/runs", "/tmp/scratch/runs")]
     assert told == [False, True, False]
-
-
-def test_network_behind_a_link_is_seen_and_this_machine_has_mounts_that_can_be_read(tmp_path: Path) -> None:
     (tmp_path / "runs").symlink_to("/home/ada/runs")
     assert paths.is_on_network(tmp_path / "runs", MOUNTS)
-    assert isinstance(paths.is_on_network(tmp_path), bool)
-    assert not paths.is_on_network(Path("/proc"))
+    assert not paths.is_on_network(Path("/proc"))  # by the mounts of this machine
 
 
 def test_file_is_replaced_and_a_link_is_followed_and_stays(tmp_path: Path) -> None:
@@ -307,19 +274,6 @@ def test_file_is_replaced_and_a_link_is_followed_and_stays(tmp_path: Path) -> No
     assert target.read_text() == "newer"
     with pytest.raises(OutputUnwritable, match="Is a directory"):
         write_whole(tmp_path, b"new")
-
-
-def test_failure_leaves_what_was_there_and_nothing_else(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = tmp_path / "out"
-    target.write_text("old")
-
-    def full(*_: object, **__: object) -> None:
-        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    monkeypatch.setattr(os, "replace", full)
-    with pytest.raises(OutputUnwritable, match="No space left"):
-        write_whole(target, b"new")
-    assert [path.read_text() for path in tmp_path.iterdir()] == ["old"]
 
 
 def test_pipe_is_written_to(tmp_path: Path) -> None:
@@ -339,6 +293,9 @@ def test_it_is_private_while_it_is_written_and_whole_in_its_place(target: Path) 
     target.write_text("before")
     with replacing(target) as file:
         (beside,) = set(target.parent.iterdir()) - {target}
+        with replacing(target.with_name("other")):
+            assert len(list(target.parent.iterdir())) == 3  # no two names are the same
+        target.with_name("other").unlink()
         file.write(b"after")
         file.flush()
         assert beside.stat().st_mode & 0o777 == 0o600
@@ -347,19 +304,18 @@ def test_it_is_private_while_it_is_written_and_whole_in_its_place(target: Path) 
     assert [path.name for path in target.parent.iterdir()] == [target.name]
 
 
-@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), KeyboardInterrupt()])
-def test_a_failure_leaves_what_was_there_and_nothing_else(target: Path, error: BaseException) -> None:
+@pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
+def test_a_failure_leaves_what_was_there(target: Path, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
+    def break_off(*_: object, **__: object) -> None:
+        raise error
+
     target.write_text("before")
-
-    def break_off() -> None:
-        with replacing(target) as file:
-            file.write(b"half")
-            raise error
-
-    with pytest.raises(type(error)):
-        break_off()
-    assert target.read_text() == "before"
-    assert [path.name for path in target.parent.iterdir()] == [target.name]
+    with pytest.raises(type(error)), replacing(target) as file:
+        break_off(file.write(b"half"))
+    monkeypatch.setattr(os, "replace", break_off)
+    with pytest.raises((OutputUnwritable, KeyboardInterrupt)):
+        write_whole(target, b"new")
+    assert [(path.name, path.read_text()) for path in target.parent.iterdir()] == [(target.name, "before")]
 
 
 @pytest.mark.parametrize("is_there", [True, False])
@@ -375,22 +331,12 @@ def test_a_link_that_was_guessed_is_not_followed(
     assert not (tmp_path / "new").exists()
 
 
-def test_two_names_are_never_the_same(target: Path) -> None:
-    with replacing(target), replacing(target):
-        assert len(list(target.parent.iterdir())) == 2
-
-
 def test_a_link_in_its_place_is_replaced(target: Path, tmp_path: Path) -> None:
     (tmp_path / "other").write_text("other")
     target.symlink_to(tmp_path / "other")
+    os.umask(umask := os.umask(0))
     with replacing(target, mode=0o640) as file:
         file.write(b"after")
     assert not target.is_symlink()
-    assert target.stat().st_mode & 0o777 == 0o640 & ~_umask()
+    assert target.stat().st_mode & 0o777 == 0o640 & ~umask
     assert (tmp_path / "other").read_text() == "other"
-
-
-def _umask() -> int:
-    umask = os.umask(0)
-    os.umask(umask)
-    return umask

@@ -6,8 +6,8 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
@@ -21,6 +21,13 @@ WAITING = "print('ready', flush=True); input()"
 PYTHON = (sys.executable, "-S", "-E", "-c", WAITING)
 
 
+def stat_of(pid: int) -> processes.Stat:
+    """Return the stat of a process that is there."""
+    stat = processes.read_stat(pid)
+    assert stat is not None
+    return stat
+
+
 @pytest.fixture
 def child() -> Iterator[Standing]:
     with standing(WAITING, sys.executable, "a b", "caf\udce9") as process:
@@ -28,8 +35,7 @@ def child() -> Iterator[Standing]:
 
 
 def test_this_process_is_among_all_with_its_stat_owner_threads_and_counters() -> None:
-    stat = processes.read_stat(os.getpid())
-    assert stat is not None
+    stat = stat_of(os.getpid())
     assert (stat.pid, stat.ppid, stat.pgrp) == (os.getpid(), os.getppid(), os.getpgrp())
     assert stat.state == "R"
     assert stat.image > 0
@@ -76,20 +82,17 @@ def test_in_the_midst_of_an_exec_no_image_is_told(starts_at: str, image: int, mo
     fields = ["S", *["1"] * 49]
     fields[23], fields[25] = starts_at, "7777"
     monkeypatch.setattr(processes, "read", lambda _: f"1 (true) {' '.join(fields)}".encode())
-    stat = processes.read_stat(1)
-    assert stat is not None
+    stat = stat_of(1)
     assert stat.image == image
 
 
 def test_a_zombie_does_not_run_and_keeps_its_status(child: Standing) -> None:
-    stat = processes.read_stat(child.pid)
-    assert stat is not None
+    stat = stat_of(child.pid)
     assert processes.is_running(child.pid, stat.start_ticks)
     assert not processes.is_running(child.pid, stat.start_ticks + 1)
     os.kill(child.pid, signal.SIGKILL)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    dead = processes.read_stat(child.pid)
-    assert dead is not None
+    dead = stat_of(child.pid)
     assert (dead.state, dead.exit_status, dead.image) == ("Z", 9, 0)
     assert not processes.is_running(child.pid, stat.start_ticks)
     assert processes.command_line(child.pid) == ()
@@ -97,27 +100,15 @@ def test_a_zombie_does_not_run_and_keeps_its_status(child: Standing) -> None:
 
 
 def test_children_of_any_thread() -> None:
-    started: list[subprocess.Popen[bytes]] = []
-    done = threading.Event()
-
-    def start() -> None:
-        started.append(subprocess.Popen(PYTHON, stdin=subprocess.PIPE))
-        done.wait(60)
-
-    thread = threading.Thread(target=start)
     before = set(processes.children(os.getpid()))
-    thread.start()
-    try:
-        while not started:
-            thread.join(0.001)
-        pid = started[0].pid
-        assert set(processes.children(os.getpid())) - before == {pid}
-        assert pid not in processes.children(os.getpid(), of_all_threads=False)
-    finally:
-        done.set()
-        thread.join()
-        started[0].kill()
-        started[0].communicate()
+    with ThreadPoolExecutor(1) as thread:  # it is there until the end, and the child is its own
+        child = thread.submit(subprocess.Popen[bytes], PYTHON, stdin=subprocess.PIPE).result()
+        try:
+            assert set(processes.children(os.getpid())) - before == {child.pid}
+            assert child.pid not in processes.children(os.getpid(), of_all_threads=False)
+        finally:
+            child.kill()
+            child.communicate()
 
 
 def test_a_child_has_its_threads_words_and_version(child: Standing) -> None:
@@ -162,19 +153,13 @@ def test_reads_of_mapped_files_are_known_from_those_of_the_disk(monkeypatch: pyt
 
 
 def test_what_is_gone_says_nothing() -> None:
-    assert processes.read_stat(NO_PID) is None
-    assert processes.children(NO_PID) == []
-    assert processes.command_line(NO_PID) == ()
-    assert processes.environment(NO_PID, frozenset({"RANK"})) == {}
-    assert processes.owner_uid(NO_PID) is None
-    assert processes.python_version(NO_PID) is None
+    of = (processes.read_stat, processes.owner_uid, processes.python_version, processes.io_bytes, processes.rss_bytes)
+    assert [read_of(NO_PID) for read_of in of] == [None] * 5
+    assert (processes.children(NO_PID), processes.command_line(NO_PID)) == ([], ())
+    assert processes.environment(NO_PID, frozenset({"RANK"})) == processes.status(NO_PID) == {}
     assert processes.thread_ids(NO_PID) == {}
-    assert processes.io_bytes(NO_PID) is None
-    assert processes.status(NO_PID) == {}
-    assert processes.link(NO_PID, "exe") == ""
-    assert processes.maps(NO_PID) == ""
+    assert processes.link(NO_PID, "exe") == processes.maps(NO_PID) == ""
     assert NO_PID not in processes.pids()
-    assert processes.rss_bytes(NO_PID) is None
 
 
 def test_a_link_that_is_no_text_is_shown_all_the_same(tmp_path: Path) -> None:

@@ -54,10 +54,6 @@ def test_zombie_is_no_kernel_thread(sleeper: Standing) -> None:
     assert (found.state, found.is_kernel_thread) == ("Z", False)
 
 
-def test_memory_of_a_child_is_readable(sleeper: Standing) -> None:
-    assert Rights().read_memory(sleeper.pid) == 0
-
-
 def test_descendants_reach_over_generations_and_leave_this_process_out() -> None:
     code = "import subprocess, sys; subprocess.run(['sh', '-c', 'sleep 60 & echo ready; wait'], stdin=sys.stdin)"
     parent = os.getppid()

@@ -136,31 +136,20 @@ def test_only_what_the_user_may_read_is_read(root: Path) -> None:
     files = UserFiles(NOBODYS, root)
     assert [files.read(f"/{name}") for name in ("shadow", "secret/readable.py", "own")] == [b"", b"", TEXT]
     assert not files.is_file("/secret/readable.py")
+    os.chown(root / "shadow", 0, 4242)
+    (root / "shadow").chmod(0o640)
+    assert files.read("/shadow") == b""
+    assert UserFiles(Owner(NOBODY, NOBODY, (4242,)), root).read("/shadow") == b"root:x:"  # groups count
 
 
 @pytest.mark.requires("root", "setpriv")
-def test_groups_of_the_user_count(root: Path) -> None:
-    root.chmod(0o755)
-    (root / "ours.py").write_bytes(TEXT)
-    (root / "ours.py").chmod(0o640)
-    os.chown(root / "ours.py", 0, 4242)
-    assert UserFiles(Owner(NOBODY, NOBODY, (4242,)), root).read("/ours.py") == TEXT
-    assert UserFiles(NOBODYS, root).read("/ours.py") == b""
-
-
-@pytest.fixture
-def nobodys_process() -> Iterator[int]:
+def test_files_of_a_process_are_its_users() -> None:
     with process_of_plain_user() as pid:
-        yield pid
-
-
-@pytest.mark.requires("root", "setpriv")
-def test_files_of_a_process_are_its_users(nobodys_process: int) -> None:
-    files = files_of(nobodys_process)
-    assert files.read("/etc/shadow") == b""
-    assert files.read("/etc/passwd") == Path("/etc/passwd").read_bytes()
-    assert files_of(nobodys_process) is files
-    assert files_of(os.getpid()) is not files
+        files = files_of(pid)
+        assert files.read("/etc/shadow") == b""
+        assert files.read("/etc/passwd") == Path("/etc/passwd").read_bytes()
+        assert files_of(pid) is files
+        assert files_of(os.getpid()) is not files
 
 
 @pytest.mark.requires("root", "setpriv")
@@ -211,9 +200,7 @@ def test_a_file_system_that_never_answers_is_waited_for_once(root: Path) -> None
     assert files._helper is not helper
 
 
-def test_a_child_ends_that_is_not_asked_for_long_and_another_one_answers(
-    root: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_child_that_is_not_asked_for_long_ends_and_one_answers(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(asuser, "IDLE_S", 0.01)
     ours, theirs = socket.socketpair()
     with ours, pytest.raises(TimeoutError):

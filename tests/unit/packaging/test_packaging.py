@@ -75,17 +75,12 @@ def test_systemd_finds_nothing_wrong(unit: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.parent.name)
-def test_hardening_leaves_what_reading_needs(unit: Path) -> None:
+def test_memory_and_tasks_have_bounds_and_hardening_leaves_what_reading_needs(unit: Path) -> None:
     settings = service(unit)
     assert not set(FORBIDDEN) & set(settings)
     assert "@debug" in settings["SystemCallFilter"]
     assert "CAP_SYS_PTRACE" in settings.get("CapabilityBoundingSet", "CAP_SYS_PTRACE")
     assert settings["KillMode"] == "process"  # recordings outlive a restart
     assert settings["Type"] == "notify"
-
-
-@pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.parent.name)
-def test_memory_and_tasks_have_bounds(unit: Path) -> None:
-    settings = service(unit)
     assert {"MemoryHigh", "MemoryMax", "TasksMax"} <= set(settings)
     assert settings["OOMPolicy"] == "continue"  # one session that is too large does not end the others
