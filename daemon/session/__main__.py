@@ -35,6 +35,7 @@ def main() -> int:
     # Ignored, it would be the kernel that reaps py-spy, and its cost would be unknown.
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     processes.volunteer()
+    processes.share_heap()
     options = decode_options(sys.stdin.buffer.read())
     recorder = Recorder(options, Clock())
     try:

@@ -194,6 +194,29 @@ def test_who_is_spared_is_as_the_other_one_which_has_to_be_there() -> None:
     assert score_after("processes.spare(2**22 + 1, 2**22 + 1)", 100) == 100
 
 
+@pytest.mark.parametrize(("work", "is_one"), [("processes.share_heap()", True), ("pass", False)])
+def test_threads_share_one_heap_where_they_are_told_to(work: str, is_one: bool) -> None:
+    code = f"""
+import ctypes, threading
+from profd.daemon import processes
+{work}
+meeting = threading.Barrier(4)
+def allocate():
+    held = bytes(100_000)
+    meeting.wait()
+threads = [threading.Thread(target=allocate) for _ in range(4)]
+for thread in threads:
+    thread.start()
+for thread in threads:
+    thread.join()
+libc = ctypes.CDLL(None)
+libc.malloc_info(0, ctypes.c_void_p.in_dll(libc, "stdout"))
+libc.fflush(None)
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (done.stdout.count("<heap nr=") == 1) == is_one
+
+
 def test_a_list_that_the_kernel_hands_out_in_parts_is_read_whole() -> None:
     found = read("/proc/self/smaps")
     assert found is not None
