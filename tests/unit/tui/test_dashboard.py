@@ -28,7 +28,9 @@ from profd.tui.widgets.tabs import TabLine
 from profd.tui.widgets.timeline import Timeline
 
 
-async def test_o_and_a_click_on_a_title_order_the_rows_and_take_the_cursor_along(ended: Path) -> None:
+async def test_o_and_clicks_order_the_rows_l_shows_lines_and_tabs_can_be_clicked(
+    ended: Path,
+) -> None:
     async with open_dashboard(ended) as opened:
         table = opened.widget(HotTable)
         await opened.press("o")
@@ -36,14 +38,12 @@ async def test_o_and_a_click_on_a_title_order_the_rows_and_take_the_cursor_along
         assert "total ▾" in opened.text(HotTable)
         await opened.press("o")
         assert table.rows[0].function == "Condition.wait"
-
         await opened.press("down")
         chosen = table.current
         assert chosen is not None
         await opened.press("o")
         assert table.current == chosen
         assert chosen.function == "Condition.wait" != table.rows[0].function
-
         await opened.press("o")
         await opened.click(HotTable, (opened.text(HotTable).index("total"), 0))
         assert table.sorted_by == "total"
@@ -52,12 +52,8 @@ async def test_o_and_a_click_on_a_title_order_the_rows_and_take_the_cursor_along
         await opened.click(HotTable, (opened.text(HotTable).index("where"), 0))
         assert table.sorted_by == "total"
 
-
-async def test_l_shows_lines_and_functions_again(ended: Path) -> None:
-    async with open_dashboard(ended) as opened:
-        await opened.press("down", "l")
+        await opened.press("l")
         await opened.snapshot(lambda snapshot: snapshot.view.by_line)
-        table = opened.widget(HotTable)
         assert not table.has_cursor
         lines = [row for row in table.rows if row.function == "train_epoch"]
         assert len(lines) > 1
@@ -66,6 +62,13 @@ async def test_l_shows_lines_and_functions_again(ended: Path) -> None:
         await opened.press("l")
         await opened.snapshot(lambda snapshot: not snapshot.view.by_line)
         assert len([row for row in table.rows if row.function == "train_epoch"]) == 1
+
+        await opened.click(TabLine, (18, 0))
+        assert opened.widget(TabLine).tab == "processes"
+        await opened.click(ProcessTable, (5, 2))
+        current = opened.widget(ProcessTable).current
+        assert current is not None
+        assert current.row.ordinal == 1
 
 
 async def test_t_and_enter_on_a_process_say_whose_samples_count(ended: Path) -> None:
@@ -79,48 +82,23 @@ async def test_t_and_enter_on_a_process_say_whose_samples_count(ended: Path) -> 
         assert "main · pid 4242" in opened.text(TabLine)
         await opened.press("t")
         await opened.snapshot(lambda snapshot: snapshot.view.scope == MAIN_THREADS)
-
         await opened.press("3", "down", "down", "enter")
         await opened.snapshot(lambda snapshot: snapshot.view.scope.processes == frozenset({2}))
         assert "worker 1 · pid 4243" in opened.text(TabLine)
         assert opened.widget(HotTable).rows[0].function == "elastic_deform"
 
 
-async def test_slash_keeps_the_rows_with_a_word_and_escape_brings_all_back(ended: Path) -> None:
-    async with open_dashboard(ended) as opened:
-        every = len(opened.widget(HotTable).rows)
-        await opened.press("slash", *"LOADER")
-        assert 0 < len(opened.widget(HotTable).rows) < every
-        await opened.press("enter")
-        assert opened.app.focused is opened.widget(HotTable)
-        assert 0 < len(opened.widget(HotTable).rows) < every
-        await opened.press("escape")
-        assert len(opened.widget(HotTable).rows) == every
-
-        await opened.press("slash", "q", "z")  # q is a letter there
-        assert "Nothing here has" in opened.text(HotTable)
-        await opened.press("escape")
-        assert "Condition.wait" in opened.text(HotTable)
-
-
-async def test_p_holds_the_view_and_lets_it_go(tmp_path: Path) -> None:
-    with synthetic.live_run(tmp_path / "a.profd", seconds=3) as run:
-        async with open_dashboard(run.path) as opened:
-            await opened.press("p")
-            assert "❚❚   train.py   paused" in opened.text(Header)
-            run.advance(2)
-            await opened.press("p")
-            await opened.snapshot(lambda snapshot: snapshot.samples == 500)
-            assert "paused" not in opened.text(Header)
-
-
-async def test_a_live_run_grows_on_the_screen_and_says_when_it_ends(tmp_path: Path) -> None:
+async def test_a_live_run_grows_on_the_screen_unless_p_holds_it_and_says_when_it_ends(tmp_path: Path) -> None:
     with synthetic.live_run(tmp_path / "a.profd", seconds=3) as run:
         async with open_dashboard(run.path) as opened:
             assert "●" in opened.text(Header)
             assert "live ▶" in opened.text(Timeline)
+            await opened.press("p")
+            assert "❚❚   train.py   paused" in opened.text(Header)
             run.advance(4)
+            await opened.press("p")
             await opened.snapshot(lambda snapshot: snapshot.samples == 700)
+            assert "paused" not in opened.text(Header)
             assert "700 samples" in opened.text(TabLine)
             run.end(exit_signal=9)
             await opened.snapshot(lambda snapshot: snapshot.info.state == "ended")
@@ -154,16 +132,13 @@ async def test_r_writes_the_report_and_says_where_or_why_not(
         await opened.press("r")
         await opened.until_notice(str(report))
         assert report.stat().st_size > 1000
-
         report.unlink()
         report.mkdir()
         await opened.press("r")
         await opened.until_notice("cannot write")
 
 
-async def test_keys_that_leave_do_so_at_once_when_nothing_is_recorded(
-    ended: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_keys_leave_at_once_when_nothing_is_recorded(ended: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     left: list[Leaving] = []
     async with open_dashboard(ended) as opened:
         with monkeypatch.context() as patched:
@@ -174,38 +149,18 @@ async def test_keys_that_leave_do_so_at_once_when_nothing_is_recorded(
     assert opened.app.return_value is Leaving.END
 
 
-async def test_tabs_and_rows_can_be_clicked_on(ended: Path) -> None:
-    async with open_dashboard(ended) as opened:
-        await opened.click(TabLine, (18, 0))
-        assert opened.widget(TabLine).tab == "processes"
-        assert "worker" in opened.text(ProcessTable)
-        await opened.click(ProcessTable, (5, 2))
-        current = opened.widget(ProcessTable).current
-        assert current is not None
-        assert current.row.ordinal == 1
-
-
-def break_file(path: Path) -> None:
-    """Take the recordings out of a run file, as another process."""
-    with contextlib.closing(sqlite3.connect(path)) as other, other:
-        other.execute("DROP TABLE recording")
-
-
 def test_a_file_that_cannot_be_read_at_all_is_an_error_before_anything_is_drawn(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     (tmp_path / "a.profd").write_bytes(b"text")
-
     with pytest.raises(RunUnreadable):
         run_dashboard(tmp_path / "a.profd")
-
     assert capfd.readouterr() == ("", "")
 
 
 async def test_a_recorder_that_is_killed_is_said_to_be_gone(tmp_path: Path) -> None:
     recorder = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    identity = synthetic.identity_of(recorder.pid)
-    started = msgspec.structs.replace(synthetic.run_started(live=True), recorder=identity)
+    started = msgspec.structs.replace(synthetic.run_started(live=True), recorder=synthetic.identity_of(recorder.pid))
     synthetic.write_records(tmp_path / "a.profd", (), started)
     try:
         async with open_dashboard(tmp_path / "a.profd") as opened:
@@ -226,9 +181,9 @@ async def test_a_run_without_samples_says_why(tmp_path: Path) -> None:
     async with open_dashboard(synthetic.write_records(tmp_path / "a.profd", found)) as opened:
         assert "No samples: sampling stopped: no such process" in opened.text(VerdictLine)
         assert "recording failed" in opened.text(Header)
-        events = [segment for segment in opened.widget(TabLine).render_line(0) if "Events" in segment.text]
-        assert events[0].style is not None
-        assert events[0].style.color == opened.widget(TabLine).style_of("bad").color
+        (events,) = (segment for segment in opened.widget(TabLine).render_line(0) if "Events" in segment.text)
+        assert events.style is not None
+        assert events.style.color == opened.widget(TabLine).style_of("bad").color
 
 
 async def test_a_file_that_breaks_under_any_tab_gives_that_screen(tmp_path: Path) -> None:
@@ -236,7 +191,8 @@ async def test_a_file_that_breaks_under_any_tab_gives_that_screen(tmp_path: Path
         async with open_dashboard(run.path) as opened:
             for tab in range(1, 8):
                 await opened.press(str(tab), "down")
-            break_file(run.path)
+            with contextlib.closing(sqlite3.connect(run.path)) as other, other:
+                other.execute("DROP TABLE recording")
             await opened.until(FeedFailed)
             screen = opened.top()
             assert isinstance(screen, FailureScreen)

@@ -30,7 +30,6 @@ def live(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def choose(opened: OpenDashboard, title: str) -> None:
-    """Do what a command of the palette does."""
     commands = {command.title: command for command in opened.app.get_system_commands(opened.dashboard)}
     opened.app.call_later(commands[title].callback)
 
@@ -50,11 +49,8 @@ async def test_each_command_has_an_action_and_the_one_without_a_key_goes_back_to
 
 async def test_a_command_is_found_by_what_is_typed(live: Path) -> None:
     async with open_dashboard(live) as opened:
-        await opened.press("ctrl+p")
-        assert isinstance(opened.top(), CommandPalette)
-        await opened.press("escape")
+        await opened.press("ctrl+p", "escape")
         assert opened.top() is opened.dashboard
-
         await opened.press("ctrl+p")
         palette = opened.top()
         assert isinstance(palette, CommandPalette)
@@ -65,7 +61,6 @@ async def test_a_command_is_found_by_what_is_typed(live: Path) -> None:
         await opened.press("enter")
         await opened.until(FlameGrown)
         assert opened.widget(TabLine).tab == "flame"
-
         choose(opened, "Background")
         await opened.settle()
     assert opened.app.return_value is Leaving.KEEP

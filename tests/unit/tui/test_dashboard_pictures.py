@@ -17,7 +17,7 @@ from typing import NamedTuple
 
 import pytest
 from support.completerun import write_complete_run
-from support.dashboard import OpenDashboard, open_dashboard
+from support.dashboard import open_dashboard
 from syrupy.assertion import SnapshotAssertion
 from syrupy.extensions.single_file import SingleFileSnapshotExtension, WriteMode
 
@@ -66,21 +66,13 @@ def _joined_rectangles(found: re.Match[str]) -> str:
 
 def _joined_text(drawn: str) -> str:
     found = list(_TEXT.finditer(drawn))
-    pieces = [_Piece(look, float(x), float(y), float(width), text) for look, x, y, width, text in map(_groups, found)]
-    lines = [
-        f'<text class="{piece.look}" x="{piece.x:g}" y="{piece.y:g}"{_length(piece)}>{piece.text}</text>'
-        for piece in _joined(pieces)
-    ]
+    pieces = [_Piece(one[1], float(one[2]), float(one[3]), float(one[4]), one[5]) for one in found]
+    lines = []
+    for piece in _joined(pieces):
+        # The length keeps the next character where it belongs, whatever the typeface.
+        length = "" if len(piece.text) == 1 else f' textLength="{piece.width:g}"'
+        lines.append(f'<text class="{piece.look}" x="{piece.x:g}" y="{piece.y:g}"{length}>{piece.text}</text>')
     return drawn[: found[0].start()] + "\n".join(lines) + "\n" + drawn[found[-1].end() :]
-
-
-def _length(piece: _Piece) -> str:
-    """Return the attribute that keeps the next character where it belongs, whatever the typeface."""
-    return "" if len(piece.text) == 1 else f' textLength="{piece.width:g}"'
-
-
-def _groups(found: re.Match[str]) -> tuple[str, ...]:
-    return tuple(str(group) for group in found.groups())
 
 
 def _joined(pieces: list[_Piece]) -> Iterator[_Piece]:
@@ -135,15 +127,14 @@ def same_everywhere(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 async def draw(run_file: Path, views: Sequence[str], size: tuple[int, int]) -> dict[str, str]:
     """Open views on a run, one after the other, and return their pictures as SVG."""
+    drawn = {}
     async with open_dashboard(run_file, size=size) as opened:
-        return {view: await draw_view(opened, view) for view in views}
-
-
-async def draw_view(opened: OpenDashboard, view: str) -> str:
-    await opened.press(str(VIEWS.index(view) + 1))
-    if view in READ_LATER:
-        await opened.until(READ_LATER[view])
-    return compact(opened.app.export_screenshot(title="profd"))
+        for view in views:
+            await opened.press(str(VIEWS.index(view) + 1))
+            if view in READ_LATER:
+                await opened.until(READ_LATER[view])
+            drawn[view] = compact(opened.app.export_screenshot(title="profd"))
+    return drawn
 
 
 def changed(drawn: Mapping[str, str], kept: SnapshotAssertion, folder: Path) -> list[Path]:

@@ -16,7 +16,7 @@ from textual.message import Message
 from profd.daemon.errors import RunUnreadable, SessionFailed
 from profd.daemon.session.control import ControlClient, SessionStatus
 from profd.daemon.store import records
-from profd.daemon.store.rows import RunInfo
+from profd.daemon.store.reader import RunReader
 from profd.tui import feed as feed_module
 from profd.tui.feed import LOOKS_TO_RETRY, Feed, FeedFailed, SnapshotTaken, Watch
 from profd.tui.view import View
@@ -28,9 +28,7 @@ class Connection(ControlClient):
     """A session that can be watched."""
 
     def __init__(self, path: Path) -> None:
-        self.path = path
-        self.is_watched = False
-        self.is_closed = threading.Event()
+        self.path, self.is_watched, self.is_closed = path, False, threading.Event()
 
     def watch(self) -> SessionStatus:
         self.is_watched = True
@@ -41,13 +39,12 @@ class Connection(ControlClient):
 
 
 class Running:
-    """A feed with its thread, and what it posts."""
+    """A feed, and what it posts."""
 
     def __init__(self, path: Path) -> None:
         self.posted: queue.Queue[Message] = queue.Queue()
         self.connections: list[Connection] = []
         self.feed = Feed(path, self.posted.put, self.connect)
-        self.thread = threading.Thread(target=self.feed.run)
 
     def connect(self, path: Path) -> Connection:
         self.connections.append(Connection(path))
@@ -63,16 +60,19 @@ class Running:
 @contextlib.contextmanager
 def running(path: Path) -> Iterator[Running]:
     run = Running(path)
-    run.thread.start()
+    thread = threading.Thread(target=run.feed.run)
+    thread.start()
     try:
         yield run
     finally:
         run.feed.stop()
-        run.thread.join(DEADLINE_S)
-        assert not run.thread.is_alive()
+        thread.join(DEADLINE_S)
+        assert not thread.is_alive()
 
 
-def test_nothing_new_is_no_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_nothing_new_is_no_snapshot_nor_is_anything_while_paused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(feed_module, "REFRESH_S", 0.01)
     with synthetic.live_run(tmp_path / "a.profd", seconds=1) as run, running(run.path) as found:
         first = found.take(SnapshotTaken).snapshot
@@ -81,34 +81,19 @@ def test_nothing_new_is_no_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         assert run.writer.put(records.FindingsTaken(run.started_ns, ()))
         run.advance(0)
         found.take(SnapshotTaken, lambda message: message.snapshot.is_diagnosed)
-
         with pytest.raises(queue.Empty):
             found.posted.get(timeout=0.3)
         found.feed.look(View(by_line=True))
         assert found.take(SnapshotTaken).snapshot.view.by_line
-
-        run.advance()
-        found.take(SnapshotTaken, lambda message: message.snapshot.samples == 200)
-
-
-def test_while_paused_nothing_is_posted_and_nothing_is_lost(tmp_path: Path) -> None:
-    with synthetic.live_run(tmp_path / "a.profd", seconds=1) as run, running(run.path) as found:
-        found.take(SnapshotTaken, lambda message: message.snapshot.samples == 100)
         found.feed.pause(is_paused=True)
-
         run.advance(2)
         with pytest.raises(queue.Empty):
-            found.posted.get(timeout=1.2)
-
+            found.posted.get(timeout=0.3)
         found.feed.pause(is_paused=False)
-        assert found.take(SnapshotTaken).snapshot.samples == 300
-
-
-def test_a_file_that_is_no_run_is_posted(tmp_path: Path) -> None:
-    (tmp_path / "a.profd").write_text("no run")
-    with running(tmp_path / "a.profd") as found:
+        assert found.take(SnapshotTaken).snapshot.samples == 300  # nothing is lost
+    (tmp_path / "b.profd").write_text("no run")
+    with running(tmp_path / "b.profd") as found:
         error = found.take(FeedFailed).error
-
     assert isinstance(error, RunUnreadable)
     assert error.remedy
 
@@ -126,18 +111,10 @@ def test_a_live_session_is_told_that_it_is_watched_until_the_view_ends(watched: 
         (connection,) = found.connections
         assert (connection.path, connection.is_watched) == (Path("/run/session.sock"), True)
         assert not connection.is_closed.is_set()
-
     assert connection.is_closed.is_set()
 
 
-def info(state: str = "live") -> RunInfo:
-    started = synthetic.run_started()
-    fields = {name: getattr(started, name) for name in RunInfo.__struct_fields__ if hasattr(started, name)}
-    fields.update(pid=1, start_ticks=1, state=state, end_ns=1, why_ended=None, exit_code=None, exit_signal=None)
-    return RunInfo(**{**fields, "recorder": records.Identity(1, 0), "control_socket": "/run/session.sock"})
-
-
-def test_a_session_that_cannot_be_reached_is_tried_again_later_and_one_that_has_ended_let_go() -> None:
+def test_a_session_that_cannot_be_reached_is_tried_again_later_and_one_that_has_ended_let_go(watched: Path) -> None:
     tried: list[Connection] = []
 
     def connect(path: Path) -> Connection:
@@ -146,14 +123,15 @@ def test_a_session_that_cannot_be_reached_is_tried_again_later_and_one_that_has_
             raise SessionFailed("not there")
         return tried[-1]
 
+    with RunReader(watched) as reader:
+        live = reader.info
     watch = Watch(connect)
-    watch.keep(info())
+    watch.keep(live)
     for _ in range(LOOKS_TO_RETRY):
-        watch.keep(info())
+        watch.keep(live)
         assert len(tried) == 1
-
-    watch.keep(info())
-    watch.keep(info())
+    watch.keep(live)
+    watch.keep(live)
     assert len(tried) == 2
-    watch.keep(info("ended"))
+    watch.keep(msgspec.structs.replace(live, state="ended"))
     assert tried[1].is_closed.is_set()

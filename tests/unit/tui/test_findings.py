@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import sqlite3
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import msgspec
@@ -74,17 +73,20 @@ def test_a_live_run_is_read_and_never_looked_at(tmp_path: Path) -> None:
         reader.refresh()
         assert findings.renew()
         assert (rules(findings), findings.has_looked) == ([], True)
-    assert own.polls == 0
-
-
-def test_where_nothing_looks_any_more_that_is_known(tmp_path: Path) -> None:
-    with live_run(tmp_path / "a.profd", seconds=20) as run, RunReader(run.path) as reader:
-        findings = Findings(reader, OwnAnalyst())
         taken = analyze(run)
-        write(run, AnalysisLost(taken.at_ns + 1))
+        write(run, AnalysisLost(taken.at_ns + 2))
         reader.refresh()
         assert findings.renew()
         assert (rules(findings), findings.has_looked, findings.has_failed) == ([], False, True)
+        assert own.polls == 0
+        analyze(run)
+        reader.refresh()
+        assert findings.renew()
+        run.end()
+        reader.refresh()
+        own.taken = FindingsTaken(1, ())  # it has not seen yet that the run has ended
+        assert not findings.renew()
+        assert rules(findings) == ["input-bound-saturated"]
 
 
 def test_an_ended_run_is_read_where_it_was_analyzed_as_a_whole(tmp_path: Path) -> None:
@@ -106,12 +108,17 @@ def test_one_that_was_not_is_looked_at_once_and_waited_for_by_nobody(tmp_path: P
         assert not findings.renew()
         assert not findings.renew()
         assert not findings.has_looked
-
         own.taken = look(path)
         assert findings.renew()
         assert (rules(findings), findings.has_looked) == (["input-bound-in-process"], True)
         assert not findings.renew()
         assert own.polls == 3
+        own = OwnAnalyst()
+        own.is_given_up = True  # it died
+        findings = Findings(reader, own)
+        assert findings.renew()
+        assert (findings.has_failed, findings.has_looked) == (True, False)
+        assert not findings.renew()
 
 
 def test_a_live_run_of_an_older_recorder_is_looked_at(tmp_path: Path) -> None:
@@ -121,30 +128,6 @@ def test_a_live_run_of_an_older_recorder_is_looked_at(tmp_path: Path) -> None:
         findings = Findings(reader, OwnAnalyst(look(run.path)))
         assert findings.renew()
         assert rules(findings) == ["input-bound-saturated"]
-        assert not findings.renew()
-
-
-def test_findings_of_the_whole_run_that_come_late_are_read(tmp_path: Path) -> None:
-    own = OwnAnalyst()
-    with live_run(tmp_path / "a.profd", seconds=20) as run, RunReader(run.path) as reader:
-        findings = Findings(reader, own)
-        analyze(run)
-        reader.refresh()
-        findings.renew()
-        run.end()
-        reader.refresh()
-        own.taken = FindingsTaken(1, ())  # it has not seen yet that the run has ended
-        assert not findings.renew()
-        assert rules(findings) == ["input-bound-saturated"]
-
-
-def test_where_the_analyst_died_that_is_known(tmp_path: Path) -> None:
-    own = OwnAnalyst()
-    with RunReader(write_case(tmp_path / "a.profd", HEALTHY)) as reader:
-        findings = Findings(reader, own)
-        own.is_given_up = True
-        assert findings.renew()
-        assert (findings.has_failed, findings.has_looked) == (True, False)
         assert not findings.renew()
 
 
@@ -166,33 +149,6 @@ async def test_no_run_is_called_healthy_before_it_was_looked_at(tmp_path: Path) 
         assert "healthy" not in opened.text(VerdictLine)
 
 
-DIES = [sys.executable, "-c", ""]
-WAITS = [sys.executable, "-c", "input()"]
-
-
-@pytest.fixture
-def run_file(tmp_path: Path) -> Path:
-    return write_case(tmp_path / "a.profd", step((LOAD_IN_PROCESS, 300)), seconds=60)
-
-
-@contextlib.contextmanager
-def analysis(words: list[str]) -> Iterator[Analysis]:
-    with contextlib.closing(Analysis(words)) as found:
-        yield found
-
-
-def found_by(analysis: Analysis) -> FindingsTaken:
-    said: list[FindingsTaken | None] = [None]
-
-    def is_there() -> bool:
-        said.append(analysis.poll())
-        return said[-1] is not None
-
-    until(is_there, "what it finds")
-    assert said[-1] is not None
-    return said[-1]
-
-
 class Children:
     """The processes that this one has started since; other tests leave some, as multiprocessing does its tracker."""
 
@@ -204,15 +160,11 @@ class Children:
         return [one for one in started if one.status() != psutil.STATUS_ZOMBIE]
 
 
-@pytest.fixture
-def children() -> Children:
-    return Children()
-
-
-def test_it_says_what_it_finds_and_costs_something(run_file: Path, children: Children) -> None:
-    with analysis(command(run_file)) as found:
-        assert found.spent_s() == 0
-        taken = found_by(found)
+def test_it_says_what_it_finds_and_costs_something(tmp_path: Path) -> None:
+    run, children = write_case(tmp_path / "a.profd", step((LOAD_IN_PROCESS, 300)), seconds=60), Children()
+    with contextlib.closing(Analysis(command(run))) as found:
+        assert (found.spent_s(), children()) == (0, [])  # it is not started before it is asked
+        taken = until(found.poll, "what it finds")
         assert [one.rule for one in taken.findings] == ["input-bound-in-process"]
         assert taken.made_by
         spent_s = found.spent_s()
@@ -221,15 +173,11 @@ def test_it_says_what_it_finds_and_costs_something(run_file: Path, children: Chi
     assert found.spent_s() >= spent_s
 
 
-@pytest.mark.parametrize("words", [DIES, command(Path("/none.profd")), ["/does/not/exist"]])
-def test_one_that_dies_is_given_up(words: list[str], children: Children) -> None:
-    with analysis(words) as found:
+@pytest.mark.parametrize("words", [[sys.executable, "-c", ""], command(Path("/none.profd")), ["/does/not/exist"]])
+def test_one_that_dies_is_given_up(words: list[str]) -> None:
+    children = Children()
+    with contextlib.closing(Analysis(words)) as found:
         assert not found.is_given_up
         until(lambda: found.poll() is None and found.is_given_up, "its end")
         assert found.poll() is None
-        assert children() == []
-
-
-def test_one_that_is_not_asked_for_is_not_started(children: Children) -> None:
-    with analysis(WAITS):
         assert children() == []

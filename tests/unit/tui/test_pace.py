@@ -57,21 +57,22 @@ def test_the_pace_is_that_of_the_last_ten_seconds_and_the_mean_that_of_all(tmp_p
     assert (steps.is_about, steps.pauses) == (False, False)
 
 
-@pytest.mark.parametrize(("since_s", "step", "is_about"), [(0.5, 310, True), (1.4, 328, True), (2.0, 300, False)])
+@pytest.mark.parametrize(
+    ("last", "since_s", "step", "is_about", "pauses"),
+    [
+        (300, 0.5, 310, True, False),
+        (300, 1.4, 328, True, False),
+        (300, 2.0, 300, False, False),
+        (200, 0.5, 200, False, True),  # the count stands still
+    ],
+)
 def test_the_step_goes_on_at_its_pace_for_ten_seconds(
-    tmp_path: Path, since_s: float, step: int, is_about: bool
+    tmp_path: Path, last: int, since_s: float, step: int, is_about: bool, pauses: bool
 ) -> None:
-    with RunReader(counted(tmp_path / "a", 0, 100, 200, 300, live=True)) as reader:
+    with RunReader(counted(tmp_path / "a", 0, 100, 200, last, live=True)) as reader:
         steps = pace_of(reader, since_s).steps()
     assert steps is not None
-    assert (steps.step, steps.is_about) == (step, is_about)
-
-
-def test_counts_that_stand_still_are_a_pause(tmp_path: Path) -> None:
-    with RunReader(counted(tmp_path / "a", 0, 100, 200, 200, live=True)) as reader:
-        steps = pace_of(reader, 0.5).steps()
-    assert steps is not None
-    assert (steps.step, steps.is_about, steps.pauses) == (200, False, True)
+    assert (steps.step, steps.is_about, steps.pauses) == (step, is_about, pauses)
 
 
 async def test_the_header_shows_the_step_its_rate_and_its_course(tmp_path: Path) -> None:
@@ -86,20 +87,13 @@ async def test_an_ended_run_has_the_steps_that_its_summary_has(tmp_path: Path) -
     run = counted(tmp_path / "a", 0, 100, 200, 260)
     with RunReader(run) as reader:
         made = take_steps(reader, Selection(), PhaseIndex(reader)).count
+        whole = Range(reader.info.started_ns, reader.info.end_ns)
+        (process,) = reader.processes
+        assert pace_of(reader).of_process(process, whole) == pytest.approx(260 / 15)
+        assert pace_of(reader).of_process(process + 1, whole) is None
     assert made == 260
     async with open_dashboard(run) as opened:
         assert " 260 steps  17.3/s" in opened.text(Header)
         assert "step 260" not in opened.text(Header)
-
-
-def test_each_process_has_its_own_pace(tmp_path: Path) -> None:
-    with RunReader(counted(tmp_path / "a", 0, 100, 300)) as reader:
-        whole = Range(reader.info.started_ns, reader.info.end_ns)
-        (process,) = reader.processes
-        assert pace_of(reader).of_process(process, whole) == 30.0
-        assert pace_of(reader).of_process(process + 1, whole) is None
-
-
-async def test_the_header_says_nothing_of_steps_that_nobody_counted(tmp_path: Path) -> None:
-    async with open_dashboard(synthetic.write_run(tmp_path / "a")) as opened:
-        assert "step" not in opened.text(Header)
+    async with open_dashboard(synthetic.write_run(tmp_path / "b")) as opened:
+        assert "step" not in opened.text(Header)  # nobody counted them

@@ -51,15 +51,12 @@ def test_each_column_has_the_shares_of_a_step(
         assert sum(one.share for one in cell) == pytest.approx(1.0)
 
 
-def test_wide_columns_are_drawn_from_minutes_that_are_read_by_and_by(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_wide_columns_are_of_minutes_that_are_read_by_and_by(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=370, workers=0)) as reader:
         ruler = Ruler.filling(STARTED_NS, reader.info.end_ns, 3)
         at_once = rows_of(reader)
         (cells,) = at_once.cells(ruler).values()
         assert not at_once.has_backlog
-
         monkeypatch.setattr(phaserows_module, "MINUTES_AT_ONCE", 2)
         rows = rows_of(reader)
         rows.cells(ruler)
@@ -96,16 +93,7 @@ def test_columns_in_which_more_was_recorded_are_read_again(tmp_path: Path) -> No
     assert after[:2] == before[:2]
 
 
-def give_ranks(monkeypatch: pytest.MonkeyPatch, reader: RunReader, *ranks: int | None) -> list[int]:
-    """Give the main processes other ranks; return their main threads."""
-    threads = sorted(rows_of(reader).ids())
-    for thread, rank in zip(threads, ranks, strict=True):
-        row = reader.processes[reader.threads[thread].process]
-        monkeypatch.setitem(reader.processes, row.id, msgspec.structs.replace(row, rank=rank))
-    return threads
-
-
-def test_a_row_is_called_by_its_rank_or_its_pid_and_alone_by_neither(
+def test_rows_are_called_and_ordered_by_rank_or_pid(
     reader: RunReader, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ruler = Ruler(STARTED_NS, SECOND_NS, 4)
@@ -113,17 +101,12 @@ def test_a_row_is_called_by_its_rank_or_its_pid_and_alone_by_neither(
     with RunReader(rankrun.write_run(tmp_path / "ranks.profd")) as ranks:
         assert [row.label for row in rows_of(ranks).rows(ruler, {})] == ["rank 0", "rank 1"]
         assert rows_of(ranks).rows(Ruler(STARTED_NS - 9 * SECOND_NS, SECOND_NS, 4), {}) == ()
-        threads = give_ranks(monkeypatch, ranks, None, None)
-        pids = [str(ranks.processes[ranks.threads[thread].process].pid) for thread in threads]
-        assert [row.label for row in rows_of(ranks).rows(ruler, {})] == pids
-
-
-def test_rows_come_by_rank_whichever_was_seen_first(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with RunReader(rankrun.write_run(tmp_path / "ranks.profd")) as reader:
-        ruler = Ruler(STARTED_NS, SECOND_NS, 4)
-        assert (
-            len(rows_of(reader).rows(ruler, {})) == 2
-        )  # all is read by now: another refresh would bring the ranks back
-        first, second = give_ranks(monkeypatch, reader, 1, 0)
-        rows = rows_of(reader).rows(ruler, {first: (), second: (PhaseShare("other", 1.0),)})
+        threads = sorted(rows_of(ranks).ids())
+        mains = [ranks.processes[ranks.threads[thread].process] for thread in threads]
+        for row, rank in zip(mains, (1, 0), strict=True):  # the other way round: they come by rank
+            monkeypatch.setitem(ranks.processes, row.id, msgspec.structs.replace(row, rank=rank))
+        rows = rows_of(ranks).rows(ruler, {threads[0]: (), threads[1]: (PhaseShare("other", 1.0),)})
         assert [(row.label, bool(row.shares)) for row in rows] == [("rank 0", True), ("rank 1", False)]
+        for row in mains:
+            monkeypatch.setitem(ranks.processes, row.id, msgspec.structs.replace(row, rank=None))
+        assert [row.label for row in rows_of(ranks).rows(ruler, {})] == [str(row.pid) for row in mains]

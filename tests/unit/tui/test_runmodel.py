@@ -30,34 +30,18 @@ class Spending:
         self.spent_s += seconds * cores
 
 
-@pytest.fixture
-def spending() -> Spending:
-    return Spending()
-
-
-@pytest.fixture
-def cost(spending: Spending) -> OwnCost:
-    return OwnCost(lambda: spending.now_s, lambda: spending.spent_s)
-
-
-def test_nothing_is_said_of_the_first_moment_and_after_a_pause_it_is_that_of_the_pause(
-    spending: Spending, cost: OwnCost
-) -> None:
+def test_cost_is_that_of_the_last_seconds_alone_nothing_at_first_and_after_a_pause_that_of_the_pause() -> None:
+    spending = Spending()
+    cost = OwnCost(lambda: spending.now_s, lambda: spending.spent_s)
     spending.go_on(0.5, cores=1.0)
     assert cost.cores() is None
     spending.go_on(100.0, cores=0.01)
     assert cost.cores() == pytest.approx(0.01)
-
-
-def test_it_is_the_share_of_the_last_seconds_alone(spending: Spending, cost: OwnCost) -> None:
-    for _ in range(10):
-        spending.go_on(1.0, cores=1.0)
-        said = cost.cores()
-    assert said == pytest.approx(1.0)
-    for _ in range(int(LATELY_S) + 1):
-        spending.go_on(1.0, cores=0.03)
-        said = cost.cores()
-    assert said == pytest.approx(0.03)
+    for seconds, cores in ((10, 1.0), (int(LATELY_S) + 1, 0.03)):
+        for _ in range(seconds):
+            spending.go_on(1.0, cores)
+            said = cost.cores()
+        assert said == pytest.approx(cores)
 
 
 RECENT = View(span_ns=30 * SECOND_NS)
@@ -73,26 +57,21 @@ def model_of(reader: RunReader) -> RunModel:
 
 def assert_alike(one: Snapshot, other: Snapshot) -> None:
     """Compare all but the errors of shares exactly: changes are weighed by the samples around them, batch by batch."""
+    without = []
     for mine, theirs in zip(one.functions, other.functions, strict=True):
         assert (mine.self_error, mine.total_error) == pytest.approx((theirs.self_error, theirs.total_error), rel=0.1)
-    assert without_errors(one) == without_errors(other)
-
-
-def without_errors(snapshot: Snapshot) -> Snapshot:
-    functions = [msgspec.structs.replace(row, self_error=0.0, total_error=0.0) for row in snapshot.functions]
-    return msgspec.structs.replace(snapshot, functions=tuple(functions))
+        without.append(msgspec.structs.replace(mine, self_error=theirs.self_error, total_error=theirs.total_error))
+    assert msgspec.structs.replace(one, functions=tuple(without)) == other
 
 
 def test_a_snapshot_has_what_the_analysis_has_of_its_scope_its_time_and_its_processes(ended: Path) -> None:
     with RunReader(ended) as reader:
         snapshot = model_of(reader).snapshot(View())
-
         assert list(snapshot.functions) == hot_functions(reader, take_profile(reader, MAIN_THREADS))
         assert snapshot.samples == 4000
         model = model_of(reader)
         everything = model.snapshot(ALL)
         worker = model.snapshot(View(scope=Selection(processes=frozenset({2}))))
-
         # The main process's two threads and one of each worker.
         assert everything.samples == 4 * 4000
         assert list(everything.functions) == hot_functions(reader, take_profile(reader, Selection()))
@@ -101,14 +80,12 @@ def test_a_snapshot_has_what_the_analysis_has_of_its_scope_its_time_and_its_proc
         assert worker.scope_name == "worker 1 · pid 4243"
         assert model.snapshot(View()).samples == 4000
         snapshot = model_of(reader).snapshot(RECENT)
-
         selection = msgspec.structs.replace(MAIN_THREADS, from_ns=reader.info.end_ns - 30 * SECOND_NS)
         assert list(snapshot.functions) == hot_functions(reader, take_profile(reader, selection))
         assert snapshot.samples == 3000
         assert snapshot.from_ns == reader.info.end_ns - 30 * SECOND_NS
     with RunReader(ended) as reader:
         verdict = model_of(reader).snapshot(View()).verdict
-
     assert verdict is not None
     assert verdict.phase == "data wait"
     assert verdict.share == pytest.approx(0.4)
@@ -131,28 +108,13 @@ def test_what_grew_bit_by_bit_is_what_is_read_at_once(tmp_path: Path) -> None:
             run.advance(2)
         while growing.catch_up():
             pass
-
         with RunReader(run.path) as other:
             at_once = model_of(other)
             for view in (View(), RECENT, ALL, View(scope=Selection(processes=frozenset({2})))):
                 assert_alike(growing.snapshot(view), at_once.snapshot(view))
 
 
-def test_processes_are_a_tree_with_what_each_is_doing(tmp_path: Path) -> None:
-    with RunReader(synthetic.write_run(tmp_path / "a.profd", live=True, seconds=5)) as reader:
-        main, first, second = model_of(reader).snapshot(View(tab="processes")).processes
-
-    assert [(state.depth, state.row.role, state.row.ordinal) for state in (main, first, second)] == [
-        (0, "main", None),
-        (1, "worker", 1),
-        (1, "worker", 2),
-    ]
-    assert (main.phase, main.function, main.where) == ("data wait", "train_epoch", "train.py:58")
-    assert (first.phase, first.function, first.where) == (None, "elastic_deform", "augment.py:12")
-    assert (first.cpu_cores, first.rss_bytes, first.threads) == (0.97, 300e6, 4)
-
-
-def test_a_run_of_any_length_is_read_in_batches_that_say_how_far_they_are(
+def test_a_long_run_is_read_in_batches_that_say_how_far_they_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runmodel_module, "BATCH_RECORDINGS", 128)
@@ -162,7 +124,6 @@ def test_a_run_of_any_length_is_read_in_batches_that_say_how_far_they_are(
         while model.catch_up():
             shares.append(model.snapshot(View()).read_share)
         whole = model.snapshot(View())
-
     assert shares == sorted(shares)
     assert all(0 < share < 1 for share in shares)
     assert len(shares) >= 2

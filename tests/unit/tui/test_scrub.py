@@ -10,7 +10,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.rows import EventRow, WindowRow
 from profd.tui.bins import Ruler
 from profd.tui.scrub import CHANGE, EVER_NS, NOTE, SPANS_NS, TROUBLE, WINDOW, Mark, Scrub, marks_of
-from profd.tui.view import Range
+from profd.tui.view import Range, View, span_name
 
 ORIGIN_NS = 1_000 * SECOND_NS
 RUN = Range(ORIGIN_NS, ORIGIN_NS + 3600 * SECOND_NS)
@@ -47,7 +47,6 @@ def test_brackets_choose_from_cursor_to_cursor_and_an_end_alone_all_before() -> 
     assert chosen is not None
     assert chosen.within(RUN) == Range(RUN.from_ns, minute(10).to_ns)
     ends = at(10).begun(RULER, RUN).moved(5, RULER, RUN).finished(RULER, RUN)
-
     later = ends.at(minute(40).from_ns, RULER, RUN).begun(RULER, RUN)
     assert (later.from_ns, later.to_ns) == (minute(40).from_ns, None)
     earlier = ends.at(minute(2).from_ns, RULER, RUN).finished(RULER, RUN)
@@ -57,7 +56,6 @@ def test_brackets_choose_from_cursor_to_cursor_and_an_end_alone_all_before() -> 
 @pytest.mark.parametrize(("first", "last"), [(10, 20), (20, 10)])
 def test_a_drag_chooses_in_either_direction(first: int, last: int) -> None:
     dragged = Scrub().dragged(minute(first).from_ns, minute(last).from_ns, RULER, RUN)
-
     assert dragged.chosen == Range(minute(10).from_ns, minute(20).to_ns)
     assert dragged.cursor == minute(last)
 
@@ -67,7 +65,6 @@ def test_zoom_goes_from_the_whole_run_to_half_a_minute_and_back() -> None:
     for _ in range(len(SPANS_NS)):
         scrub = scrub.zoomed(1, RULER, RUN)
         spans.append(scrub.span_ns)
-
     assert spans == [seconds * SECOND_NS for seconds in (1800, 600, 120, 30, 30, 30)]
     assert scrub.is_live
     for _ in range(4):
@@ -77,13 +74,11 @@ def test_zoom_goes_from_the_whole_run_to_half_a_minute_and_back() -> None:
 
 def test_a_zoom_has_the_cursor_in_its_middle_and_escape_gives_up_all_else() -> None:
     zoomed = at(30).zoomed(2, RULER, RUN)
-
     assert zoomed.span_ns == 600 * SECOND_NS
     assert zoomed.end_ns == minute(30).from_ns + 30 * SECOND_NS + 300 * SECOND_NS
     assert at(59).zoomed(2, RULER, RUN).end_ns == RUN.to_ns
     assert at(0).zoomed(2, RULER, RUN).end_ns == RUN.from_ns + 600 * SECOND_NS
     scrub = at(30).zoomed(2, RULER, RUN).begun(RULER, RUN)
-
     assert scrub.released() == Scrub(span_ns=600 * SECOND_NS)
 
 
@@ -92,7 +87,6 @@ def test_a_cursor_that_leaves_the_timeline_takes_it_along() -> None:
     assert scrub.span_ns is not None
     assert scrub.end_ns is not None
     ruler = Ruler.moving(scrub.span_ns, scrub.end_ns, 60)
-
     inside = scrub.moved(-1, ruler, RUN)
     assert inside.end_ns == scrub.end_ns
     outside = scrub.moved(-40, ruler, RUN)
@@ -130,27 +124,63 @@ def test_whatever_is_pressed_the_cursor_is_in_the_run_and_on_the_timeline(keys: 
             assert scrub.chosen.within(RUN).length_ns > 0
 
 
-def event(at_ns: int, kind: str) -> EventRow:
-    return EventRow(at_ns, at_ns, kind, None, f"{kind} at {at_ns}")
-
-
-def window(number: int, asked_ns: int, start_ns: int, error: str = "") -> WindowRow:
-    return WindowRow(number, 1, "kineto", asked_ns, error, start_ns, start_ns + 50, None, None, None, 0, None)
-
-
 def test_each_kind_that_is_marked_has_its_sign() -> None:
     kinds = ["note", "mark", "error", "oom", "loss", "gpu", "hang", "finding", "wall-jump", "exec", "rate"]
-    marks = marks_of([event(at_ns, kind) for at_ns, kind in enumerate(kinds)], ())
+    marks = marks_of([EventRow(at_ns, at_ns, kind, None, f"{kind} at {at_ns}") for at_ns, kind in enumerate(kinds)], ())
     assert [mark.kind for mark in marks] == [NOTE] * 2 + [TROUBLE] * 5 + [CHANGE] * 4
     assert marks[0] == Mark(NOTE, 0, 1, "note at 0")
-    assert marks_of([event(1, "started"), event(2, "counter"), event(3, "window"), event(4, "ended")], ()) == ()
+    unmarked = [EventRow(1, 1, kind, None, kind) for kind in ("started", "counter", "window", "ended")]
+    assert marks_of(unmarked, ()) == ()
 
 
 def test_windows_that_were_asked_for_at_once_are_one_and_failed_ones_none() -> None:
-    windows = [window(1, 10, 100), window(2, 10, 110), window(3, 20, 300), window(4, 30, 500, "it did not answer")]
-    marks = marks_of([event(200, "mark")], windows)
+    windows = [
+        WindowRow(number, 1, "kineto", asked_ns, error, start_ns, start_ns + 50, None, None, None, 0, None)
+        for number, asked_ns, start_ns, error in (
+            *((1, 10, 100, ""), (2, 10, 110, ""), (3, 20, 300, "")),
+            (4, 30, 500, "it did not answer"),
+        )
+    ]
+    marks = marks_of([EventRow(1, 200, "mark", None, "mark")], windows)
     assert [(mark.kind, mark.from_ns, mark.to_ns) for mark in marks] == [
         (WINDOW, 110, 160),
         (NOTE, 200, 201),
         (WINDOW, 300, 350),
     ]
+
+
+def test_what_is_near_differs_by_a_tenth_of_the_other_at_each_end() -> None:
+    whole = Range(1000, 2000)
+    assert Range(1100, 2100).is_near(whole)
+    assert not Range(1101, 2000).is_near(whole)
+    assert not Range(1000, 2101).is_near(whole)
+    # Of what is short a tenth is less.
+    assert not whole.is_near(Range(1000, 1500))
+
+
+@pytest.mark.parametrize(
+    ("asked", "inside"),
+    [
+        (Range(12, 18), Range(12, 18)),
+        (Range(0, 15), Range(10, 15)),
+        (Range(15, 99), Range(15, 20)),
+        (Range(0, 99), Range(10, 20)),
+        (Range(0, 5), Range(10, 11)),
+        (Range(50, 60), Range(19, 20)),
+        (Range(15, 15), Range(15, 16)),
+    ],
+)
+def test_within_another_at_least_a_nanosecond_is_left(asked: Range, inside: Range) -> None:
+    assert asked.within(Range(10, 20)) == inside
+
+
+def test_a_view_is_named_by_what_it_shows() -> None:
+    spans = {30: "30 s", 120: "2 min", 150: "2 min 30 s", 3600: "1 h", 5400: "1 h 30 min"}
+    assert {seconds: span_name(seconds * SECOND_NS) for seconds in spans} == spans  # without what is zero
+    minute = 60 * SECOND_NS
+    assert View().name == "whole run"
+    assert View(span_ns=minute).name == "last 1 min"
+    assert View(span_ns=minute, end_ns=5).name == "1 min"
+    assert View().is_everything
+    assert not View(span_ns=1).is_everything
+    assert not View(chosen=Range(0, 1)).is_everything

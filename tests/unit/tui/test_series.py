@@ -116,7 +116,7 @@ def test_the_newest_value_is_told_and_of_an_ended_run_the_mean_or_the_peak(reade
     assert strip(series, "rss_bytes", chosen).value == pytest.approx(1504e6)
 
 
-def test_means_are_of_the_run_or_of_a_process_in_a_range(reader: RunReader) -> None:
+def test_means_are_of_the_run_or_of_a_process_in_a_range(reader: RunReader, tmp_path: Path) -> None:
     series, main = series_of(reader), row_of(reader, MAIN)
     assert series.mean("profd_cpu_cores", None, Range(reader.info.started_ns, reader.info.end_ns)) == pytest.approx(
         0.041
@@ -125,14 +125,11 @@ def test_means_are_of_the_run_or_of_a_process_in_a_range(reader: RunReader) -> N
     of_summary = mean_of_series(reader, "rss_bytes", main, Selection(to_ns=first_half.to_ns))
     assert series.mean("rss_bytes", main, first_half) == of_summary == pytest.approx(904.5e6)
     assert series.mean("rss_bytes", main, Range(STARTED_NS + 99 * SECOND_NS, STARTED_NS + 100 * SECOND_NS)) is None
-
-
-def test_of_a_range_a_strip_has_the_columns_in_it_alone(tmp_path: Path) -> None:
-    # The GPU rests in the first second, and is busy in the next one.
-    with RunReader(write_gpu_run(tmp_path / "gpu.profd", {"0": waits}, {})) as reader:
+    # The GPU rests in the first second, and is busy in the next one: a strip has the columns of its range alone.
+    with RunReader(write_gpu_run(tmp_path / "gpu.profd", {"0": waits}, {})) as other:
         chosen = Range(STARTED_NS + SECOND_NS, STARTED_NS + 2 * SECOND_NS)
-        of_summary = mean_of_series(reader, GPU_SERIES, None, Selection(chosen.from_ns, chosen.to_ns), "0")
-        assert strip(series_of(reader), GPU_SERIES, chosen).value == of_summary == pytest.approx(0.9)
+        of_summary = mean_of_series(other, GPU_SERIES, None, Selection(chosen.from_ns, chosen.to_ns), "0")
+        assert strip(series_of(other), GPU_SERIES, chosen).value == of_summary == pytest.approx(0.9)
 
 
 def test_of_a_live_run_a_strip_has_what_is_now(tmp_path: Path) -> None:

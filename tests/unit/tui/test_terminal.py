@@ -36,19 +36,12 @@ def write(tmp_path: Path) -> Write:
 
 
 def test_nothing_is_read_before_it_is_shown(write: Write) -> None:
-    with write(b"hello") as reader:
-        playback = Playback(reader)
-
-        assert playback.play(OutputView()) is None
-        assert text(playback.play(SHOWN)) == ["hello"]
-        assert playback.play(SHOWN) is None
-
-
-def test_other_room_shows_all_of_it_anew(write: Write) -> None:
     with write(b"one two ", b"three") as reader:
         playback = Playback(reader)
-        playback.play(SHOWN)
-
+        assert playback.play(OutputView()) is None
+        assert text(playback.play(SHOWN)) == ["one two three"]
+        assert playback.play(SHOWN) is None
+        # Other room shows all of it anew.
         assert text(playback.play(OutputView(columns=7, lines=5, is_shown=True))) == ["one two", " three"]
 
 
@@ -56,7 +49,6 @@ def test_of_much_output_the_end_is_shown(write: Write) -> None:
     lines = b"".join(b"%06d\r\n" % number for number in range(MOST_BYTES))
     with write(lines) as reader:
         picture = Playback(reader).play(SHOWN)
-
     assert picture is not None
     assert text(picture)[-2:] == [f"{MOST_BYTES - 1:06d}", ""]
     assert all(len(line) in (0, 6) for line in text(picture))
@@ -69,11 +61,9 @@ def test_a_burst_is_played_a_little_at_a_time_and_wholly(tmp_path: Path) -> None
         burst = b"\r\n" + b"x" * 39 + b"\r\n" * (STEP_BYTES * 2) + b"the end\r\n"
         run.writer.put(records.OutputWritten(run.started_ns, burst))
         run.advance()
-
         pictures = []
         while (picture := playback.play(SHOWN)) is not None:
             pictures.append(picture)
-
     assert len(pictures) == -(-len(burst) // STEP_BYTES) >= 3
     assert "the end" in text(pictures[-1])
     assert "the end" not in text(pictures[0])
@@ -83,14 +73,12 @@ def test_of_output_that_the_run_file_has_dropped_in_part_the_end_is_shown(write:
     with write(*[b"x" * (1 << 20)] * 6, b"end") as reader:
         playback = Playback(reader)
         *_, last = iter(lambda: playback.play(SHOWN), None)
-
     assert last is not None
     assert "".join(text(last)).endswith("xend")
 
 
 @pytest.fixture
 def pty() -> Iterator[tuple[int, int]]:
-    """Give both ends of a pseudo-terminal: profd's, and the script's."""
     ours, scripts = os.openpty()
     yield ours, scripts
     os.close(ours)
@@ -115,34 +103,22 @@ def test_keys_become_what_a_terminal_sends(key: str, character: str | None, sent
     assert key_bytes(key, character) == sent
 
 
-def test_the_script_reads_what_is_typed_and_how_much_room_it_has(pty: tuple[int, int]) -> None:
+def test_the_script_reads_what_is_typed_and_how_much_room_it_has_and_holds_nothing_up(pty: tuple[int, int]) -> None:
     ours, scripts = pty
-
     assert Terminal(ours).write(b"yes\r")
-
     assert os.read(scripts, 100) == b"yes\n"
     Terminal(ours).resize(97, 13)
-
     assert struct.unpack("4H", fcntl.ioctl(scripts, termios.TIOCGWINSZ, bytes(8)))[:2] == (13, 97)
-
-
-def test_a_script_that_does_not_read_holds_nothing_up() -> None:
+    fd = os.dup(ours)
+    gone = Terminal(fd)
+    os.close(fd)
+    gone.resize(80, 24)
+    assert not gone.is_open
+    assert not gone.write(b"x")
+    # One that does not read holds nothing up.
     reading, writing = os.pipe()
     terminal = Terminal(writing)
-
     assert not terminal.write(b"x" * (1 << 20))
-
     assert terminal.is_open
     os.close(reading)
     os.close(writing)
-
-
-def test_a_script_that_is_gone_takes_nothing(pty: tuple[int, int]) -> None:
-    fd = os.dup(pty[0])
-    terminal = Terminal(fd)
-    os.close(fd)
-
-    terminal.resize(80, 24)
-
-    assert not terminal.is_open
-    assert not terminal.write(b"x")

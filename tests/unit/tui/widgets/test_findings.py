@@ -20,10 +20,6 @@ async def open_findings(opened: OpenDashboard) -> FindingTable:
     return opened.widget(FindingTable)
 
 
-def evidence(opened: OpenDashboard) -> str:
-    return opened.app.export_screenshot().replace("&#160;", " ")
-
-
 async def test_the_strongest_is_first_and_its_evidence_beside_it(ended: Path) -> None:
     async with open_dashboard(ended) as opened:
         table = await open_findings(opened)
@@ -32,11 +28,10 @@ async def test_the_strongest_is_first_and_its_evidence_beside_it(ended: Path) ->
         assert first.label == "input-bound"
         assert "▲" in opened.text(FindingTable).splitlines()[1]
         assert opened.widget(EvidencePane).finding == first
-        shown = evidence(opened)
+        shown = opened.app.export_screenshot().replace("&#160;", " ")
         assert "train.py:58" in shown
         assert "for images, labels in loader:" in shown
         assert "as many steps at most" in shown
-
         await opened.press("down", "down")
         assert table.current is not None
         assert opened.widget(EvidencePane).finding == table.current == table.rows[1]
@@ -49,7 +44,6 @@ async def test_a_filter_keeps_those_with_a_word_and_enter_goes_to_the_range_and_
         assert table.rows == []
         assert "Nothing here has" in opened.text(FindingTable)
         await opened.press("escape")
-
         wanted = table.rows[0].evidence
         await opened.press("enter")
         assert opened.widget(TabLine).tab == "flame"

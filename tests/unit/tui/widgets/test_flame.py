@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from support import synthetic
-from support.dashboard import OpenDashboard, open_dashboard, train_backward
+from support.dashboard import OpenDashboard, open_dashboard
 from support.gpurun import waits, write_gpu_run
 from support.synthetic import MAIN
 from textual.widgets import Input
 
 from profd.daemon.analyze.selection import Selection
 from profd.tui.feed import FlameGrown
-from profd.tui.icicle import Block
 from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.tabs import TabLine
 
@@ -30,10 +28,6 @@ def title(view: FlameView) -> str:
     return block.node.title
 
 
-def place(block: Block | None) -> str | None:
-    return block and block.node.place
-
-
 async def test_arrows_walk_enter_zooms_and_backspace_goes_back(ended: Path) -> None:
     async with open_dashboard(ended) as opened:
         view = await open_flame(opened)
@@ -44,14 +38,12 @@ async def test_arrows_walk_enter_zooms_and_backspace_goes_back(ended: Path) -> N
             assert part in below
         await opened.press("right", "right")
         assert "train.py:61" in opened.text(FlameView).splitlines()[-2]
-
         await opened.press("enter")
         assert [(block.node.place, block.width) for block in view.cursor.row(0)] == [("train.py:61", 120)]
         assert "zoomed to train_epoch · ⌫ goes back" in opened.text(TabLine)
         await opened.press("backspace")
         assert [block.node.title for block in view.cursor.row(0)] == ["all"]
         assert "train.py:61" in opened.text(FlameView).splitlines()[-2]
-
         await opened.press("up", "up")
         assert title(view) == "<module>"
         await opened.press("escape")
@@ -105,7 +97,6 @@ async def test_c_colors_by_the_idle_gpu_where_there_is_one(tmp_path: Path) -> No
         assert "GPU 45 %" in opened.text(FlameView)
         await opened.press("c")
         assert view.coloring == "colors by phase"
-
         # Where room is short, what the colors mean is said all the same.
         await opened.resize(80, 24)
         await opened.press("escape", "i", "f", "c", "c")
@@ -130,7 +121,6 @@ async def test_a_search_marks_frames_and_says_their_share(ended: Path) -> None:
         await opened.press("escape")
         assert opened.dashboard.query_one(Input).value == ""
         assert "of the time has" not in opened.text(FlameView)
-
         # With the cursor in the picture one escape ends the search, and another lets the cursor go.
         await opened.press("slash", *"adam.py", "enter", "down", "down")
         assert view.has_cursor
@@ -145,27 +135,12 @@ async def test_a_click_takes_the_cursor_there_another_zooms_and_it_follows_the_s
     async with open_dashboard(ended) as opened:
         view = await open_flame(opened)
         await opened.click(FlameView, (60, 3))
-        assert place(view.cursor.block) == "train.py:61"
+        assert view.cursor.block is not None
+        assert view.cursor.block.node.place == "train.py:61"
         await opened.click(FlameView, (60, 3))
-        assert [place(block) for block in view.cursor.row(0)] == ["train.py:61"]
-
+        assert [block.node.place for block in view.cursor.row(0)] == ["train.py:61"]
         await opened.press("t")
         await opened.snapshot(lambda snapshot: snapshot.view.scope == Selection())
         grown = await opened.until(FlameGrown)
         assert grown.tree.total_ns == 4 * 40e9
         assert view.cursor.tree is grown.tree
-
-
-async def test_it_grows_with_the_run_and_the_cursor_stays(tmp_path: Path) -> None:
-    with synthetic.live_run(tmp_path / "a.profd", seconds=3) as run:
-        async with open_dashboard(run.path) as opened:
-            view = await open_flame(opened)
-            await opened.press("down", "down", "down", "down")
-            before = view.cursor.block
-            train_backward(run, seconds=20)
-            await opened.until(FlameGrown, lambda message: message.tree.total_ns >= 22e9)
-            after = view.cursor.block
-            assert before is not None
-            assert after is not None
-            assert after.path == before.path
-            assert after.width < before.width / 2

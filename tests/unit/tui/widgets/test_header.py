@@ -17,14 +17,7 @@ from profd.tui.widgets.header import VerdictLine, sentence
 from profd.tui.widgets.tabs import TabLine
 
 
-async def test_in_one_line_the_number_and_the_place_are_shown(tmp_path: Path) -> None:
-    async with open_dashboard(synthetic.write_run(tmp_path / "a.profd", seconds=40), size=(80, 15)) as opened:
-        await opened.until_text(VerdictLine, "INPUT-BOUND")
-        assert opened.widget(VerdictLine).size.height == 1
-        assert "waits 40 % for its data (train.py:58)" in opened.text(VerdictLine)
-
-
-async def test_it_keeps_its_lines_when_it_gets_shorter(tmp_path: Path) -> None:
+async def test_it_keeps_its_lines_when_it_gets_shorter_and_in_one_has_the_number_and_the_place(tmp_path: Path) -> None:
     async with open_dashboard(synthetic.write_run(tmp_path / "a.profd", seconds=40), size=(100, 36)) as opened:
         line = opened.widget(VerdictLine)
         assert line.size.height == 2
@@ -36,6 +29,10 @@ async def test_it_keeps_its_lines_when_it_gets_shorter(tmp_path: Path) -> None:
         assert opened.widget(TabLine).region.y == tabs
         await opened.resize(200, 60)
         assert line.size.height == 1
+    async with open_dashboard(tmp_path / "a.profd", size=(80, 15)) as opened:
+        await opened.until_text(VerdictLine, "INPUT-BOUND")
+        assert opened.widget(VerdictLine).size.height == 1
+        assert "waits 40 % for its data (train.py:58)" in opened.text(VerdictLine)
 
 
 async def test_a_range_that_startup_takes_much_of_is_not_called_healthy(tmp_path: Path) -> None:

@@ -3,31 +3,30 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
+from typing import cast
 
 import msgspec
 import pytest
+from rich.style import Style
 from support.dashboard import OpenDashboard, open_dashboard
 from textual.geometry import Region
 from textual.strip import Strip
 
+from profd.tui.cells import Run
 from profd.tui.colors import LIGHT
-from profd.tui.snapshot import Snapshot
+from profd.tui.series import GPU_MEMORY_SERIES, GPU_POWER_SERIES, GPU_SERIES
+from profd.tui.snapshot import Series
 from profd.tui.widgets.header import Header, VerdictLine
 from profd.tui.widgets.hot import HotTable
 from profd.tui.widgets.linewidget import LineWidget
+from profd.tui.widgets.side import side_of
 from profd.tui.widgets.tabs import TabLine
 
 KINDS: tuple[type[LineWidget], ...] = (Header, VerdictLine, TabLine, HotTable)
 
 
-def snapshot_of(opened: OpenDashboard) -> Snapshot:
-    snapshot = opened.widget(Header).snapshot
-    assert snapshot is not None
-    return snapshot
-
-
 def drawn(widget: LineWidget) -> list[Strip]:
-    """Return the lines of a widget as the terminal has them."""
     return [strip.crop(0, widget.size.width) for strip in widget.render_lines(Region(0, 0, *widget.size))]
 
 
@@ -42,13 +41,14 @@ async def test_what_stays_as_it_is_is_not_drawn_again(ended: Path, monkeypatch: 
     async with open_dashboard(ended) as opened:
         await opened.until_text(VerdictLine, "why")
         await opened.settle()
-        table, asked = opened.widget(HotTable), list[Region]()
+        table, asked, snapshot = opened.widget(HotTable), list[Region](), opened.widget(Header).snapshot
+        assert snapshot is not None
         monkeypatch.setattr(table, "refresh", lambda *regions: asked.extend(regions))
-        table.show(snapshot_of(opened))
+        table.show(snapshot)
         assert asked == []
-        first, *others = snapshot_of(opened).functions
+        first, *others = snapshot.functions
         changed = msgspec.structs.replace(first, self_share=first.self_share + 0.001)
-        table.show(msgspec.structs.replace(snapshot_of(opened), functions=(changed, *others)))
+        table.show(msgspec.structs.replace(snapshot, functions=(changed, *others)))
         assert [region.y for region in asked] == [1]
 
 
@@ -65,7 +65,6 @@ async def test_a_cursor_that_comes_and_goes_leaves_nothing_behind_nor_does_a_the
         assert drawn(table) == before
         await opened.press("2", "1", "end", "slash", "q", "z", "escape")
         assert_is_drawn(opened)
-
         await opened.press("escape", "home")
         dark = drawn(table)[1]
         opened.app.theme = LIGHT.name
@@ -73,3 +72,18 @@ async def test_a_cursor_that_comes_and_goes_leaves_nothing_behind_nor_does_a_the
         assert [part.style for part in drawn(table)[1]] != [part.style for part in dark]
         await opened.resize(80, 24)
         assert_is_drawn(opened)
+
+
+def test_beside_a_gpu_memory_stays_and_watts_go_where_there_is_less_room() -> None:
+    cells = (0.5,) * 64
+    memory, watts = (
+        Series(GPU_MEMORY_SERIES, cells, 12.1e9, "peak", 139e9),
+        Series(GPU_POWER_SERIES, cells, 2212.0, "mean"),
+    )
+    widget = SimpleNamespace(run=lambda text, style="": Run(text, Style()))
+    beside = {one.name: one for one in (memory, watts)}
+    runs = side_of(cast(LineWidget, widget), Series(GPU_SERIES, cells, 1.0, "mean"), beside, 36)
+    text = "".join(run.text for run in runs)
+    assert len(text) <= 36
+    assert "12 GB peak" in text
+    assert "W" not in text

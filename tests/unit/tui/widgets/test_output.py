@@ -98,14 +98,13 @@ async def test_without_a_terminal_of_the_scripts_keys_are_the_dashboards(tmp_pat
     assert opened.app.return_value is Leaving.END
 
 
-async def test_keys_belong_to_the_pane_from_the_moment_on_in_which_it_begins_to_type(tmp_path: Path) -> None:
+async def test_keys_belong_to_the_pane_from_the_moment_on_in_which_it_begins_to_type(
+    tmp_path: Path, pty: tuple[int, int]
+) -> None:
     """A message in between would give a key that comes first to the dashboard, or to the script."""
-    ours, scripts = os.openpty()
     with synthetic.live_run(tmp_path / "a.profd", seconds=2) as run:
-        async with open_dashboard(run.path, pty_fd=ours) as opened:
+        async with open_dashboard(run.path, pty_fd=pty[0]) as opened:
             await opened.press("7")
             pane = opened.widget(OutputPane)
             pane.start_typing()
             assert opened.app.focused is pane  # nothing was awaited
-    os.close(ours)
-    os.close(scripts)

@@ -4,20 +4,32 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 from support import synthetic
 from support.dashboard import OpenDashboard, open_dashboard
+from support.gpurun import OTHER_RANK, waits, write_gpu_run
+from support.synthetic import MAIN, MAIN_TID, STARTED_NS
 from textual.widgets import Input
 
+from profd.daemon.clock import MILLISECOND_NS as MS
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.exports.formats import FORMATS
 from profd.daemon.store import records
+from profd.daemon.store.records import OperatorTotals, Point, PointsTaken, ProcessEnded, WindowStep, WindowTaken
 from profd.tui.actions import ActionDone, ActionFailed
 from profd.tui.dialogs import ChoiceScreen
-from profd.tui.feed import OutputDrawn
+from profd.tui.feed import OperatorsRead, OutputDrawn
+from profd.tui.view import Range
+from profd.tui.widgets.findings import FindingTable
+from profd.tui.widgets.flame import FlameView
+from profd.tui.widgets.header import VerdictLine
 from profd.tui.widgets.hot import HotTable
+from profd.tui.widgets.operators import OperatorTable
 from profd.tui.widgets.output import OutputPane
 from profd.tui.widgets.processes import EventTable, ProcessTable
 from profd.tui.widgets.table import CursorMoved
+from profd.tui.widgets.tabs import TabLine
 
 WORKERS = 60
 FILTERED: list[tuple[str, type[HotTable | ProcessTable | EventTable], str, str, str]] = [
@@ -26,11 +38,6 @@ FILTERED: list[tuple[str, type[HotTable | ProcessTable | EventTable], str, str, 
     ("6", EventTable, "ended", "ended", "started"),
 ]
 """Key, table, a word, what there has it and what has not."""
-
-
-@pytest.fixture
-def ended(tmp_path: Path) -> Path:
-    return synthetic.write_run(tmp_path / "a.profd", seconds=2)
 
 
 async def ordinal_after(opened: OpenDashboard, *keys: str) -> int | None:
@@ -60,6 +67,7 @@ async def test_the_cursor_goes_by_rows_by_pages_and_to_the_ends(tmp_path: Path) 
 
 async def test_a_filter_keeps_the_rows_with_a_word_in_every_table(ended: Path) -> None:
     async with open_dashboard(ended) as opened:
+        every = len(opened.widget(HotTable).rows)
         for key, kind, needle, kept, gone in FILTERED:
             await opened.press(key)
             assert gone in opened.text(kind)
@@ -71,6 +79,10 @@ async def test_a_filter_keeps_the_rows_with_a_word_in_every_table(ended: Path) -
             assert opened.app.focused is opened.widget(kind)
             await opened.press("escape")
             assert gone in opened.text(kind)
+        await opened.press("1", "slash", "q", "Z")  # letters there, and no commands
+        assert "Nothing here has" in opened.text(HotTable)
+        await opened.press("escape", "slash", *"LOADER")
+        assert 0 < len(opened.widget(HotTable).rows) < every
 
 
 async def test_the_output_scrolls_by_pages_and_stays_where_it_was_scrolled_to(tmp_path: Path) -> None:
@@ -110,8 +122,144 @@ async def test_e_exports_in_every_format_or_says_why_not(
                 done = await opened.until(ActionDone)
                 assert (done.text, done.title) == (str(path), "Exported")
                 assert path.stat().st_size > 100 or (path / f"processes.{form}").stat().st_size > 100
-
         (tmp_path / "a.svg").unlink()
         (tmp_path / "a.svg").mkdir()
         await opened.press("e", *["down"] * list(FORMATS).index("svg"), "enter")
         await opened.until_notice("cannot write")
+
+
+def write_gap(path: Path, ended_s: int) -> Path:
+    """Write a run of 30 s whose training process lives for ``ended_s`` and is sampled for 2 s."""
+    main = (MAIN_TID, "MainThread", True, synthetic.STEP * 4)
+    found: list[records.Record] = [
+        synthetic.main_process(),
+        synthetic.recording(MAIN, STARTED_NS, (main,), duration_ns=2 * SECOND_NS),
+        records.ProcessEnded(MAIN, STARTED_NS + ended_s * SECOND_NS, exit_code=0),
+        records.RunEnded(STARTED_NS + 30 * SECOND_NS, "target-exited", 0),
+    ]
+    return synthetic.write_records(path, found)
+
+
+@pytest.mark.parametrize(("ended_s", "why"), [(30, "nothing was recorded then"), (5, "no training process was there")])
+async def test_a_range_without_samples_says_of_when_and_why(tmp_path: Path, ended_s: int, why: str) -> None:
+    gap = Range(STARTED_NS + 10 * SECOND_NS, STARTED_NS + 20 * SECOND_NS)
+    times = "12:00:10–12:00:20"  # noqa: RUF001
+    async with open_dashboard(write_gap(tmp_path / "a.profd", ended_s)) as opened:
+        opened.dashboard.choose_range(gap.from_ns, gap.to_ns)
+        await opened.snapshot(lambda snapshot: snapshot.view.chosen == gap)
+        assert f"No samples of main threads between {times}: {why}." in opened.text(HotTable)
+        assert f"No samples of a main thread between {times}: {why}." in opened.text(VerdictLine)
+        await opened.press("2")
+        await opened.until_text(FlameView, f"No samples of main threads between {times}: {why}.")
+
+
+async def test_a_view_that_has_nothing_says_so(tmp_path: Path) -> None:
+    attached = msgspec.structs.replace(synthetic.run_started(), mode="attached")
+    synthetic.write_records(tmp_path / "a.profd", (), attached)
+    async with open_dashboard(tmp_path / "a.profd") as opened:
+        await opened.press("4")
+        await opened.until(OperatorsRead)
+        assert "w takes one" in opened.text(OperatorTable)
+        await opened.press("5", "enter")
+        assert "Nothing was found yet." in opened.text(FindingTable)
+        assert opened.widget(TabLine).tab == "findings"
+        await opened.press("7")
+        await opened.until(OutputDrawn)
+        assert "it writes to a terminal of its own" in opened.text(OutputPane)
+
+
+async def test_operators_are_in_the_columns_of_torch_and_can_be_ordered(tmp_path: Path) -> None:
+    with synthetic.live_run(tmp_path / "a.profd", seconds=3) as run:
+        operators = tuple(
+            OperatorTotals(name, "cpu", False, shapes, calls, self_ms * MS, total_ms * MS, 0, 0, 0, 0, 0, 0, 0)
+            for name, shapes, calls, self_ms, total_ms in (
+                ("aten::add", "[[2]]", 300, 30, 30),
+                ("aten::add", "[[4]]", 100, 10, 10),
+                ("aten::conv2d", "[]", 5, 20, 55),
+            )
+        )
+        at_ns = run.started_ns + SECOND_NS
+        times_ns = (at_ns, at_ns + 60 * MS, (WindowStep(at_ns, at_ns + 20 * MS),))
+        run.writer.put(WindowTaken(MAIN, at_ns, "kineto", at_ns, "", *times_ns, operators=operators))
+        run.writer.put(WindowTaken(MAIN, at_ns, "kineto", at_ns, "it ended", *times_ns))  # it is passed over
+        run.advance()
+        async with open_dashboard(run.path) as opened:
+            await opened.press("4")
+            await opened.until(OperatorsRead, lambda message: message.shown is not None)
+            lines = opened.text(OperatorTable).splitlines()
+            assert lines[0].split("  ")[0].strip() == "Name"
+            for head in ("Self CPU %", "Self CPU ▾", "CPU total", "CPU time avg", "# of Calls"):
+                assert head in lines[0]
+            assert "aten::add" in lines[1]
+            assert "40.000ms" in lines[1]
+            assert "66.67%" in lines[1]
+            assert "400" in lines[1]
+            assert "pid 4242 · 60.0 ms · 1 step · kineto" in opened.text(TabLine)
+            await opened.press("o")
+            assert "CPU total ▾" in opened.text(OperatorTable)
+            assert [row.name for row in opened.widget(OperatorTable).rows] == ["aten::conv2d", "aten::add"]
+            await opened.press("slash", *"add")
+            assert [row.name for row in opened.widget(OperatorTable).rows] == ["aten::add"]
+
+
+async def rows_of(opened: OpenDashboard) -> list[str]:
+    """Open the tree, and return its lines, titles first."""
+    await opened.press("3")
+    return [line for line in opened.text(ProcessTable).splitlines() if line.strip()]
+
+
+async def test_memory_of_the_gpus_is_that_of_all_that_a_process_uses(tmp_path: Path) -> None:
+    holders = {MAIN: ("0", "1"), OTHER_RANK: ("1",)}
+    async with open_dashboard(write_gpu_run(tmp_path / "a.profd", {"0": waits, "1": waits}, holders)) as opened:
+        titles, first, second = await rows_of(opened)
+    assert "GPU mem" in titles
+    assert "2.0 GB" in first
+    assert "1.0 GB" in second
+
+
+async def test_columns_are_of_what_there_is_and_with_room_there_are_phases(
+    tmp_path: Path,
+) -> None:
+    async with open_dashboard(synthetic.write_run(tmp_path / "a.profd")) as opened:
+        titles = (await rows_of(opened))[0]
+        assert titles.split() == ["process", "pid", "CPU", "RSS", "threads", "function,", "mostly", "where"]
+        await opened.resize(200, 60)
+        titles, main, worker, _ = await rows_of(opened)
+    assert "phase" in titles
+    assert "data wait" in main
+    assert "data" not in worker.replace("data.py", "")
+    counts = [PointsTaken(STARTED_NS + at * SECOND_NS, (Point("step_count", 2.0 * at, MAIN),)) for at in (0, 5, 10)]
+    async with open_dashboard(synthetic.write_run(tmp_path / "b.profd", also=counts)) as opened:
+        titles, main, worker, _ = await rows_of(opened)
+    assert "steps" in titles
+    assert "2.00/s" in main
+    assert "/s" not in worker
+
+
+async def test_what_has_ended_keeps_its_last_numbers_and_is_dimmed(tmp_path: Path) -> None:
+    with synthetic.live_run(tmp_path / "a.profd", seconds=4) as run:
+        gone = ProcessEnded(synthetic.worker(2), run.started_ns + 4 * SECOND_NS, exit_code=0)
+        assert run.writer.put(gone)
+        run.advance()
+        async with open_dashboard(run.path) as opened:
+            _, _, running, ended = await rows_of(opened)
+            assert "worker 2 ended" in ended
+            for line in (running, ended):
+                assert "97 %" in line
+                assert "300 MB" in line
+            table = opened.widget(ProcessTable)
+            faint = [part for part in table.render_line(3) if "97 %" in part.text]
+            assert faint[0].style == table.style_of("faint")
+
+
+async def test_in_a_range_it_is_the_mean_of_the_time_that_a_process_lived(tmp_path: Path) -> None:
+    path = synthetic.write_run(
+        tmp_path / "a.profd", also=[ProcessEnded(synthetic.worker(2), STARTED_NS + 15 * SECOND_NS)]
+    )
+    async with open_dashboard(path) as opened:
+        await opened.press("3")
+        for from_s in (0, 12):
+            from_ns = STARTED_NS + from_s * SECOND_NS
+            opened.dashboard.choose_range(from_ns, STARTED_NS + 20 * SECOND_NS)
+            snapshot = await opened.snapshot(lambda found, from_ns=from_ns: found.from_ns == from_ns)  # type: ignore[misc]
+            assert [one.cpu_cores for one in snapshot.processes] == pytest.approx([0.6, 0.97, 0.97])
