@@ -40,11 +40,8 @@ def test_the_length_of_a_step_is_that_of_all_steps_and_not_of_all_blocks(tmp_pat
     assert blocks.paces
     assert blocks.step_s is not None
     assert blocks.step_s.value == pytest.approx(0.150, abs=0.002)  # of the blocks it is 0.200
-
-
-def test_parts_of_a_step_add_up_to_its_length() -> None:
-    blocks = Blocks(2, {WAIT: [0.5, 0.5]}, Mean(0.15, 0.01), [0.3, 0.1], 0, 1, {})
-    assert blocks.mean(WAIT, by_step=True).value == pytest.approx(0.075)
+    two = Blocks(2, {WAIT: [0.5, 0.5]}, Mean(0.15, 0.01), [0.3, 0.1], 0, 1, {})
+    assert two.mean(WAIT, by_step=True).value == pytest.approx(0.075)  # parts add up to it
 
 
 ALONE = CpuContention(0.0, 0.0)
@@ -68,6 +65,7 @@ def readings(others: float, own: float = 1.0) -> Iterator[records.Record]:
 def diff_in_company(folder: Path, others: tuple[float, float], factor: float = 1.0, slower: float = 1.0) -> Diff:
     """Compare two runs: all of the second takes ``factor`` times as long, one function of it ``slower`` times."""
     paths = []
+    folder.mkdir(exist_ok=True)
     for number, busy in enumerate(others):
         times = factor if number else 1.0
         lengths: Lengths = {stack: times * length for stack, length in PLAIN_MS.items()}
@@ -78,32 +76,23 @@ def diff_in_company(folder: Path, others: tuple[float, float], factor: float = 1
         return take_diff(base, new)
 
 
-def test_others_are_what_neither_the_run_nor_profd_used(tmp_path: Path) -> None:
-    diff = diff_in_company(tmp_path, (0.0, 1.5))
-    assert diff.base.company is not None
-    assert diff.new.company is not None
-    assert diff.base.company.others == pytest.approx(0.0, abs=0.01)
-    assert diff.new.company.others == pytest.approx(0.5, abs=0.01)  # of the three cores beside its own
-
-
 def test_a_run_that_is_slower_as_a_whole_in_company_has_not_changed(tmp_path: Path) -> None:
     diff = diff_in_company(tmp_path, (0.0, 1.5), factor=1.25)
+    assert diff.base.company is not None
+    assert diff.new.company is not None
+    # Others are what neither the run nor profd used, of the three cores beside its own.
+    assert (diff.base.company.others, diff.new.company.others) == pytest.approx((0.0, 0.5), abs=0.01)
     assert not diff.significant
     assert diff.step_time is not None
     assert diff.step_time.relative == pytest.approx(0.25, abs=0.02)
     assert not diff.step_time.is_significant
     assert "of the other cores busy in the base and 50 % in the new run" in " ".join(diff_text(diff).split())
-
-
-def test_a_run_that_is_slower_as_a_whole_and_alone_has_changed(tmp_path: Path) -> None:
-    diff = diff_in_company(tmp_path, (0.0, 0.0), factor=1.25)
+    # One that is slower alone has, and a part that is slower is told in company too.
+    diff = diff_in_company(tmp_path / "alone", (0.0, 0.0), factor=1.25)
     assert diff.step_time is not None
     assert diff.step_time.is_significant
     assert "Others kept" not in diff_text(diff)
-
-
-def test_a_part_that_is_slower_is_told_in_company_too(tmp_path: Path) -> None:
-    first = diff_in_company(tmp_path, (0.0, 1.5), slower=1.6).first
+    first = diff_in_company(tmp_path / "part", (0.0, 1.5), slower=1.6).first
     assert first is not None
     assert first.name == "b"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from pathlib import Path
 
@@ -46,23 +45,28 @@ def test_a_slower_function_is_named_first(plain_and_slower: tuple[Path, Path]) -
     assert diff.step_time.relative == pytest.approx(0.1, abs=0.02)
     assert "longer: loss.backward() (train.py:63) takes" in verdict(diff)
     assert max(map(len, diff_text(diff, columns=80).splitlines())) <= 80
+    with RunReader(plain_and_slower[0]) as base, RunReader(plain_and_slower[1]) as new:
+        assert take_diff(base, new, least=0.2).significant == []
 
 
-def test_runs_of_one_script_do_not_differ(tmp_path: Path) -> None:
-    runs = [write_steps(tmp_path / f"{seed}.profd", seed) for seed in range(4)]
-    changed = [bool(diff_of(one, other).significant) for one, other in zip(runs[::2], runs[1::2], strict=True)]
-    assert not any(changed)
-
-
-def test_without_steps_shares_are_compared(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("counted_every", "unit", "expected"),
+    [
+        (STEPS, "share", {"a": -0.055, "b": 0.111, "c": -0.055}),  # without steps shares are compared
+        (120, "s/step", {"b": 0.060}),  # blocks are too short for a count each
+    ],
+)
+def test_what_is_compared_where_steps_are_seldom_counted(
+    tmp_path: Path, counted_every: int, unit: str, expected: dict[str, float]
+) -> None:
     one, other = (
-        write_steps(tmp_path / f"{number}.profd", number, slower, PLAIN_MS, counted_every=STEPS)
+        write_steps(tmp_path / f"{number}.profd", number, slower, PLAIN_MS, counted_every=counted_every)
         for number, slower in enumerate((1.0, 1.6))
     )
     diff = diff_of(one, other)
-    assert (diff.unit, diff.step_time) == ("share", None)
+    assert (diff.unit, diff.step_time is None) == (unit, unit == "share")
     changes = {change.name: change.difference for change in diff.leaves if change.is_significant}
-    assert changes == pytest.approx({"a": -0.055, "b": 0.111, "c": -0.055}, abs=0.01)
+    assert changes == pytest.approx(expected, abs=0.01)
 
 
 def test_a_function_is_told_apart_by_who_calls_it(tmp_path: Path) -> None:
@@ -76,43 +80,18 @@ def test_a_function_is_told_apart_by_who_calls_it(tmp_path: Path) -> None:
     assert first.difference == pytest.approx(0.020, abs=0.004)
 
 
-def lengths_of_lines(first_ms: float, second_ms: float) -> Lengths:
-    """Return steps of two lines of one function, and of another function."""
+def test_time_that_moves_between_the_lines_of_a_function_is_no_change(tmp_path: Path) -> None:
     main = Frame("main", TRAIN, 1)
     lines = [(main, Frame("work", TRAIN, 40)), (main, Frame("work", TRAIN, 41)), (main, Frame("other", TRAIN, 50))]
-    return dict(zip(lines, (first_ms, second_ms, 100.0), strict=True))
-
-
-def test_time_that_moves_between_the_lines_of_a_function_is_no_change(tmp_path: Path) -> None:
-    one = write_steps(tmp_path / "a.profd", 1, lengths_ms=lengths_of_lines(130, 70))
-    other = write_steps(tmp_path / "b.profd", 2, lengths_ms=lengths_of_lines(70, 130))
-    diff = diff_of(one, other)
+    even, first, second = (
+        write_steps(tmp_path / f"{seed}.profd", seed, lengths_ms=dict(zip(lines, (*ms, 100.0), strict=True)))
+        for seed, ms in enumerate(((70.0, 70.0), (130.0, 70.0), (70.0, 130.0)))
+    )
+    diff = diff_of(first, second)
     assert max(abs(line.relative) for line in diff.lines) > 0.15
     assert not diff.significant
-
-
-def test_a_line_that_is_slower_makes_its_function_slower(tmp_path: Path) -> None:
-    one = write_steps(tmp_path / "a.profd", 1, lengths_ms=lengths_of_lines(70, 70))
-    other = write_steps(tmp_path / "b.profd", 2, lengths_ms=lengths_of_lines(70, 130))
-    diff = diff_of(one, other)
-    assert [line.line for line in diff.lines if line.is_significant] == [41]
-
-
-def test_seconds_a_step_are_known_where_blocks_are_too_short_for_it(tmp_path: Path) -> None:
-    paths = [
-        write_steps(tmp_path / f"{n}.profd", n, slower, PLAIN_MS, counted_every=120)
-        for n, slower in enumerate((1, 1.6))
-    ]
-    diff = diff_of(*paths)
-    assert diff.unit == "s/step"
-    assert {change.name: change.difference for change in diff.leaves if change.is_significant} == pytest.approx(
-        {"b": 0.060}, abs=0.01
-    )
-
-
-def test_a_change_below_the_least_is_none(plain_and_slower: tuple[Path, Path]) -> None:
-    with RunReader(plain_and_slower[0]) as first, RunReader(plain_and_slower[1]) as second:
-        assert take_diff(first, second, least=0.2).significant == []
+    # One that is slower makes its function slower.
+    assert [line.line for line in diff_of(even, second).lines if line.is_significant] == [41]
 
 
 @pytest.mark.parametrize(
@@ -129,16 +108,6 @@ def test_a_change_below_the_least_is_none(plain_and_slower: tuple[Path, Path]) -
 )
 def test_limits_give_ci_an_exit_code(limit: str, code: int, plain_and_slower: tuple[Path, Path]) -> None:
     assert run_command_line(["diff", *map(str, plain_and_slower), "--fail-on", limit]) == code
-
-
-def test_the_json_says_what_the_text_says(
-    plain_and_slower: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
-) -> None:
-    assert run_command_line(["diff", *map(str, plain_and_slower), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["unit"] == "s/step"
-    assert told["leaves"][0]["name"] == BACKWARD[-1].function
-    assert {"base", "new", "step_time", "phases", "lines", "version"} <= told.keys()
 
 
 def test_limit_words_and_neighbors_that_are_alike_widen_the_error() -> None:
@@ -170,33 +139,25 @@ def blocks_of(share_of_b: float, step_s: float) -> Blocks:
 
 
 @pytest.mark.parametrize(
-    ("b", "likeliest"),
+    ("step_s", "b", "likeliest", "said"),
     [
-        (0.333, "b → work"),  # 2.3 standard errors more: not sure among all, but sure enough where something changed
-        (0.315, None),  # 1.1: all parts alike
-        (0.267, "c → work"),
+        # 2.3 standard errors more: not sure among all, but sure enough where something changed
+        (0.120, 0.333, "b → work", "a step takes 20.0 % longer: most likely b → work"),
+        (0.120, 0.315, None, "a step takes 20.0 % longer: no part differs surely"),  # 1.1: all parts alike
+        (0.120, 0.267, "c → work", "a step takes 20.0 % longer: most likely c → work"),
+        (0.110, 0.333, None, "no sure change: a step takes 10.0 % longer, no part differs surely"),
     ],
 )
 def test_a_sure_change_is_laid_to_the_function_that_leans_most(
-    b: float, likeliest: str | None, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    step_s: float, b: float, likeliest: str | None, said: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sides = iter((blocks_of(0.300, 0.100), blocks_of(b, 0.120)))
+    sides = iter((blocks_of(0.300, 0.100), blocks_of(b, step_s)))
     monkeypatch.setattr(diff_module, "take_blocks", lambda *_: next(sides))
     run = write_steps(tmp_path / "a.profd", 1)
     diff = diff_of(run, run)
     assert diff.step_time is not None
-    assert diff.step_time.is_significant
+    assert diff.step_time.is_significant == (step_s == 0.120)
     assert diff.significant == []
     assert (diff.likeliest.name if diff.likeliest else None) == likeliest
-    said = f"most likely {likeliest}" if likeliest else "no part differs surely"
-    assert f"a step takes 20.0 % longer: {said}" in verdict(diff)
+    assert said in verdict(diff)
     assert (likeliest in diff_text(diff)) if likeliest else ("→" not in diff_text(diff))
-
-
-def test_where_nothing_surely_changed_nothing_is_likely(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    sides = iter((blocks_of(0.300, 0.100), blocks_of(0.333, 0.110)))
-    monkeypatch.setattr(diff_module, "take_blocks", lambda *_: next(sides))
-    run = write_steps(tmp_path / "a.profd", 1)
-    diff = diff_of(run, run)
-    assert diff.likeliest is None
-    assert "no sure change: a step takes 10.0 % longer, no part differs surely" in verdict(diff)

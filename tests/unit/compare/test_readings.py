@@ -34,8 +34,9 @@ def changed(diff: Diff) -> dict[tuple[str, str], Reading]:
     return {(one.name, one.measure): one for one in diff.readings}
 
 
-def test_a_gpu_that_idles_more_is_told_with_its_bounds(tmp_path: Path) -> None:
-    diff = diff_of(write_run(tmp_path / "a.profd", 1), write_run(tmp_path / "b.profd", 2, idle=0.5))
+def test_a_gpu_that_idles_more_is_told_with_its_bounds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    runs = write_run(tmp_path / "a.profd", 1), write_run(tmp_path / "b.profd", 2, idle=0.5)
+    diff = diff_of(*runs)
     assert changed(diff).keys() == {("GPU 0", "utilization"), ("GPU 0", "idle share")}
     idle = changed(diff)["GPU 0", "idle share"]
     assert idle.low is not None
@@ -43,6 +44,11 @@ def test_a_gpu_that_idles_more_is_told_with_its_bounds(tmp_path: Path) -> None:
     assert idle.low < 0.3 < idle.high
     assert idle.low > 0.1
     assert changed(diff)["GPU 0", "utilization"].difference == pytest.approx(-0.24, abs=0.08)
+    assert run_command_line(["diff", *map(str, runs), "--json"]) == 0
+    told = json.loads(capsys.readouterr().out)
+    assert (told["gpus"][1]["measure"], told["gpus"][1]["is_significant"]) == ("idle share", True)
+    assert {one["name"] for one in told["memory"]} == {"main", "worker"}
+    assert told["operators"]
 
 
 def test_a_higher_peak_is_told_and_a_small_difference_is_none(tmp_path: Path) -> None:
@@ -52,11 +58,7 @@ def test_a_higher_peak_is_told_and_a_small_difference_is_none(tmp_path: Path) ->
     assert more["main", "RSS, peak"].difference == pytest.approx(0.5e9, rel=0.01)
     assert more["main", "RSS, peak"].low is None
     assert not changed(diff_of(base, write_run(tmp_path / "c.profd", 3, peak_bytes=2.05e9)))
-
-
-def test_a_spike_that_one_reading_caught_is_no_peak(tmp_path: Path) -> None:
-    base = write_run(tmp_path / "a.profd", 1)
-    assert not changed(diff_of(base, write_run(tmp_path / "b.profd", 2, spike_bytes=1e9)))
+    assert not changed(diff_of(base, write_run(tmp_path / "d.profd", 2, spike_bytes=1e9)))  # one reading caught it
 
 
 def test_growth_is_told_with_its_pace(tmp_path: Path) -> None:
@@ -68,14 +70,12 @@ def test_growth_is_told_with_its_pace(tmp_path: Path) -> None:
 
 
 def test_a_role_that_only_one_run_has_is_compared_with_nothing(tmp_path: Path) -> None:
-    diff = diff_of(write_run(tmp_path / "a.profd", 1, workers=0), write_run(tmp_path / "b.profd", 2, workers=2))
+    alone = write_run(tmp_path / "a.profd", 1, workers=0)
+    diff = diff_of(alone, write_run(tmp_path / "b.profd", 2, workers=2))
     workers = changed(diff)["worker", "RSS, peak"]
     assert (workers.base, workers.new) == (0.0, 5e8)
-
-
-def test_a_process_of_a_few_seconds_is_none_of_the_memory(tmp_path: Path) -> None:
-    short = write_run(tmp_path / "b.profd", 2, worker_life_s=5)
-    diff = diff_of(write_run(tmp_path / "a.profd", 1, workers=0), short)
+    # A process of a few seconds is none of it.
+    diff = diff_of(alone, write_run(tmp_path / "c.profd", 2, worker_life_s=5))
     assert not changed(diff)
     assert {one.name for one in diff.memory} == {"main"}
 
@@ -86,12 +86,10 @@ def test_an_operator_that_takes_longer_is_told_by_the_step(tmp_path: Path) -> No
     conv = changed(diff)["aten::conv2d", "self CPU"]
     assert conv.difference == pytest.approx(1e-3, rel=0.15)
     assert {one.name for one in diff.operators} == {"aten::conv2d", "aten::addmm"}  # no annotation
-
-
-def test_two_windows_are_too_few_to_tell(tmp_path: Path) -> None:
+    # Two windows are too few to tell.
     one, other = (write_run(tmp_path / f"{n}.profd", n, windows=2, conv_ms=3.0 + n) for n in (0, 1))
     assert not changed(diff_of(one, other))
-    assert {one.low for one in diff_of(one, other).operators} == {None}
+    assert {each.low for each in diff_of(one, other).operators} == {None}
 
 
 def test_runs_of_one_script_do_not_differ(tmp_path: Path) -> None:
@@ -130,16 +128,6 @@ def test_a_machine_that_was_short_of_cpu_is_told(tmp_path: Path, lacking: tuple[
     )
     text = " ".join(diff_text(msgspec.structs.replace(diff, base=base, new=new)).split())
     assert ("longer, which the bounds allow for" in text) is is_said
-
-
-def test_the_json_has_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    runs = write_run(tmp_path / "a.profd", 1), write_run(tmp_path / "b.profd", 2, idle=0.5)
-    assert run_command_line(["diff", *map(str, runs), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert told["gpus"][1]["measure"] == "idle share"
-    assert told["gpus"][1]["is_significant"] is True
-    assert {one["name"] for one in told["memory"]} == {"main", "worker"}
-    assert told["operators"]
 
 
 @pytest.mark.parametrize(

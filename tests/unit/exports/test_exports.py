@@ -62,14 +62,6 @@ def reader(run: Path) -> Iterator[RunReader]:
         yield opened
 
 
-def write_formulas(path: Path) -> Path:
-    """Write a run in which a function and a thread are named as formulas."""
-    stack = (Frame("<module>", "/srv/a.py", 1), Frame(FORMULA, "/srv/a.py", 2))
-    return write_records(
-        path, [main_process(), recording(MAIN, STARTED_NS, ((MAIN_TID, f"@{FORMULA}", True, ((stack, 1000),)),))]
-    )
-
-
 def parsed(content: bytes) -> Any:  # noqa: ANN401
     message = profile_message()
     message.ParseFromString(gzip.decompress(content))
@@ -81,27 +73,19 @@ def labels(profile: Any, sample: Any) -> dict[str, str | int]:  # noqa: ANN401
     return {text[label.key]: text[label.str] if label.str else label.num for label in sample.label}
 
 
-def collapsed_total(reader: RunReader, selection: Selection) -> int:
-    return sum(int(line.rpartition(" ")[2]) for line in collapsed_lines(reader, selection))
-
-
 class TestSpeedscope:
-    def test_it_is_what_speedscope_says_it_reads(self, reader: RunReader) -> None:
-        jsonschema.validate(json.loads(speedscope(reader, Selection())), SCHEMA)
-
-    def test_each_thread_has_its_time_in_order(self, reader: RunReader) -> None:
-        profiles = json.loads(speedscope(reader, Selection()))["profiles"]
-        assert len(profiles) == THREADS
-        for profile in profiles:
+    def test_it_is_what_speedscope_says_it_reads_with_the_time_of_each_thread(self, reader: RunReader) -> None:
+        file = json.loads(speedscope(reader, Selection()))
+        jsonschema.validate(file, SCHEMA)
+        assert len(file["profiles"]) == THREADS
+        for profile in file["profiles"]:
             assert sum(profile["weights"]) == profile["endValue"] - profile["startValue"] == SECONDS * SECOND_NS
             assert len(profile["samples"]) == len(profile["weights"])
-
-    def test_times_of_functions_are_those_of_the_run(self, reader: RunReader) -> None:
-        file = json.loads(speedscope(reader, MAIN_THREADS))
+        (main,) = json.loads(speedscope(reader, MAIN_THREADS))["profiles"]
         spent: Counter[str] = Counter()
-        for stack, weight in zip(file["profiles"][0]["samples"], file["profiles"][0]["weights"], strict=True):
+        for stack, weight in zip(main["samples"], main["weights"], strict=True):
             spent[file["shared"]["frames"][stack[-1]]["name"]] += weight
-        assert spent[BACKWARD[-1].function] / sum(spent.values()) == pytest.approx(PHASE_SHARES["backward"])
+        assert spent[BACKWARD[-1].function] / spent.total() == pytest.approx(PHASE_SHARES["backward"])
 
     def test_what_a_selection_leaves_out_is_empty(self, tmp_path: Path) -> None:
         with RunReader(write_gpu_run(tmp_path / "a.profd", {"0": waits}, {})) as reader:
@@ -111,13 +95,12 @@ class TestSpeedscope:
 
 
 class TestPprof:
-    def test_its_totals_are_those_of_the_collapsed_stacks(self, reader: RunReader) -> None:
+    def test_labels_say_whose_samples_they_are_and_totals_are_those_of_collapsed(self, reader: RunReader) -> None:
+        assert pprof(reader, Selection()) == pprof(reader, Selection())
         profile = parsed(pprof(reader, Selection()))
-        assert sum(sample.value[0] for sample in profile.sample) == collapsed_total(reader, Selection())
+        collapsed = sum(int(line.rpartition(" ")[2]) for line in collapsed_lines(reader, Selection()))
+        assert sum(sample.value[0] for sample in profile.sample) == collapsed
         assert sum(sample.value[1] for sample in profile.sample) == THREADS * SECONDS * SECOND_NS
-
-    def test_labels_say_whose_samples_they_are(self, reader: RunReader) -> None:
-        profile = parsed(pprof(reader, Selection()))
         found = [labels(profile, sample) for sample in profile.sample]
         assert {one["role"] for one in found} == {"main", "worker"}
         assert {one["worker"] for one in found if "worker" in one} == {1, 2}
@@ -127,9 +110,6 @@ class TestPprof:
                 spent[str(one["phase"])] += sample.value[1]
         shares = {phase: time_ns / spent.total() for phase, time_ns in spent.items()}
         assert shares == pytest.approx(PHASE_SHARES)
-
-    def test_the_same_run_gives_the_same_bytes(self, reader: RunReader) -> None:
-        assert pprof(reader, Selection()) == pprof(reader, Selection())
 
     @pytest.mark.requires("go")
     def test_go_reads_it(self, reader: RunReader, tmp_path: Path) -> None:
@@ -150,43 +130,32 @@ class TestSvg:
             title, shape = group[0].text or "", group[1]
             widths[title.split(" (")[0].split("\n")[0]] = float(shape.attrib["width"])
         assert widths[BACKWARD[-1].function] / widths["all"] == pytest.approx(PHASE_SHARES["backward"], abs=0.001)
-
-    def test_an_empty_selection_is_a_picture_too(self, reader: RunReader) -> None:
-        ElementTree.fromstring(flame_graph_svg(reader, Selection(to_ns=1)))
+        ElementTree.fromstring(flame_graph_svg(reader, Selection(to_ns=1)))  # an empty one is a picture too
 
 
 class TestPerfetto:
-    @pytest.fixture
-    def trace(self, reader: RunReader) -> list[dict[str, Any]]:
-        return list(json.loads(perfetto(reader, Selection()))["traceEvents"])
-
-    def test_slices_of_a_track_are_nested(self, trace: list[dict[str, Any]]) -> None:
+    def test_every_kind_of_track_is_there_with_its_times(self, reader: RunReader) -> None:
+        trace = json.loads(perfetto(reader, Selection()))["traceEvents"]
         traceevents.check(trace)
-        tracks = {(event["pid"], event["tid"]) for event in trace if event["ph"] == "X"}
-        assert len(tracks) == THREADS + 3  # of three main threads the phases
-
-    def test_a_frame_goes_on_while_stacks_begin_with_it(self, trace: list[dict[str, Any]]) -> None:
-        roots = [event for event in trace if event["ph"] == "X" and event["name"] == "<module>"]
-        main = [event for event in roots if event["tid"] == MAIN_TID]
-        assert [(event["ts"], event["dur"]) for event in main] == [(0.0, SECONDS * 1e6)]
-
-    def test_phases_have_their_time(self, trace: list[dict[str, Any]]) -> None:
+        slices = [event for event in trace if event["ph"] == "X"]
+        assert (
+            len({(event["pid"], event["tid"]) for event in slices}) == THREADS + 3
+        )  # of three main threads the phases
+        # A frame goes on while stacks begin with it.
+        roots = [event for event in slices if (event["name"], event["tid"]) == ("<module>", MAIN_TID)]
+        assert [(event["ts"], event["dur"]) for event in roots] == [(0.0, SECONDS * 1e6)]
         spent: Counter[str] = Counter()
-        for event in trace:
+        for event in slices:
             if event.get("cat") == "phase" and event["pid"] == MAIN.pid:
                 spent[event["name"]] += round(event["dur"])
         assert {name: us / spent.total() for name, us in spent.items()} == pytest.approx(PHASE_SHARES)
-
-    def test_every_kind_of_track_is_there(self, trace: list[dict[str, Any]]) -> None:
         counters = {event["name"] for event in trace if event["ph"] == "C"}
         assert {"cpu_cores", "rss_bytes", "host_cpu_share"} <= counters
+        memory = [event for event in trace if event["name"] == "rss_bytes" and event["pid"] == MAIN.pid]
+        assert [(event["ts"], event["args"]["value"]) for event in memory[:2]] == [(0, 900e6), (1e6, 901e6)]
         assert [event["name"].split(":")[0] for event in trace if event["ph"] == "i"] == ["started", "ended"]
         names = {event["args"]["name"] for event in trace if event["ph"] == "M"}
         assert {"host", "main", "worker 1", "MainThread", "phases"} <= names
-
-    def test_counters_are_numbers_since_when_they_hold(self, trace: list[dict[str, Any]]) -> None:
-        memory = [event for event in trace if event["name"] == "rss_bytes" and event["pid"] == MAIN.pid]
-        assert [(event["ts"], event["args"]["value"]) for event in memory[:2]] == [(0, 900e6), (1e6, 901e6)]
 
 
 class TestTables:
@@ -203,7 +172,9 @@ class TestTables:
 
     def test_no_cell_is_a_formula(self, tmp_path: Path) -> None:
         folder = tmp_path / "tables"
-        run = write_formulas(tmp_path / "a.profd")
+        stack = (Frame("<module>", "/srv/a.py", 1), Frame(FORMULA, "/srv/a.py", 2))
+        taken = recording(MAIN, STARTED_NS, ((MAIN_TID, f"@{FORMULA}", True, ((stack, 1000),)),))
+        run = write_records(tmp_path / "a.profd", [main_process(), taken])
         assert run_command_line(["export", str(run), "--format", "csv", "-o", str(folder)]) == 0
         cells = [cell for file in folder.iterdir() for row in csv.reader(file.open()) for cell in row]
         assert {f"'{FORMULA}", f"'@{FORMULA}"} <= set(cells)
@@ -221,19 +192,16 @@ class TestTables:
         assert set(table.column("rank").to_pylist()) == {None}
 
 
-@pytest.mark.parametrize("form", ["csv", "parquet"])
-def test_tables_need_a_folder(form: str, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command_line(["export", str(run), "--format", form]) == ExitCode.USAGE
-    assert "-o FOLDER" in capsys.readouterr().err
-
-
-def test_a_file_in_place_of_the_folder_is_left_alone(run: Path, tmp_path: Path) -> None:
+def test_tables_need_a_folder_and_collapsed_alone_has_threads(
+    run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for form in ("csv", "parquet"):
+        assert run_command_line(["export", str(run), "--format", form]) == ExitCode.USAGE
+        assert "-o FOLDER" in capsys.readouterr().err
     (tmp_path / "taken").write_text("mine")
     words = ["export", str(run), "--format", "csv", "-o", str(tmp_path / "taken")]
     assert run_command_line(words) == ExitCode.UNWRITABLE_OUTPUT
     assert (tmp_path / "taken").read_text() == "mine"
-
-
-def test_threads_are_an_option_of_collapsed_alone(run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    capsys.readouterr()
     assert run_command_line(["export", str(run), "--format", "svg", "--threads"]) == ExitCode.USAGE
     assert "leave them out" in capsys.readouterr().err

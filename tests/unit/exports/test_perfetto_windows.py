@@ -6,7 +6,6 @@ import gzip
 import json
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -28,10 +27,6 @@ def event(ph: str, name: str, ts: float, dur: float = 0.0, **more: object) -> di
     return {**fields, **({"dur": dur} if ph == "X" else {}), **more}
 
 
-def memory(ts: float, total: int, device: int) -> dict[str, object]:
-    return event("i", "[memory]", ts, s="t", args={"Total Allocated": total, "Device Id": device, "Bytes": 4})
-
-
 TRACE = [
     event("X", "aten::linear", 10, 50, args={"Input Dims": [[2, 3]]}),
     event("X", "aten::addmm", 20.125, 30.25),
@@ -43,8 +38,8 @@ TRACE = [
     event("f", "fwdbwd", 70, cat="fwdbwd", id=5, tid=PID + 1, bp="e"),
     event("s", "ac2g", 25, cat="ac2g", id=6),
     event("f", "ac2g", 30, cat="ac2g", id=6, pid=0, tid=7, bp="e"),
-    memory(21, 4096, -1),
-    memory(22, 8192, 0),
+    event("i", "[memory]", 21, s="t", args={"Total Allocated": 4096, "Device Id": -1, "Bytes": 4}),
+    event("i", "[memory]", 22, s="t", args={"Total Allocated": 8192, "Device Id": 0, "Bytes": 4}),
     {"ph": "X", "cat": "Trace", "name": "PyTorch Profiler (0)", "pid": "Spans", "tid": "PyTorch Profiler", "ts": 1},
     {"ph": "M", "name": "process_name", "pid": PID, "tid": 0, "ts": 1, "args": {"name": "python"}},
     {"ph": "i", "s": "g", "name": "Record Window End", "pid": "", "tid": "", "ts": 9},
@@ -68,27 +63,9 @@ def write_run(path: Path, trace: bytes | None = None) -> Path:
     return write_records(path, [main_process(), taken, failed])
 
 
-@pytest.fixture
-def events(tmp_path: Path) -> list[dict[str, Any]]:
+def test_every_track_of_a_window_is_there_at_its_time_and_arrows_lead_to_what_was_caused(tmp_path: Path) -> None:
     with RunReader(write_run(tmp_path / "run.profd")) as reader:
-        return list(json.loads(perfetto(reader, Selection()))["traceEvents"])
-
-
-def names(events: list[dict[str, Any]]) -> dict[tuple[int, int], str]:
-    named = [event for event in events if event["ph"] == "M" and event["name"] == "thread_name"]
-    return {(event["pid"], event["tid"]): event["args"]["name"] for event in named}
-
-
-def tracks(events: list[dict[str, Any]]) -> dict[str, list[str]]:
-    """Return the names of the slices on each track of a window."""
-    shown: dict[str, list[str]] = {}
-    for event in events:
-        if event["ph"] == "X":
-            shown.setdefault(names(events)[event["pid"], event["tid"]], []).append(event["name"])
-    return shown
-
-
-def test_timeline_is_valid_and_has_times_and_memory_of_the_run(events: list[dict[str, Any]]) -> None:
+        events = json.loads(perfetto(reader, Selection()))["traceEvents"]
     traceevents.check(events)
     inner = next(event for event in events if event["name"] == "aten::addmm")
     assert (inner["ts"], inner["dur"]) == (1_000_020.125, 30.25)
@@ -97,10 +74,13 @@ def test_timeline_is_valid_and_has_times_and_memory_of_the_run(events: list[dict
     assert outer["args"] == {"Input Dims": [[2, 3]]}
     counters = {event["name"]: event["args"]["value"] for event in events if event["ph"] == "C"}
     assert counters == {"torch_allocated_bytes cpu": 4096, "torch_allocated_bytes cuda:0": 8192}
-
-
-def test_every_track_of_a_window_is_there(events: list[dict[str, Any]]) -> None:
-    assert tracks(events) == {
+    named = [event for event in events if event["ph"] == "M" and event["name"] == "thread_name"]
+    names = {(event["pid"], event["tid"]): event["args"]["name"] for event in named}
+    tracks: dict[str, list[str]] = {}
+    for event in events:
+        if event["ph"] == "X":
+            tracks.setdefault(names[event["pid"], event["tid"]], []).append(event["name"])
+    assert tracks == {
         "window": ["window by gdb", "step 1"],
         f"operators of thread {PID}": ["aten::linear", "aten::addmm"],
         f"operators of thread {PID + 1}": ["LinearBackward0"],
@@ -110,11 +90,8 @@ def test_every_track_of_a_window_is_there(events: list[dict[str, Any]]) -> None:
     }
     processes = {event["args"]["name"] for event in events if event["name"] == "process_name"}
     assert processes == {"host", "main", "GPU 0, main"}
-
-
-def test_arrows_lead_from_forward_to_backward_and_from_a_launch_to_its_kernel(events: list[dict[str, Any]]) -> None:
-    shown = names(events)
-    ends = {(end["name"], end["ph"]): shown[end["pid"], end["tid"]] for end in events if end["ph"] in "sf"}
+    # From forward to backward, and from a launch to its kernel.
+    ends = {(end["name"], end["ph"]): names[end["pid"], end["tid"]] for end in events if end["ph"] in "sf"}
     assert ends == {
         ("fwdbwd", "s"): f"operators of thread {PID}",
         ("fwdbwd", "f"): f"operators of thread {PID + 1}",

@@ -71,10 +71,6 @@ def test_of_noise_nothing_is_told(tmp_path: Path) -> None:
 
 def test_how_runs_are_grouped_does_not_matter(fleet: Fleet, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("profd.daemon.fleet.fleet._MOST_RUNS", 5)
-    assert asked(folder) == fleet
-
-
-def test_little_memory_gives_the_same(fleet: Fleet, folder: Path) -> None:
     assert asked(folder, Question(memory_bytes=100_000_000)) == fleet
 
 

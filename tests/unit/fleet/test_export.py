@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from pathlib import Path
 from typing import Any
+from urllib.parse import unquote
 
 import duckdb
 import pyarrow
@@ -16,12 +17,9 @@ from support.folders import DOCS
 from support.gpurun import write_gpu_run
 from support.synthetic import PHASE_SHARES, STARTED_NS, write_run
 
-from profd.daemon.analyze.phases import PhaseIndex
-from profd.daemon.analyze.profile import phase_shares, take_profile
-from profd.daemon.analyze.selection import MAIN_THREADS
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import OutputUnwritable
-from profd.daemon.fleet.dataset import TABLES, DataSet, Manifest
+from profd.daemon.fleet.dataset import NONE, TABLES, DataSet, Manifest, Partition, date_of, encoded, is_inside
 from profd.daemon.fleet.export import export_run
 from profd.daemon.fleet.fleet import Question, ask
 from profd.daemon.store.reader import RunReader
@@ -41,15 +39,6 @@ def rows_of(folder: Path, table: str) -> Rows:
     return [row for path in wanted for row in parquet.ParquetFile(path).read().to_pylist()]
 
 
-def trainer_time_by_phase(folder: Path) -> Counter[str]:
-    phases = {row["stack"]: row["phase"] for row in rows_of(folder, "stacks")}
-    spent: Counter[str] = Counter()
-    for row in rows_of(folder, "samples"):
-        if row["role"] == "main" and row["is_main"]:
-            spent[phases[row["stack"]]] += row["time_ns"]
-    return spent
-
-
 def test_every_table_has_its_documented_columns(tmp_path: Path) -> None:
     manifest = put(write_run(tmp_path / "a.profd"), tmp_path / "fleet")
     for file in manifest.files:
@@ -60,23 +49,18 @@ def test_every_table_has_its_documented_columns(tmp_path: Path) -> None:
     assert [name for table in TABLES.values() for name in table if f"`{name}`" not in page] == []
 
 
-def test_time_by_phase_is_that_of_the_run(tmp_path: Path) -> None:
-    put(write_run(tmp_path / "a.profd", seconds=20), tmp_path / "fleet")
-    spent = trainer_time_by_phase(tmp_path / "fleet")
-    assert {phase: time_ns / 20 / SECOND_NS for phase, time_ns in spent.items()} == pytest.approx(PHASE_SHARES)
-
-
-def test_a_long_run_is_the_same_by_its_sums(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "a.profd", seconds=420, workers=0)
-    put(run, tmp_path / "fleet")
-    with RunReader(run) as reader:
-        phases = PhaseIndex(reader)
-        profile = take_profile(reader, MAIN_THREADS, phases)
-        shares = phase_shares(profile, phases)
-    spent = trainer_time_by_phase(tmp_path / "fleet")
-    assert {phase: time_ns / profile.total_ns for phase, time_ns in spent.items()} == pytest.approx(shares, abs=1e-9)
+@pytest.mark.parametrize("seconds", [20, 420], ids=["by samples", "a long one by its sums"])
+def test_time_by_phase_is_that_of_the_run(tmp_path: Path, seconds: int) -> None:
+    put(write_run(tmp_path / "a.profd", seconds=seconds, workers=0), tmp_path / "fleet")
+    phases = {row["stack"]: row["phase"] for row in rows_of(tmp_path / "fleet", "stacks")}
+    spent: Counter[str] = Counter()
+    for row in rows_of(tmp_path / "fleet", "samples"):
+        if row["role"] == "main" and row["is_main"]:
+            spent[phases[row["stack"]]] += row["time_ns"]
+    shares = {phase: time_ns / seconds / SECOND_NS for phase, time_ns in spent.items()}
+    assert shares == pytest.approx(PHASE_SHARES, abs=1e-9)
     assert {row["minute_ns"] for row in rows_of(tmp_path / "fleet", "samples")} == {
-        STARTED_NS + minute * 60 * SECOND_NS for minute in range(7)
+        STARTED_NS + minute * 60 * SECOND_NS for minute in range(-(-seconds // 60))
     }
 
 
@@ -90,17 +74,9 @@ def test_idle_gpus_are_told_by_the_minute(tmp_path: Path) -> None:
     assert idle == {"data wait": 10 * SECOND_NS, "backward": 0}
 
 
-def test_a_second_export_replaces_the_first(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "a.profd")
-    first = put(run, tmp_path / "fleet")
-    second = put(run, tmp_path / "fleet")
-    files = {str(path.relative_to(tmp_path / "fleet")) for path in (tmp_path / "fleet").rglob("*.parquet")}
-    assert files == {file.path for file in second.files}
-    assert [(file.table, file.rows) for file in first.files] == [(file.table, file.rows) for file in second.files]
-    assert DataSet(str(tmp_path / "fleet")).manifests() == [second]
-
-
-def test_an_export_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_export_that_fails_leaves_what_was_there_and_the_next_replaces_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     run = write_run(tmp_path / "a.profd")
     first = put(run, tmp_path / "fleet")
 
@@ -113,16 +89,21 @@ def test_an_export_that_fails_leaves_what_was_there(tmp_path: Path, monkeypatch:
             put(run, tmp_path / "fleet")
     assert DataSet(str(tmp_path / "fleet")).manifests() == [first]
     assert all((tmp_path / "fleet" / file.path).is_file() for file in first.files)
-    third = put(run, tmp_path / "fleet")  # takes away what the one that failed left
-    assert len(list((tmp_path / "fleet").rglob("*.parquet"))) == len(third.files)
+    third = put(run, tmp_path / "fleet")  # it takes the place of both
+    files = {str(path.relative_to(tmp_path / "fleet")) for path in (tmp_path / "fleet").rglob("*.parquet")}
+    assert files == {file.path for file in third.files}
+    assert [(file.table, file.rows) for file in first.files] == [(file.table, file.rows) for file in third.files]
+    assert DataSet(str(tmp_path / "fleet")).manifests() == [third]
 
 
-def test_runs_of_two_nodes_that_have_one_id_are_two(tmp_path: Path) -> None:
-    run = write_run(tmp_path / "a.profd")
+def test_runs_of_two_nodes_that_have_one_id_are_two_and_one_without_samples_is_there(tmp_path: Path) -> None:
+    data = DataSet(str(tmp_path / "fleet"))
+    run = write_run(tmp_path / "a.profd", seconds=0)
     for host in ("node-1", "node-2"):
         with renamed(run, host=host) as reader:
-            export_run(reader, DataSet(str(tmp_path / "fleet")))
-    assert len(DataSet(str(tmp_path / "fleet")).manifests()) == 2
+            export_run(reader, data)
+    fleet = ask(data, Question())
+    assert (fleet.runs, fleet.nodes, fleet.samples, fleet.hours.ranks, fleet.phases) == (2, 2, 0, 0.0, ())
 
 
 def test_hostile_names_stay_inside(tmp_path: Path) -> None:
@@ -164,12 +145,6 @@ def test_a_data_set_may_be_at_a_url_and_is_asked_there(tmp_path: Path) -> None:
     assert {one.phase: one.hours.ranks * 180 for one in fleet.phases} == pytest.approx(PHASE_SHARES)
 
 
-def test_a_run_without_samples_is_there(tmp_path: Path) -> None:
-    put(write_run(tmp_path / "a.profd", seconds=0), tmp_path / "fleet")
-    fleet = ask(DataSet(str(tmp_path / "fleet")), Question())
-    assert (fleet.runs, fleet.samples, fleet.hours.ranks, fleet.phases) == (1, 0, 0.0, ())
-
-
 def test_nothing_counts_before_its_manifest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     data, seen = DataSet(str(tmp_path / "fleet")), []
     put_file = DataSet.put
@@ -183,3 +158,39 @@ def test_nothing_counts_before_its_manifest(tmp_path: Path, monkeypatch: pytest.
     put(write_run(tmp_path / "a.profd"), tmp_path / "fleet")
     assert seen
     assert set(seen) == {None}
+
+
+HOSTILE = ["a/b", "a=b", "..", ".", ".hidden", "_temporary", NONE, "50%", "naïve 😈", "a\x00\n\u202eb", "*?[x]", "a\\b"]
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_name_is_one_harmless_part_of_a_path_and_can_be_read_back(name: str) -> None:
+    part = encoded(name)
+    assert unquote(part) == name
+    assert not set("/\\=*?[]{}") & set(part)
+    assert part.isascii()
+    assert part.isprintable()
+    assert part[0] not in "._"
+
+
+def test_names_that_are_too_long_for_a_file_stay_apart() -> None:
+    one, other = encoded("😈" * 500), encoded("😈" * 499 + "x")
+    assert one != other
+    assert max(len(one), len(other)) <= 120
+    assert unquote(one).startswith("😈")
+    assert "\ufffd" not in unquote(one)
+
+
+def test_a_day_a_rank_and_what_is_not_known_have_their_place() -> None:
+    assert Partition("2026-11-20", "", "a", None).path == f"date=2026-11-20/job={NONE}/node=a/rank={NONE}"
+    assert Partition("2026-11-20", "a", "b", 0).path.endswith("/rank=0")
+    midnight_ns = 1_795_132_800 * 10**9
+    assert [date_of(midnight_ns - 1), date_of(midnight_ns)] == ["2026-11-19", "2026-11-20"]
+    assert is_inside(f"samples/{Partition('2026-11-20', 'a/..', '*', 3).path}/run-0a.parquet")
+
+
+@pytest.mark.parametrize(
+    "path", ["/etc/passwd", "samples/../../x", "other/x.parquet", "samples//x", "samples/*.parquet"]
+)
+def test_a_path_that_leads_elsewhere_is_known(path: str) -> None:
+    assert not is_inside(path)

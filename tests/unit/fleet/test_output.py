@@ -9,6 +9,7 @@ import msgspec
 import pytest
 
 from profd.daemon.errors import OutputUnwritable
+from profd.daemon.fleet import output
 from profd.daemon.fleet.answers import (
     VERSION,
     FindingCost,
@@ -22,18 +23,6 @@ from profd.daemon.fleet.answers import (
     SlowNode,
     WeekPace,
 )
-from profd.daemon.fleet.output import (
-    BAR_WIDTH,
-    ROWS,
-    Table,
-    fleet_text,
-    headline,
-    render_fleet_page,
-    tables,
-    unit_of,
-    verdict,
-    write_fleet_page,
-)
 
 HOSTILE = "\x1b[2J<b>&"
 """What a run file from elsewhere may have for a name."""
@@ -42,6 +31,10 @@ HOSTILE = "\x1b[2J<b>&"
 def hours(whole: float, lost: float, idle: float = 0.0, *, gpus: bool = True) -> Hours:
     """Return hours of ranks, each with a GPU or without one."""
     return Hours(whole, whole if gpus else 0.0, lost, lost if gpus else 0.0, idle)
+
+
+def table(fleet: Fleet, title: str) -> output.Table:
+    return next(one for one in output.tables(fleet) if one.title.startswith(title))
 
 
 def answers(*, gpus: bool = True, name: str = "job-a") -> Fleet:
@@ -65,41 +58,36 @@ def answers(*, gpus: bool = True, name: str = "job-a") -> Fleet:
 
 
 def nothing() -> Fleet:
-    """Return the answers of a data set in which nothing is to be found."""
     return Fleet(
         version=VERSION, since="-", until="-", runs=0, jobs=0, nodes=0, samples=0, hours=hours(0, 0), phases=(),
         findings=(), functions=(), leaves=(), slow_nodes=(), nodes_compared=1, slower=(), paces=(),
     )  # fmt: skip
 
 
-def test_the_page_says_what_the_text_says_and_bars_are_as_long_as_their_hours() -> None:
-    page = render_fleet_page(answers())
+def test_the_page_says_what_the_text_says_with_bars_as_long_as_their_hours_or_is_not_written(tmp_path: Path) -> None:
+    output.write_fleet_page(tmp_path / "fleet.html", answers())
+    with pytest.raises(OutputUnwritable):
+        output.write_fleet_page(tmp_path / "none" / "fleet.html", answers())
+    assert [path.name for path in tmp_path.iterdir()] == ["fleet.html"]
+    page = (tmp_path / "fleet.html").read_text()
     widths = [float(width) for width in re.findall(r'<rect[^>]* width="([\d.]+)"', page)]
     # Of 100 hours 80 are lost, of 300 it is 20; the longest bar has all the width.
-    wanted = [BAR_WIDTH * share for share in (100 / 300, 80 / 300, 1.0, 20 / 300)]
+    wanted = [output.BAR_WIDTH * share for share in (100 / 300, 80 / 300, 1.0, 20 / 300)]
     assert widths == pytest.approx(wanted, abs=0.1)
-    assert headline(answers()) in page
+    assert output.headline(answers()) in page
     assert "1,234,567" in page
     assert "job-a, job-b, job-c, job-d and 2 more" in page
-    page = render_fleet_page(answers(name=HOSTILE))
+    page = output.render_fleet_page(answers(name=HOSTILE))
     assert "<b>" not in page
     assert "\x1b" not in page
     assert "&lt;b&gt;&amp;" in page
-    assert "<rect" not in render_fleet_page(nothing())
-
-
-def test_the_page_is_written_whole_or_not_at_all(tmp_path: Path) -> None:
-    write_fleet_page(tmp_path / "fleet.html", answers())
-    assert (tmp_path / "fleet.html").read_text() == render_fleet_page(answers())
-    with pytest.raises(OutputUnwritable):
-        write_fleet_page(tmp_path / "none" / "fleet.html", answers())
-    assert [path.name for path in tmp_path.iterdir()] == ["fleet.html"]
+    assert "<rect" not in output.render_fleet_page(nothing())
 
 
 def test_numbers_stand_to_the_right_and_of_nothing_it_is_said() -> None:
-    lines = fleet_text(answers()).splitlines()
-    headline = "12 runs of 1 job on 3 nodes: 400 GPU hours, 100 of them lost (25 %)"
-    assert lines[:3] == [headline, "2026-11-01 to 2026-11-14", ""]
+    lines = output.fleet_text(answers()).splitlines()
+    said = "12 runs of 1 job on 3 nodes: 400 GPU hours, 100 of them lost (25 %)"
+    assert lines[:3] == [said, "2026-11-01 to 2026-11-14", ""]
     assert lines[3].startswith("Most is lost in data wait")
     at = next(number for number, line in enumerate(lines) if line.startswith("  lost "))
     assert lines[at : at + 3] == [
@@ -107,48 +95,36 @@ def test_numbers_stand_to_the_right_and_of_nothing_it_is_said() -> None:
         "  80.0  100   80 %      75 %  data wait     1",
         "  20.0  300    7 %       0 %  forward       1",
     ]
-    lines = fleet_text(nothing()).splitlines()
+    assert table(answers(gpus=False), "Rank hours lost").rows[0][3] == "-"
+    assert [row[0] for row in table(answers(), "Findings").rows] == ["50.0"]
+    assert [row[0] for row in table(answers(gpus=False), "Findings").rows] == ["40.0"]
+    assert output.unit_of(answers(gpus=False)) == "rank hours"
+    (row,) = table(answers(), "Functions of your code").rows
+    assert row == ("150", "60.0", "load", "data.py", "data wait", "1")
+    lines = output.fleet_text(nothing()).splitlines()
     assert lines[3:5] == ["Rank hours lost by phase", "  Nothing."]
     assert lines[lines.index("Findings that cost most") + 1] == "  No findings."
     assert not any(line != line.rstrip() for line in lines)
 
 
 def test_of_a_long_table_the_first_rows_are_shown() -> None:
-    phases = tuple(PhaseCost(f"phase {number:02}", hours(1, 0), 1) for number in range(ROWS + 3))
-    text = fleet_text(msgspec.structs.replace(answers(), phases=phases))
-    assert f"phase {ROWS - 1:02}" in text
-    assert f"phase {ROWS:02}" not in text
+    phases = tuple(PhaseCost(f"phase {number:02}", hours(1, 0), 1) for number in range(output.ROWS + 3))
+    text = output.fleet_text(msgspec.structs.replace(answers(), phases=phases))
+    assert f"phase {output.ROWS - 1:02}" in text
+    assert f"phase {output.ROWS:02}" not in text
     assert "  and 3 more" in text.splitlines()
-
-
-def table(fleet: Fleet, title: str) -> Table:
-    return next(one for one in tables(fleet) if one.title.startswith(title))
 
 
 def test_the_headline_and_the_verdict_name_the_first_of_each_kind() -> None:
     told = "12 runs of 1 job on 3 nodes: 400 {} hours, 100 of them lost (25 %)"
-    assert headline(answers()) == told.format("GPU")
-    assert headline(answers(gpus=False)) == told.format("rank")
-    assert headline(nothing()).endswith("0 rank hours, 0 of them lost (-)")
-    assert verdict(answers()) == (
+    assert output.headline(answers()) == told.format("GPU")
+    assert output.headline(answers(gpus=False)) == told.format("rank")
+    assert output.headline(nothing()).endswith("0 rank hours, 0 of them lost (-)")
+    assert output.verdict(answers()) == (
         "Most is lost in data wait: 80.0 GPU hours. job-a takes 1.25 times as long as other nodes. "
         "job-a takes 3.00 times as long as 2 weeks ago."
     )
-    assert verdict(nothing()) == ""
-
-
-def test_tables_have_what_was_lost_measured_and_what_a_fix_gives_back() -> None:
-    rows = table(answers(), "GPU hours lost").rows
-    assert list(rows) == [
-        ("80.0", "100", "80 %", "75 %", "data wait", "1"),
-        ("20.0", "300", "7 %", "0 %", "forward", "1"),
-    ]
-    assert table(answers(gpus=False), "Rank hours lost").rows[0][3] == "-"
-    assert [row[0] for row in table(answers(), "Findings").rows] == ["50.0"]
-    assert [row[0] for row in table(answers(gpus=False), "Findings").rows] == ["40.0"]
-    assert unit_of(answers(gpus=False)) == "rank hours"
-    (row,) = table(answers(), "Functions of your code").rows
-    assert row == ("150", "60.0", "load", "data.py", "data wait", "1")
+    assert output.verdict(nothing()) == ""
 
 
 def test_slow_nodes_and_slower_jobs_have_their_bounds_and_paces_their_weeks() -> None:

@@ -48,17 +48,6 @@ def test_bounds_of_many_jobs_with_few_runs_hold(jobs: int) -> None:
     assert held >= 370
 
 
-def test_bounds_hold_as_often_as_they_say() -> None:
-    chance = random.Random(7)
-    held = 0
-    for _ in range(400):
-        found = gap([chance.gauss(0, 1) for _ in range(4)], [chance.gauss(0, 2) for _ in range(5)])
-        assert found is not None
-        low, high = found.bounds(1)
-        held += low <= 0 <= high
-    assert held >= 370
-
-
 HOUR_NS = 3600 * SECOND_NS
 NODES = ("a", "b", "c", "d", "e", "f")
 
@@ -87,15 +76,12 @@ def test_slow_nodes_are_named_with_bounds_around_the_truth_and_hide_no_other() -
     [slow], compared = find_slow_nodes(runs, 0.02)
     assert (slow.node, slow.runs, slow.jobs, compared) == ("slow", 4, ("job",), 7)
     assert slow.low < 1.3 < slow.high
+    for seed in range(5):
+        assert found(runs_of(100, 0.1, random.Random(seed), 2)) == []  # they are alike
     chance = random.Random(2)
     runs = runs_of(100, 0.02, chance, 2)
     runs += [run(node, ms * chance.lognormvariate(0, 0.02)) for node, ms in (("x", 300), ("y", 115)) for _ in range(2)]
     assert found(runs) == ["x", "y"]
-
-
-@pytest.mark.parametrize("seed", range(5))
-def test_of_nodes_that_are_alike_none_is_named(seed: int) -> None:
-    assert found(runs_of(100, 0.1, random.Random(seed), 2)) == []
 
 
 def test_a_node_with_one_run_is_judged_by_how_others_vary() -> None:

@@ -22,19 +22,8 @@ from profd.daemon.render import report
 from profd.daemon.render.cards import CURVE_HEIGHT, CURVE_WIDTH, death_card, mark, measures, proof_address
 from profd.daemon.render.report import render_report
 from profd.daemon.render.summary import summarize
+from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import (
-    Frame,
-    HangFound,
-    HangGroup,
-    HangReport,
-    OutputWritten,
-    Point,
-    PointsTaken,
-    Record,
-    RunEnded,
-    Stand,
-)
 
 WHOLE = (STARTED_NS, STARTED_NS + rankrun.SECONDS * SECOND_NS)
 
@@ -121,21 +110,31 @@ def test_the_card_of_a_finding_says_its_label_once_and_no_text_of_a_run_does_any
 
 
 END_NS = STARTED_NS + 40 * SECOND_NS
-RANKS = tuple(Stand(f"rank {rank}", 4242 + rank, "main", rank, "MainThread", True, "a lock") for rank in range(6))
+RANKS = tuple(
+    records.Stand(f"rank {rank}", 4242 + rank, "main", rank, "MainThread", True, "a lock") for rank in range(6)
+)
 GROUPS = (
-    HangGroup((Frame("<module>", "/srv/train.py", 40), Frame("all_reduce", "/lib/c10d.py", 3)), RANKS),
-    HangGroup((Frame("save", "/srv/io.py", 7),), (Stand("rank 6", 9, "main", 6, "saver", False, "a file /nfs/a"),)),
+    records.HangGroup(
+        (records.Frame("<module>", "/srv/train.py", 40), records.Frame("all_reduce", "/lib/c10d.py", 3)), RANKS
+    ),
+    records.HangGroup(
+        (records.Frame("save", "/srv/io.py", 7),),
+        (records.Stand("rank 6", 9, "main", 6, "saver", False, "a file /nfs/a"),),
+    ),
 )
-HANG = HangFound(
-    END_NS - SECOND_NS, STARTED_NS + 5 * SECOND_NS, "no progress for 34 s", HangReport("collective", GROUPS, ("GPU 0",))
+HANG = records.HangFound(
+    END_NS - SECOND_NS,
+    STARTED_NS + 5 * SECOND_NS,
+    "no progress for 34 s",
+    records.HangReport("collective", GROUPS, ("GPU 0",)),
 )
-SAID = OutputWritten(END_NS, b"epoch 1\r\nRuntimeError: bad\r\n")
+SAID = records.OutputWritten(END_NS, b"epoch 1\r\nRuntimeError: bad\r\n")
 
 
-def page(path: Path, *more: Record) -> str:
+def page(path: Path, *more: records.Record) -> str:
     stacks = [(MAIN_TID, "MainThread", True, [(CONV, 400), (LOSS, 600)])]
     memory = [
-        PointsTaken(END_NS - second * SECOND_NS, (Point("rss_bytes", (5 - second) * 1e9, MAIN),))
+        records.PointsTaken(END_NS - second * SECOND_NS, (records.Point("rss_bytes", (5 - second) * 1e9, MAIN),))
         for second in (3, 2, 1, 0)
     ]
     write_records(path, [main_process(), recording(MAIN, END_NS - SECOND_NS, stacks), *memory, *more])
@@ -148,7 +147,7 @@ def words(found: str) -> str:
 
 
 def test_the_report_of_a_died_run_opens_with_its_death(tmp_path: Path) -> None:
-    found = page(tmp_path / "run", SAID, RunEnded(END_NS, "target-exited", None, signal.SIGSEGV))
+    found = page(tmp_path / "run", SAID, records.RunEnded(END_NS, "target-exited", None, signal.SIGSEGV))
     assert found.index('class="death"') < found.index('class="verdict"')
     text = words(found[: found.index('class="verdict"')])
     assert "the target was ended by SIGSEGV, last seen in " in text
@@ -157,16 +156,13 @@ def test_the_report_of_a_died_run_opens_with_its_death(tmp_path: Path) -> None:
     assert "over its last 3.0 s: 2.0 GB at first, 5.0 GB at most, 5.0 GB at last" in text
     leaf, *_ = re.findall(r"<li>([^<]*)</li>", found)
     assert leaf.startswith("cross_entropy")
-
-
-def test_a_run_that_ended_well_has_neither(tmp_path: Path) -> None:
-    found = page(tmp_path / "run", RunEnded(END_NS, "target-exited", 0))
+    found = page(tmp_path / "well", records.RunEnded(END_NS, "target-exited", 0))
     assert 'class="death"' not in found
     assert 'class="hangs"' not in found
 
 
 def test_a_hang_is_told_with_all_its_stacks_and_waits(tmp_path: Path) -> None:
-    found = page(tmp_path / "run", HANG, RunEnded(END_NS, "target-exited", 0))
+    found = page(tmp_path / "run", HANG, records.RunEnded(END_NS, "target-exited", 0))
     text = words(found)
     assert "hang no progress for 34 s 5.0 s into the run, reported after 34.0 s; it did not go on" in text
     for rank in range(6):
@@ -186,11 +182,11 @@ def test_the_curve_goes_from_edge_to_edge() -> None:
 @pytest.mark.parametrize("field", ["hang", "death"])
 def test_no_text_of_a_run_does_anything(tmp_path: Path, field: str) -> None:
     evil = hostiletexts.EVIL
-    stand = Stand(evil, 1, "main", None, evil, False, evil)
-    report = HangReport("collective", (HangGroup((Frame(evil, evil, 1),), (stand,)),), (evil,))
+    stand = records.Stand(evil, 1, "main", None, evil, False, evil)
+    report = records.HangReport("collective", (records.HangGroup((records.Frame(evil, evil, 1),), (stand,)),), (evil,))
     hang = msgspec.structs.replace(HANG, text=evil, report=report)
-    more: tuple[Record, ...] = (hang,) if field == "hang" else (OutputWritten(END_NS, evil.encode()),)
-    found = page(tmp_path / "run", *more, RunEnded(END_NS, "target-exited", 1))
+    more: tuple[records.Record, ...] = (hang,) if field == "hang" else (records.OutputWritten(END_NS, evil.encode()),)
+    found = page(tmp_path / "run", *more, records.RunEnded(END_NS, "target-exited", 1))
     assert "<img" not in found
     assert found.count("<script") == 2
     assert not set(found) & set("\u202e\u2066\u2028\x1b\x00")

@@ -7,10 +7,15 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from support.pages import unpack
 from support.stepruns import write_steps
 from support.synthetic import BACKWARD
 
+from profd.cli.main import run_command_line
+from profd.daemon.analyze.selection import MAIN_THREADS
 from profd.daemon.compare.diff import Diff, take_diff
+from profd.daemon.errors import ExitCode
+from profd.daemon.render.diffreport import render_diff_report
 from profd.daemon.render.difftext import diff_text, verdict
 from profd.daemon.store.reader import RunReader
 
@@ -50,3 +55,28 @@ def test_a_name_does_nothing_to_the_terminal(runs: tuple[Path, Path]) -> None:
     said = verdict(msgspec.structs.replace(diff, functions=(hostile,), lines=(), leaves=(), phases=(), likeliest=None))
     assert "evil\\x1b[2J\\u202e" in said
     assert not set(said) & set("\x1b\u202e")
+
+
+def test_the_tree_of_a_page_is_in_seconds_a_step_of_both_runs(runs: tuple[Path, Path], tmp_path: Path) -> None:
+    assert run_command_line(["diff", *map(str, runs), "-o", str(tmp_path)]) == ExitCode.UNWRITABLE_OUTPUT
+    diff = compared(*runs)
+    with RunReader(runs[0]) as first, RunReader(runs[1]) as second:
+        page = render_diff_report((first, second), (MAIN_THREADS, MAIN_THREADS), diff)
+    assert re.search(r'<tr class="differs"><th scope="row">lasted', page)
+    assert re.search(r'<tr><th scope="row">command</th><td>python train.py --epochs 2', page)
+    found = re.search(r'id="run">([^<]*)<', page)
+    assert found
+    tree = unpack(found[1]).tree
+    assert diff.base.step_s == pytest.approx(tree.base[0], rel=1e-3)
+    assert diff.new.step_s == pytest.approx(tree.new[0], rel=1e-3)
+    for values in (tree.base, tree.new):
+        below = [0.0] * len(values)
+        for node, up in enumerate(tree.up):
+            if up:
+                below[node - up] += values[node]
+        inner = [node for node, value in enumerate(below) if value]
+        assert [below[node] for node in inner] == pytest.approx([values[node] for node in inner], rel=1e-3)
+    names = [tree.functionName[function] if function >= 0 else "" for function in tree.key]
+    assert names.count(SLOW) == 1
+    slow = names.index(SLOW)
+    assert tree.new[slow] - tree.base[slow] == pytest.approx(diff.leaves[0].difference, rel=0.02)

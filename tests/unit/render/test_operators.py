@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -97,33 +96,20 @@ def test_long_table_and_long_names_are_cut() -> None:
     assert "..." in line
 
 
-def described(path: Path, field: str = "self_cpu_ns") -> dict[str, Any]:
-    with RunReader(write_run(path)) as reader:
-        return describe(reader, reader.windows()[0], field)
-
-
-def test_the_window_has_its_process_its_time_and_its_steps(tmp_path: Path) -> None:
-    window = described(tmp_path / "a.profd")
+def test_a_window_has_its_time_and_operators_with_all_fields(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with RunReader(write_run(tmp_path / "a.profd")) as reader:
+        window = describe(reader, reader.windows()[0], "self_cpu_ns")
+        line = IssuingLine("/home/ada/train.py", "train.py", 61, 5)
+        issued = {"aten::addmm": (line,), "implicit_gemm": (line,)}
+        monkeypatch.setattr(operators, "issuing_lines", lambda *_: issued)
+        lines = {row["name"]: row["lines"] for row in describe(reader, reader.windows()[0], "self_cpu_ns")["operators"]}
+    assert lines == {"aten::conv2d": (), "aten::addmm": (line,), "implicit_gemm": ()}  # no kernels
     assert (window["source"], window["pid"], window["rank"], window["steps"]) == ("kineto", RANKS[0].pid, 0, 1)
     assert (window["start_ns"], window["end_ns"]) == tuple(STARTED_NS + at_ms * MILLISECOND_NS for at_ms in WINDOW_MS)
-    assert (window["device_busy_ns"], window["device_idle_ns"], window["device_overlap_ns"]) == (
-        150_000_000,
-        50_000_000,
-        0,
-    )
-
-
-def test_an_operator_has_all_its_fields_in_microseconds_and_bytes(tmp_path: Path) -> None:
-    first = described(tmp_path / "a.profd")["operators"][0]
-    assert first == {
+    times_ns = [window[f"device_{kind}_ns"] for kind in ("busy", "idle", "overlap")]
+    assert times_ns == [150_000_000, 50_000_000, 0]
+    assert window["operators"][0] == {
         "name": "aten::conv2d", "device": "cpu", "calls": 6, "self_cpu_us": 2500.0, "cpu_total_us": 5000.0,
         "self_cuda_us": 6000.0, "cuda_total_us": 12000.0, "self_cpu_bytes": 0, "cpu_bytes": 0,
         "self_cuda_bytes": 2048, "cuda_bytes": 4096, "flops": 0, "input_shapes": "[[8, 64, 16, 16]]", "lines": (),
     }  # fmt: skip
-
-
-def test_lines_issue_operators_and_no_kernels(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    line = IssuingLine("/home/ada/train.py", "train.py", 61, 5)
-    monkeypatch.setattr(operators, "issuing_lines", lambda *_: {"aten::addmm": (line,), "implicit_gemm": (line,)})
-    lines = {row["name"]: row["lines"] for row in described(tmp_path / "a.profd")["operators"]}
-    assert lines == {"aten::conv2d": (), "aten::addmm": (line,), "implicit_gemm": ()}

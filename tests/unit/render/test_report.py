@@ -33,13 +33,21 @@ def reader(tmp_path: Path) -> Iterator[RunReader]:
 
 
 def embedded(page: str) -> Any:  # noqa: ANN401
-    """Return what a page carries."""
     found = re.search(r'id="run">([^<]*)<', page)
     assert found
     return unpack(found[1])
 
 
-def test_page_carries_every_sample_of_its_run_with_the_phase_of_its_stack(reader: RunReader) -> None:
+def path_of(payload: Any, stack: int) -> tuple[tuple[str, str, int], ...]:  # noqa: ANN401
+    """Return the frames of a carried stack from the root to the leaf, as (function, file, line)."""
+    frame, up = payload.stackFrame[stack], payload.stackUp[stack]
+    function = payload.frameFunction[frame]
+    file = payload.files[payload.functionFile[function]].path
+    place = (payload.functionName[function], file, payload.frameLine[frame])
+    return (*(path_of(payload, stack - up) if up else ()), place)
+
+
+def test_page_carries_every_sample_of_its_run_with_the_frames_and_the_phase_of_its_stack(reader: RunReader) -> None:
     payload = embedded(render_report(reader))
     main = [thread for thread in payload.threads if thread.main and payload.processes[thread.process].role == "main"]
     everything = take_profile(reader, Selection())
@@ -51,6 +59,14 @@ def test_page_carries_every_sample_of_its_run_with_the_phase_of_its_stack(reader
     for stack, samples in zip(main.stacks, main.samples, strict=True):
         carried[payload.phases[payload.stackPhase[stack]].name] += samples
     assert {name: samples / 2_000 for name, samples in carried.items()} == synthetic.PHASE_SHARES
+    by_frames: Counter[tuple[tuple[str, str, int], ...]] = Counter()
+    for thread in payload.threads:
+        for stack, samples in zip(thread.stacks, thread.samples, strict=True):
+            by_frames[path_of(payload, stack)] += samples
+    assert by_frames == {
+        tuple((frame.function, frame.file, frame.line) for frame in reader.frames_of(stack)): samples
+        for stack, samples in everything.samples.items()
+    }
 
 
 @pytest.mark.parametrize("enabled", [True, False])
@@ -62,31 +78,6 @@ def test_cycles_are_looked_for_afterwards_as_before(reader: RunReader, enabled: 
         assert gc.isenabled() == enabled
     finally:
         (gc.enable if before else gc.disable)()
-
-
-def test_stacks_have_the_frames_of_the_run(reader: RunReader) -> None:
-    carried: Counter[tuple[tuple[str, str, int], ...]] = Counter()
-    payload = embedded(render_report(reader))
-    for thread in payload.threads:
-        for stack, samples in zip(thread.stacks, thread.samples, strict=True):
-            carried[path_of(payload, stack)] += samples
-    expected = {
-        tuple((frame.function, frame.file, frame.line) for frame in reader.frames_of(stack)): samples
-        for stack, samples in take_profile(reader, Selection()).samples.items()
-    }
-    assert carried == expected
-
-
-def path_of(
-    payload: Any,  # noqa: ANN401
-    stack: int,
-) -> tuple[tuple[str, str, int], ...]:
-    """Return the frames of a carried stack from the root to the leaf, as (function, file, line)."""
-    frame, up = payload.stackFrame[stack], payload.stackUp[stack]
-    function = payload.frameFunction[frame]
-    file = payload.files[payload.functionFile[function]].path
-    place = (payload.functionName[function], file, payload.frameLine[frame])
-    return (*(path_of(payload, stack - up) if up else ()), place)
 
 
 def test_page_loads_nothing_and_runs_only_its_own_script(reader: RunReader) -> None:
@@ -112,31 +103,24 @@ def test_hostile_text_is_escaped(tmp_path: Path) -> None:
     assert hostiletexts.WIDE in page
 
 
-def test_file_is_for_sharing_as_the_umask_has_it(reader: RunReader, tmp_path: Path) -> None:
+def test_file_is_for_sharing_as_the_umask_has_it_or_why_not_is_said(reader: RunReader, tmp_path: Path) -> None:
     before = os.umask(0o027)
     try:
         write_report(reader, tmp_path / "report.html")
     finally:
         os.umask(before)
     assert (tmp_path / "report.html").stat().st_mode & 0o777 == 0o640
+    for place in (".", "missing/report.html"):
+        with pytest.raises(OutputUnwritable, match=r"cannot write .* -o FILE"):
+            write_report(reader, tmp_path / place)
 
 
-@pytest.mark.parametrize("place", [".", "missing/report.html"])
-def test_place_that_cannot_be_written_is_named(reader: RunReader, tmp_path: Path, place: str) -> None:
-    with pytest.raises(OutputUnwritable, match=r"cannot write .* -o FILE"):
-        write_report(reader, tmp_path / place)
-
-
-def test_live_run_is_reported_with_what_came_since_it_was_opened(tmp_path: Path) -> None:
-    with synthetic.live_run(tmp_path / "run.profd", seconds=0) as run, RunReader(run.path) as reader:
+def test_live_run_is_reported_as_of_one_moment_with_what_came_since_it_was_opened(tmp_path: Path) -> None:
+    with synthetic.live_run(tmp_path / "run.profd", seconds=1) as run, RunReader(run.path) as reader:
         run.advance()
         write_report(reader, tmp_path / "report.html")
-    main = embedded((tmp_path / "report.html").read_text()).threads[0]
-    assert sum(main.samples) == synthetic.RATE_HZ
-
-
-def test_live_run_is_reported_as_of_one_moment(tmp_path: Path) -> None:
-    with synthetic.live_run(tmp_path / "run.profd", seconds=2) as run, RunReader(run.path) as reader:
+        main = embedded((tmp_path / "report.html").read_text()).threads[0]
+        assert sum(main.samples) == 2 * synthetic.RATE_HZ
         run.advance()  # after the reader has read its tables
         with reader.one_moment():
             run.advance()
@@ -146,57 +130,37 @@ def test_live_run_is_reported_as_of_one_moment(tmp_path: Path) -> None:
     assert sum(main.samples) == 3 * synthetic.RATE_HZ
 
 
-def test_title_line_says_what_where_and_how_it_went(tmp_path: Path) -> None:
-    with RunReader(synthetic.write_run(tmp_path / "run.profd")) as reader:
-        words = take_words(reader, summarize(reader), bucket_ms=10)
+def test_title_and_verdict_say_what_where_and_how_it_went_with_a_line_of_the_users_code(reader: RunReader) -> None:
+    summary = summarize(reader)
+    words = take_words(reader, summary, bucket_ms=10)
     assert words["title"] == "train.py"
     assert words["command"] == "python train.py --epochs 2"
     assert words["subtitle"][0] == "ada-desktop"
     assert words["subtitle"][2:] == ["20.0 s", "ended with 0"]
     facts = {fact.name: fact.value for fact in words["facts"]}
-    assert facts["samples"] == "2,000"
-    assert facts["coverage"] == "100.0 %"
-    assert facts["profd's cost"] == "4.1 % of a core"
-
-
-def test_verdict_has_a_number_and_a_line_of_the_users_code(tmp_path: Path) -> None:
-    with RunReader(synthetic.write_run(tmp_path / "run.profd")) as reader:
-        verdict = take_verdict(summarize(reader))
+    assert (facts["samples"], facts["coverage"], facts["profd's cost"]) == ("2,000", "100.0 %", "4.1 % of a core")
+    verdict = take_verdict(summary)
     line = verdict["line"]
     assert verdict["lead"] == "40 % of the time the main thread waits for data"
     assert (line.module_path, line.line, line.source) == ("train.py", 58, "for images, labels in loader:")
     assert verdict["rest"] == "Next: forward 20 %, backward 20 %, optimizer 10 %"
 
 
-def test_verdict_without_samples_says_so(tmp_path: Path) -> None:
-    with RunReader(synthetic.write_run(tmp_path / "run.profd", seconds=0)) as reader:
-        assert take_verdict(summarize(reader))["lead"].startswith("No sample of a main thread was taken")
-
-
 @pytest.mark.parametrize(
-    ("ended", "said"),
+    ("ended", "changes", "said"),
     [
-        ({"exit_code": 3}, "the target ended with 3"),
-        ({"exit_code": None, "exit_signal": 9}, "the target was ended by SIGKILL"),
-        ({"exit_code": None}, "ended"),
-        ({"live": True}, "still running"),
+        ({"exit_code": 3}, {}, "the target ended with 3"),
+        ({"exit_code": None, "exit_signal": 9}, {}, "the target was ended by SIGKILL"),
+        ({"exit_code": None}, {}, "ended"),
+        ({"live": True}, {}, "still running"),
+        ({}, {"state": "interrupted", "why_ended": None}, "recording broke off: profd itself was ended"),
+        ({}, {"why_ended": "stopped"}, "recording stopped, the script ran on"),
+        ({}, {"why_ended": "duration"}, "recording ended after its set time, the script ran on"),
+        ({}, {"why_ended": "failed"}, "recording failed"),
     ],
 )
-def test_ending_is_told(tmp_path: Path, ended: dict[str, Any], said: str) -> None:
-    with RunReader(synthetic.write_run(tmp_path / "run.profd", seconds=1, **ended)) as reader:
-        assert ending(reader.info, summarize(reader)) == said
-
-
-@pytest.mark.parametrize(
-    ("changes", "said"),
-    [
-        ({"state": "interrupted", "why_ended": None}, "recording broke off: profd itself was ended"),
-        ({"why_ended": "stopped"}, "recording stopped, the script ran on"),
-        ({"why_ended": "duration"}, "recording ended after its set time, the script ran on"),
-        ({"why_ended": "failed"}, "recording failed"),
-    ],
-)
-def test_ending_of_the_recording_alone_is_told(tmp_path: Path, changes: dict[str, str | None], said: str) -> None:
-    with RunReader(synthetic.write_run(tmp_path / "run.profd", seconds=1)) as reader:
-        info = msgspec.structs.replace(reader.info, **changes)
-        assert ending(info, summarize(reader)) == said
+def test_ending_is_told(tmp_path: Path, ended: dict[str, Any], changes: dict[str, str | None], said: str) -> None:
+    with RunReader(synthetic.write_run(tmp_path / "run.profd", seconds=0, **ended)) as reader:
+        summary = summarize(reader)
+        assert ending(msgspec.structs.replace(reader.info, **changes), summary) == said
+        assert take_verdict(summary)["lead"].startswith("No sample of a main thread was taken")

@@ -5,29 +5,25 @@ from __future__ import annotations
 from pathlib import Path
 
 import msgspec
-import pytest
 from support import synthetic
 from support.jobruns import FORWARD, LOAD, Rank, write_job
 from support.noderuns import Job, write_three_nodes
 from support.synthetic import STARTED_NS, main_process, write_records
 
-from profd.daemon.analyze.job import RankSummary
 from profd.daemon.analyze.memory import Growth, Jump, Limit
 from profd.daemon.analyze.nodes import open_job, read_folder
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.report import render_report
 from profd.daemon.render.sections import growth_lines, jump_lines, node_lines, rank_lines
-from profd.daemon.render.summary import Summary, summarize
+from profd.daemon.render.summary import summarize
 from profd.daemon.render.text import summary_text
 from profd.daemon.store.merge import JoinedNode
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import Frame, HangEnded, HangFound, HangGroup, HangReport, Stand
+from profd.daemon.store.records import Frame, HangEnded, HangFound, HangGroup, HangReport, Record, Stand
 from profd.daemon.store.rows import FrameRow
 
 HOST = Limit("host", "ada-desktop", 16_000_000_000, 6_000_000_000)
-LEAK = Growth(
-    1, 4242, "rss_bytes", None, "growing", 1.25e6, (1.2e6, 1.3e6), 0.5e6, 0, HOST, 8000.0
-)  # fmt: skip
+LEAK = Growth(1, 4242, "rss_bytes", None, "growing", 1.25e6, (1.2e6, 1.3e6), 0.5e6, 0, HOST, 8000.0)
 NAMES = {4242: "main"}
 
 
@@ -37,13 +33,9 @@ def test_a_leak_is_one_line_with_pace_step_and_end_as_far_as_they_are_known() ->
     ]
     bare = msgspec.structs.replace(LEAK, bytes_per_step=None, limit=None, time_to_limit_s=None, pid=7)
     assert list(growth_lines([bare], NAMES)) == ["  ▲ process 7 grows by 1.2 MB/s ± 50 kB"]
-
-
-def test_control_groups_and_gpus_are_named() -> None:
     group = msgspec.structs.replace(LEAK, limit=Limit("cgroup", "/job", 1, 0))
-    gpu = msgspec.structs.replace(
-        LEAK, series="gpu_process_memory_bytes", device="GPU 0", limit=Limit("gpu", "GPU 0", 1, 0)
-    )
+    limit = Limit("gpu", "GPU 0", 1, 0)
+    gpu = msgspec.structs.replace(LEAK, series="gpu_process_memory_bytes", device="GPU 0", limit=limit)
     of_group, of_gpu = growth_lines([group, gpu], NAMES)
     assert of_group.endswith(": its control group is full in 2 h 13 min")
     assert "grows on GPU 0 by" in of_gpu
@@ -52,9 +44,8 @@ def test_control_groups_and_gpus_are_named() -> None:
 
 def test_only_growth_is_said_once_and_a_jump_names_the_line_that_ran_meanwhile() -> None:
     proportional = msgspec.structs.replace(LEAK, series="pss_bytes")
-    steady = msgspec.structs.replace(LEAK, verdict="steady")
-    cached = msgspec.structs.replace(LEAK, verdict="cached")
-    assert len(list(growth_lines([LEAK, proportional, steady, cached], NAMES))) == 1
+    others = [msgspec.structs.replace(LEAK, verdict=verdict) for verdict in ("steady", "cached")]
+    assert len(list(growth_lines([LEAK, proportional, *others], NAMES))) == 1
     assert len(list(growth_lines([proportional], NAMES))) == 1
     line = FrameRow(1, "load", "/srv/train.py", "train.py", 12, False, "cache = read(path)")
     jump = Jump(1, 4242, "rss_bytes", None, 0, 90_000_000_000, 1.5e9, 3, line, ())
@@ -86,23 +77,16 @@ TEXT = "no progress for 31 s (collective): " + "6 of 7 processes wait so, " * 8 
 REPORT = HangReport("collective", (HangGroup(FRAMES, RANKS),), ("gpu0 at a constant 100 %",))
 
 
-def summary_of(path: Path, *, ended: bool) -> Summary:
+def test_json_has_who_stood_where_and_the_text_says_it_all_within_the_width(tmp_path: Path) -> None:
     at_ns = STARTED_NS + 60 * SECOND_NS
-    hang = HangFound(at_ns, STARTED_NS + 30 * SECOND_NS, TEXT, REPORT)
-    end = [HangEnded(at_ns + 60 * SECOND_NS, at_ns)] if ended else []
-    with RunReader(write_records(path, [main_process(), hang, *end])) as reader:
-        return summarize(reader)
-
-
-def test_json_has_who_stood_where(tmp_path: Path) -> None:
-    (hang,) = msgspec.json.decode(msgspec.json.encode(summary_of(tmp_path / "a", ended=False)))["hangs"]
+    hung: list[Record] = [main_process(), HangFound(at_ns, STARTED_NS + 30 * SECOND_NS, TEXT, REPORT)]
+    with RunReader(write_records(tmp_path / "a", hung)) as reader:
+        summary = summarize(reader)
+    (hang,) = msgspec.json.decode(msgspec.json.encode(summary))["hangs"]
     assert (hang["since_s"], hang["told_s"], hang["ended_s"], hang["cause"]) == (30.0, 60.0, None, "collective")
     assert hang["places"][0]["frames"][-1] == "all_reduce (/lib/distributed_c10d.py:3)"
     assert [stand["rank"] for stand in hang["places"][0]["stands"]] == list(range(6))
-
-
-def test_text_says_it_all_within_the_width(tmp_path: Path) -> None:
-    text = summary_text(summary_of(tmp_path / "a", ended=False))
+    text = summary_text(summary)
     assert max(map(len, text.splitlines())) <= 80
     words = " ".join(text.split())
     assert "▲ 30.0 s into the run: no progress for 31 s (collective)" in words
@@ -110,7 +94,9 @@ def test_text_says_it_all_within_the_width(tmp_path: Path) -> None:
     assert "rank 0, rank 1, rank 2, rank 3 and 2 more: a lock" in words
     assert "all_reduce (distributed_c10d.py:3) ← <module> (train.py:40)" in words
     assert "gpu0 at a constant 100 %" in words
-    assert "it went on after 1 min 30 s" in " ".join(summary_text(summary_of(tmp_path / "b", ended=True)).split())
+    ended = [*hung, HangEnded(at_ns + 60 * SECOND_NS, at_ns)]
+    with RunReader(write_records(tmp_path / "b", ended)) as reader:
+        assert "it went on after 1 min 30 s" in " ".join(summary_text(summarize(reader)).split())
 
 
 USUAL = Rank((LOAD, 100), (FORWARD, 100))
@@ -123,50 +109,25 @@ LINES = [
 ]
 
 
-def summary_of_ranks(path: Path) -> Summary:
-    with RunReader(path) as reader:
-        return summarize(reader)
-
-
 def test_the_table_shows_who_is_late_and_who_waits(tmp_path: Path) -> None:
-    summary = summary_of_ranks(write_job(tmp_path / "a.profd", USUAL, USUAL, LATE))
-
+    with RunReader(write_job(tmp_path / "a.profd", USUAL, USUAL, LATE)) as reader:
+        summary = summarize(reader)
     assert [line.rstrip() for line in rank_lines(summary.ranks, 120)] == LINES
     text = summary_text(summary, columns=120).splitlines()
     assert text[text.index("Ranks") + 1 :][:4] == LINES
-
-
-def test_of_many_ranks_those_that_wait_least_are_shown(tmp_path: Path) -> None:
-    late = summary_of_ranks(write_job(tmp_path / "a.profd", USUAL, LATE)).ranks[1]
-    many = [_waits(late, number, 1 - number / 100) for number in range(100)]
-    lines = list(rank_lines(many, 80))
-
-    assert len(lines) == 18
-    assert lines[1].split()[1] == "84"
-    assert lines[-2].split()[1] == "99"
-    assert lines[-1] == "  and 84 more that wait longer"
-
-
-def test_no_ranks_are_no_table() -> None:
+    # Of many those that wait least are shown.
+    late = summary.ranks[2]
+    many = [msgspec.structs.replace(late, rank=rank, waiting_share=1 - rank / 100) for rank in range(100)]
+    _, *lines, last = rank_lines(many, 80)
+    assert [int(line.split()[1]) for line in lines] == list(range(84, 100))
+    assert last == "  and 84 more that wait longer"
     assert list(rank_lines((), 80)) == []
 
 
-def _waits(row: RankSummary, rank: int, share: float) -> RankSummary:
-    return msgspec.structs.replace(row, rank=rank, waiting_share=share)
-
-
-@pytest.fixture(scope="module")
-def rendered(tmp_path_factory: pytest.TempPathFactory) -> tuple[Summary, str]:
-    """Give the summary of a job on three nodes, and its report."""
-    folder = write_three_nodes(tmp_path_factory.mktemp("job"))
-    with open_job(read_folder(folder).choose(None)) as reader:
-        return summarize(reader), render_report(reader)
-
-
-def test_the_tables_show_node_clock_and_error(rendered: tuple[Summary, str]) -> None:
-    summary, _ = rendered
+def test_tables_and_report_of_a_job_on_three_nodes_show_node_clock_and_error(tmp_path: Path) -> None:
+    with open_job(read_folder(write_three_nodes(tmp_path)).choose(None)) as reader:
+        summary, report = summarize(reader), render_report(reader)
     lines = list(node_lines(summary.nodes))
-
     assert lines[1].split()[:2] == ["node0", "0"]
     assert lines[2].split()[1].startswith("+1,70")
     assert "ms ±" in lines[2]
@@ -175,18 +136,11 @@ def test_the_tables_show_node_clock_and_error(rendered: tuple[Summary, str]) -> 
     heads, _, late, *_ = rank_lines(summary.ranks, 160)
     assert heads.split()[:2] == ["rank", "node"]
     assert late.split()[:3] == ["▲", "1", "node1"]
-
-
-def test_the_report_has_the_ranks_and_names_rows_by_rank_and_node(rendered: tuple[Summary, str]) -> None:
-    _, report = rendered
     tables = report[report.index('aria-label="Ranks"') :]
     assert 'href="#rank=1"' in tables
     assert "Photos.__getitem__" in tables
     assert "+1,70" in tables
-
-
-def test_a_run_without_ranks_has_no_such_tables(tmp_path: Path) -> None:
-    with RunReader(Job(steps=60).write(tmp_path / "a.profd", 0)) as reader:
+    with RunReader(Job(steps=60).write(tmp_path / "alone.profd", 0)) as reader:
         report = render_report(reader)
     assert 'aria-label="Ranks"' not in report
     assert 'aria-label="Nodes"' not in report

@@ -19,7 +19,6 @@ from profd.daemon.store.stepfunction import UTILIZATION
 
 
 def counted(second: int, steps: int) -> PointsTaken:
-    """Return a reading of the loop counter."""
     return PointsTaken(synthetic.STARTED_NS + second * SECOND_NS, (Point("step_count", steps, synthetic.MAIN),))
 
 

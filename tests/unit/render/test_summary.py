@@ -30,7 +30,6 @@ def summary_of(path: Path, selection: Selection = MAIN_THREADS) -> Summary:
 
 
 def write(path: Path, many: Sequence[records.Record], *, live: bool = False) -> Path:
-    """Write a run of the training process alone."""
     return synthetic.write_records(path, (synthetic.main_process(), *many), synthetic.run_started(live=live))
 
 
@@ -49,7 +48,6 @@ def ended(at_s: float) -> list[records.Record]:
 
 def test_json_has_the_fields_that_were_promised(tmp_path: Path) -> None:
     written = json.loads(msgspec.json.encode(summary_of(synthetic.write_run(tmp_path / "a.profd"))))
-
     assert set(written) >= STABLE_FIELDS
     assert written["target"] == {
         "command": list(synthetic.COMMAND),
@@ -73,84 +71,57 @@ def test_exit_is_a_code_or_the_name_of_a_signal(
 ) -> None:
     path = synthetic.write_run(tmp_path / "a.profd", seconds=1, exit_code=code, exit_signal=number)
     summary = summary_of(path)
-
     assert (summary.target.exit.code, summary.target.exit.signal) == expected
     assert summary.processes[0].exit == summary.target.exit
 
 
-def test_functions_are_those_of_the_training_process(tmp_path: Path) -> None:
-    functions = summary_of(synthetic.write_run(tmp_path / "a.profd")).functions
-
-    assert functions[0].function == "Condition.wait"
+def test_functions_are_those_of_the_training_process_and_a_selection_narrows_everything(tmp_path: Path) -> None:
+    path, from_ns = synthetic.write_run(tmp_path / "a.profd"), START_NS + 5 * SECOND_NS
+    functions = summary_of(path).functions
+    assert (functions[0].function, len(functions)) == ("Condition.wait", 20)
     assert "elastic_deform" not in {row.function for row in functions}
-    assert len(functions) == 20
-
-
-def test_selection_narrows_everything(tmp_path: Path) -> None:
-    from_ns = START_NS + 5 * SECOND_NS
-    path = synthetic.write_run(tmp_path / "a.profd")
     summary = summary_of(path, Selection(from_ns=from_ns, to_ns=from_ns + 2 * SECOND_NS, main_threads=True))
-
     assert (summary.samples, summary.duration_s, summary.coverage) == (200, 2.0, 1.0)
     assert [row.samples for row in summary.processes] == [200, 200, 200]
 
 
-def test_run_without_samples_has_a_summary(tmp_path: Path) -> None:
-    summary = summary_of(write(tmp_path / "a.profd", ended(3)))
-
-    assert (summary.samples, summary.phases, summary.functions, summary.phase_lines) == (0, {}, (), ())
-    assert (summary.coverage, summary.torn_share, summary.cost_core_share) == (0.0, None, None)
-
-
 @pytest.mark.parametrize(
-    ("recordings", "share"),
+    ("recordings", "share", "part"),
     [
-        ([(0.2, 5), (4.9, 10)], 1.0),  # nobody was attached before the first one; overlaps count once
-        ([(0, 4), (6, 10)], 0.8),
-        ([(0, 9)], 0.9),
-        ([(2, 8), (3, 4), (8, 10)], 1.0),
+        ([(0.2, 5), (4.9, 10)], 1.0, 1.0),  # nobody was attached before the first one; overlaps count once
+        ([(0, 4), (6, 10)], 0.8, 0.5),
+        ([(0, 9)], 0.9, 1.0),
+        ([(2, 8), (3, 4), (8, 10)], 1.0, 1.0),
     ],
 )
 def test_coverage_is_the_union_of_recordings_from_the_first_one_on(
-    tmp_path: Path, recordings: list[tuple[float, float]], share: float
+    tmp_path: Path, recordings: list[tuple[float, float]], share: float, part: float
 ) -> None:
-    path = write(tmp_path / "a.profd", [*(recorded(*span) for span in recordings), *ended(10)])
-
+    # A worker is sampled in rotation; of the last recording no sample is left.
+    found: list[records.Record] = [
+        worker_seen(1),
+        *(recorded(*span) for span in recordings),
+        recorded(9, 10, kept=False),
+    ]
+    path = write(tmp_path / "a.profd", [*found, *ended(10)])
     assert summary_of(path).coverage == pytest.approx(share)
+    from_3_to_7 = Selection(from_ns=START_NS + 3 * SECOND_NS, to_ns=START_NS + 7 * SECOND_NS, main_threads=True)
+    assert summary_of(path, from_3_to_7).coverage == pytest.approx(part)
 
 
-def test_recording_without_a_sample_left_covers_nothing(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.profd", [recorded(0, 5), recorded(5, 10, kept=False), *ended(10)])
-
-    assert summary_of(path).coverage == pytest.approx(0.5)
-
-
-def test_recording_in_flight_is_no_gap_of_a_live_run(tmp_path: Path) -> None:
+def test_recording_in_flight_is_no_gap_of_a_live_run_and_one_without_samples_has_a_summary(tmp_path: Path) -> None:
     later = records.EventHappened(START_NS + 9 * SECOND_NS, "note", "")
-
     assert summary_of(write(tmp_path / "live.profd", [recorded(0, 6), later], live=True)).coverage == 1.0
     assert summary_of(write(tmp_path / "dead.profd", [recorded(0, 6), later])).coverage == pytest.approx(6 / 9)
-
-
-def test_coverage_of_a_range_counts_what_reaches_into_it(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.profd", [recorded(0, 4), recorded(6, 10), *ended(10)])
-    selection = Selection(from_ns=START_NS + 3 * SECOND_NS, to_ns=START_NS + 7 * SECOND_NS, main_threads=True)
-
-    assert summary_of(path, selection).coverage == pytest.approx(0.5)
-
-
-def test_processes_sampled_in_rotation_are_no_gap(tmp_path: Path) -> None:
-    path = write(tmp_path / "a.profd", [worker_seen(1), recorded(0, 10), *ended(10)])
-
-    assert summary_of(path).coverage == 1.0
+    summary = summary_of(write(tmp_path / "a.profd", ended(3)))
+    assert (summary.samples, summary.phases, summary.functions, summary.phase_lines) == (0, {}, (), ())
+    assert (summary.coverage, summary.torn_share, summary.cost_core_share) == (0.0, None, None)
 
 
 def test_workers_stand_in_order_after_the_process_that_started_them(tmp_path: Path) -> None:
     other = records.ProcessSeen(records.Identity(99, 1), None, ("sh",), "launcher", None, None, None, START_NS)
     path = write(tmp_path / "a.profd", [other, worker_seen(2), worker_seen(1), *ended(1)])
-
     order = [(row.role, row.ordinal) for row in summary_of(path).processes]
-
     assert order == [("main", None), ("worker", 1), ("worker", 2), ("launcher", None)]
 
 

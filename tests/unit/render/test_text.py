@@ -55,14 +55,15 @@ def test_closing_lines_take_in_steps_what_counts_them_and_the_first_finding(summ
     lines = closing_lines(
         msgspec.structs.replace(summary, steps=Steps(20.1, 2480, "loop"), findings=(finding, finding)), run="out.profd"
     ).splitlines()
-
     assert lines[0].endswith("after 20.0 s, 2,480 steps at 20.1/s")
     assert lines.count("▲ input-bound: both workers are 97 % busy") == 1
     assert lines[-1] == "report: profd report out.profd"
     counted = Steps(20.13, 2480, "loop counter `i` in train (train.py:58)", 0.3)
     lines = summary_text(msgspec.structs.replace(summary, steps=counted)).splitlines()
     assert lines[2] == "steps by loop counter `i` in train (train.py:58), ± 0.300/s"
-    assert not any(line.startswith("steps") for line in summary_text(_stepless(summary)).splitlines())
+    assert not any(
+        line.startswith("steps") for line in summary_text(msgspec.structs.replace(summary, steps=Steps())).splitlines()
+    )
 
 
 @pytest.mark.parametrize(
@@ -79,12 +80,8 @@ def test_steps_are_told_as_exactly_as_they_are_known(summary: Summary, steps: St
     assert closing_lines(msgspec.structs.replace(summary, steps=steps)).splitlines()[0].endswith(said)
 
 
-def _stepless(summary: Summary) -> Summary:
-    return msgspec.structs.replace(summary, steps=Steps())
-
-
 def test_ending_is_told(summary: Summary) -> None:
-    summary = _stepless(summary)
+    summary = msgspec.structs.replace(summary, steps=Steps())
     assert ending(summary, 3) == "profd  train.py ended with 3 after 20.0 s"
     assert ending(summary, None, "SIGKILL") == "profd  train.py was ended by SIGKILL after 20.0 s"
     assert ending(summary) == "profd  train.py ended after 20.0 s"
@@ -97,24 +94,24 @@ def test_ending_is_told(summary: Summary) -> None:
 def test_run_without_samples_is_told_too(summary: Summary) -> None:
     nothing = dict.fromkeys(("phase_lines", "functions", "processes", "findings"), ())
     empty = msgspec.structs.replace(summary, samples=0, phases={}, coverage=None, torn_share=None, **nothing)
-
     assert closing_lines(empty).splitlines()[1] == "no samples were taken · 20261120-120000-cifar-3fa9"
     assert summary_text(empty).splitlines()[-1] == "no samples were taken"
 
 
 def test_summary_shows_phases_functions_and_each_process(summary: Summary) -> None:
     lines = summary_text(summary).splitlines()
-
     assert "  D  data wait     40 % ± 0.9   ████▊         train.py:58  for images, labels i…" in lines
     assert "   40.0 % ± 0.9   40.0 %  Condition.wait        threading.py:331" in lines
     assert "     4243  worker 1       97 %    300 MB   80 %  elastic_deform  augment.py:12" in lines
     assert "     4244  worker 2       97 %    300 MB   80 %  elastic_deform  augment.py:12" in lines
-
-
-def test_long_tree_of_processes_is_cut_and_says_so(summary: Summary) -> None:
     many = msgspec.structs.replace(summary, processes=summary.processes * 10)
-
     assert summary_text(many).splitlines()[-1] == "  and 18 more"
+    # What was dropped is said below what the numbers rest on.
+    assert "lost:" not in summary_text(summary)
+    lost = msgspec.structs.replace(summary, losses=("3 records were dropped: the disk is \x1b[2Jtoo slow",))
+    before, after = summary_text(lost).split("lost: 3 records were dropped: the disk is ")
+    assert before.splitlines()[-1].startswith("2,000 samples over ")
+    assert "\x1b" not in after
 
 
 @pytest.mark.parametrize("columns", [80, 120])
@@ -129,18 +126,8 @@ def test_names_of_any_kind_fit_and_do_nothing_to_the_terminal(summary: Summary, 
     changed = msgspec.structs.replace(
         summary, run="\x07", functions=functions, phase_lines=lines, processes=processes, target=target
     )
-
     shown = summary_text(changed, columns=columns).split("\n")
     closing = closing_lines(changed, columns=columns).split("\n")
-
     assert all(line.isprintable() for line in shown + closing)
     assert max(map(width, shown + closing[:-2])) <= columns
     assert len(shown) == len(summary_text(summary).splitlines())
-
-
-def test_what_was_dropped_is_said_below_what_the_numbers_rest_on(summary: Summary) -> None:
-    assert "lost:" not in summary_text(summary)
-    lost = msgspec.structs.replace(summary, losses=("3 records were dropped: the disk is \x1b[2Jtoo slow",))
-    before, after = summary_text(lost).split("lost: 3 records were dropped: the disk is ")
-    assert before.splitlines()[-1].startswith("2,000 samples over ")
-    assert "\x1b" not in after
