@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -36,17 +35,6 @@ def recording(monkeypatch: pytest.MonkeyPatch) -> FakeRecording:
     return recording
 
 
-@pytest.fixture
-def leave_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[Leaving], None]:
-    """Return a function that opens a dashboard on this terminal, and leaves it so."""
-
-    def leave(leaving: Leaving) -> None:
-        monkeypatch.setattr(attach, "is_interactive", lambda: True)
-        monkeypatch.setitem(sys.modules, "profd.tui.app", SimpleNamespace(run_dashboard=lambda run_file: leaving))
-
-    return leave
-
-
 def test_the_process_is_recorded_as_the_options_say(recording: FakeRecording, tmp_path: Path, capsys: Captured) -> None:
     words = ["--rate", "50", "--hang-after", "0", "--no-subprocesses", "-o"]
     assert run_command_line(["attach", PID, "--name", "Night 1", *words, str(tmp_path / "a.profd")]) == ExitCode.OK
@@ -60,68 +48,42 @@ def test_the_process_is_recorded_as_the_options_say(recording: FakeRecording, tm
     assert f"profd: recording pid {PID} as {options.run_id}; Ctrl-C ends" in capsys.readouterr().err
 
 
-def test_a_recording_that_was_cut_off_says_what_is_kept(recording: FakeRecording, capsys: Captured) -> None:
-    recording.closes = False
+def test_a_recording_that_was_cut_off_or_does_not_end_is_said(recording: FakeRecording, capsys: Captured) -> None:
+    recording.runs_on = True
+    assert run_command_line(["attach", PID]) == ExitCode.SESSION
+    assert "kill -9 777 ends it" in capsys.readouterr().err
+    recording.runs_on = recording.closes = False
     assert run_command_line(["attach", PID]) == ExitCode.SESSION
     last = capsys.readouterr().err.splitlines()[-1]
     assert "was cut off" in last
     assert f"profd summary {recording.run_file}" in last
 
 
-def test_a_session_that_does_not_end_is_named(recording: FakeRecording, capsys: Captured) -> None:
-    recording.runs_on = True
-    assert run_command_line(["attach", PID]) == ExitCode.SESSION
-    assert "kill -9 777 ends it" in capsys.readouterr().err
-
-
-def test_who_leaves_the_dashboard_may_keep_the_recording(
-    recording: FakeRecording, leave_by: Callable[[Leaving], None], capsys: Captured
-) -> None:
-    recording.runs_on = True
-    leave_by(Leaving.KEEP)
-    assert run_command_line(["attach", PID]) == ExitCode.OK
-    assert not recording.is_asked_to_end
-    assert f"still recording: `profd view {recording.run_file.stem}` comes back" in capsys.readouterr().err
-
-
-def test_who_leaves_the_dashboard_may_end_the_recording(
-    recording: FakeRecording, leave_by: Callable[[Leaving], None], monkeypatch: pytest.MonkeyPatch, capsys: Captured
+@pytest.mark.parametrize(
+    ("leaving", "said"),
+    [(Leaving.KEEP, "still recording: `profd view {}` comes back"), (Leaving.END, "profd report {}")],
+)
+def test_who_leaves_the_dashboard_may_keep_or_end_the_recording(
+    recording: FakeRecording, monkeypatch: pytest.MonkeyPatch, capsys: Captured, leaving: Leaving, said: str
 ) -> None:
     recording.runs_on = True
     monkeypatch.setattr(recording, "end", lambda: setattr(recording, "runs_on", False))
-    leave_by(Leaving.END)
+    monkeypatch.setattr(attach, "is_interactive", lambda: True)
+    monkeypatch.setitem(sys.modules, "profd.tui.app", SimpleNamespace(run_dashboard=lambda run_file: leaving))
     assert run_command_line(["attach", PID]) == ExitCode.OK
-    assert not recording.runs_on
-    assert f"profd report {recording.run_file.stem}" in capsys.readouterr().err
+    assert recording.runs_on == (leaving is Leaving.KEEP)
+    assert said.format(recording.run_file.stem) in capsys.readouterr().err
 
 
-def test_a_process_that_ends_meanwhile_is_no_process(
-    recording: FakeRecording, monkeypatch: pytest.MonkeyPatch, capsys: Captured
-) -> None:
-    monkeypatch.setattr(processes, "read_stat", lambda pid: None)
-    assert run_command_line(["attach", PID]) == ExitCode.NO_PROCESS
-    assert recording.options is None
-    assert "ended while it was looked at" in capsys.readouterr().err
-
-
-@pytest.fixture
-def runs(profd_home: Path) -> Path:
-    folder = profd_home / "runs"
-    folder.mkdir()
-    return folder
-
-
-def test_a_run_that_has_ended_or_is_unknown_is_said(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    write_run(runs / f"{RUN_ID}.profd", seconds=1)
+def test_a_process_that_is_no_session_is_left_alone(profd_home: Path, capsys: Captured) -> None:
+    """A run file may name anything as its recorder: here it is the process of the test."""
+    (profd_home / "runs").mkdir()
+    write_run(profd_home / "runs" / "20261119-120000-old-3fa9.profd", seconds=1)
     assert run_command_line(["stop", "latest"]) == ExitCode.OK
     assert capsys.readouterr().err == f"profd: {RUN_ID} has ended already\n"
     assert run_command_line(["stop", "nothing"]) == ExitCode.NO_RUN
     assert "profd ls" in capsys.readouterr().err
-
-
-def test_a_process_that_is_no_session_is_left_alone(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A run file may name anything as its recorder: here it is the process of the test."""
-    write_run(runs / f"{RUN_ID}.profd", seconds=1, live=True)
+    write_run(profd_home / "runs" / f"{RUN_ID}.profd", seconds=1, live=True)
     assert run_command_line(["stop", RUN_ID]) == ExitCode.SESSION
     said = capsys.readouterr().err
     assert said.count("\n") == 1
@@ -145,15 +107,10 @@ def test_without_a_pid_it_lists_what_can_be_attached_to_and_asks(
     assert "'77' is not one of" in asked.stderr
     assert recording.options is not None
     assert recording.options.pid == os.getpid()
-
-
-def test_a_shell_completes_pids(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("profd.daemon.tree.attachable.find_attachable", lambda: TRAININGS)
-    completion = BashComplete(profd, {}, "profd", "_PROFD_COMPLETE")
+    completion = BashComplete(profd, {}, "profd", "_PROFD_COMPLETE")  # a shell completes them
     assert [item.value for item in completion.get_completions([], "att")] == ["attach"]
-    assert [(item.value, item.help) for item in completion.get_completions(["attach"], "42")] == [
-        ("4242", "python train.py")
-    ]
+    (item,) = completion.get_completions(["attach"], "42")
+    assert (item.value, item.help) == ("4242", "python train.py")
 
 
 def test_without_a_pid_and_a_terminal_it_lists_and_refuses(
@@ -167,4 +124,7 @@ def test_without_a_pid_and_a_terminal_it_lists_and_refuses(
     monkeypatch.setattr("profd.daemon.tree.attachable.find_attachable", list)
     assert run_command_line(["attach"]) == ExitCode.USAGE
     assert "profd run -- CMD" in capsys.readouterr().err
+    monkeypatch.setattr(processes, "read_stat", lambda pid: None)
+    assert run_command_line(["attach", PID]) == ExitCode.NO_PROCESS
+    assert "ended while it was looked at" in capsys.readouterr().err
     assert recording.options is None

@@ -9,8 +9,9 @@ from profd.cli.console import StopSignals
 
 @pytest.mark.parametrize("is_early", [False, True])
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_signal_calls_the_reaction_once_known_or_not_yet(number: signal.Signals, is_early: bool) -> None:
+def test_a_signal_calls_the_reaction_once_and_a_second_acts_as_ever(number: signal.Signals, is_early: bool) -> None:
     called: list[str] = []
+    before = [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)]
     with StopSignals() as signals:
         if is_early:
             signal.raise_signal(number)
@@ -18,21 +19,9 @@ def test_a_signal_calls_the_reaction_once_known_or_not_yet(number: signal.Signal
         if not is_early:
             signal.raise_signal(number)
         assert called == ["stop"]
-
-
-def test_second_signal_acts_as_ever() -> None:
-    with StopSignals() as signals:
-        signals.call(lambda: None)
-        signal.raise_signal(signal.SIGINT)
         with pytest.raises(KeyboardInterrupt):
             signal.raise_signal(signal.SIGINT)
-
-
-def test_handlers_are_as_before_afterwards() -> None:
-    before = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    with StopSignals():
-        pass
-    assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == before
+    assert [signal.getsignal(each) for each in (signal.SIGINT, signal.SIGTERM)] == before
 
 
 def test_ignored_signal_stays_ignored() -> None:

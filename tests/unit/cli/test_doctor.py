@@ -7,9 +7,9 @@ import os
 import re
 import shutil
 import sqlite3
-from collections import namedtuple
 from importlib import metadata
 from pathlib import Path
+from types import SimpleNamespace
 
 import pynvml
 import pytest
@@ -21,7 +21,7 @@ from support.gpusim import SimulatedDriver
 from profd.cli import doctor
 from profd.cli.doctor import Check, Verdict, check_gpus, checked
 from profd.daemon import paths, processes
-from profd.daemon.errors import ExitCode, MissingTool
+from profd.daemon.errors import ExitCode
 from profd.daemon.gpu import nvml
 from profd.daemon.stacks.pyspy import KNOWN_VERSIONS
 
@@ -46,21 +46,15 @@ def test_failures_count_and_notes_do_not(monkeypatch: pytest.MonkeyPatch) -> Non
     assert [check["name"] for check in json.loads(text)] == ["a", "terminal"]
 
 
-Usage = namedtuple("Usage", "total used free")
-
-
-def test_machine_that_runs_these_tests_is_fit_and_every_note_has_a_remedy() -> None:
-    assert [check for check in doctor.examine() if check.verdict is Verdict.FAILED] == []
-    assert [check for check in doctor.examine() if check.verdict is not Verdict.PASSED and not check.remedy] == []
-
-
-def test_missing_py_spy_fails_with_its_own_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    def missing() -> str:
-        raise MissingTool("py-spy is not installed", "install it")
-
-    monkeypatch.setattr(doctor, "find_py_spy", missing)
-    check = checked("", doctor.check_py_spy)
-    assert (check.verdict, check.exit_code) == (Verdict.FAILED, ExitCode.MISSING_TOOL)
+def test_machine_that_runs_these_tests_is_fit_and_every_note_has_a_remedy(monkeypatch: pytest.MonkeyPatch) -> None:
+    checks = doctor.examine()
+    assert [check for check in checks if check.verdict is Verdict.FAILED] == []
+    assert [check for check in checks if check.verdict is not Verdict.PASSED and not check.remedy] == []
+    (wanted,) = re.findall(r'^ *"(py-spy[^"]*)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
+    least, beyond = (".".join(map(str, version)) for version in KNOWN_VERSIONS)
+    assert sorted(re.findall(r"[<>]=?[\d.]+", wanted)) == [f"<{beyond}", f">={least}"]
+    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 7, 17))
+    assert checked("", doctor.check_python).verdict is Verdict.FAILED
 
 
 @pytest.mark.parametrize(
@@ -81,12 +75,9 @@ def test_a_py_spy_that_is_not_known_is_worth_a_note(
     check = checked("", doctor.check_py_spy)
     assert check.verdict is verdict
     assert verdict is Verdict.PASSED or "from 0.4.3 on, before 0.5" in check.remedy
-
-
-def test_the_py_spy_that_is_installed_is_the_one_that_is_known() -> None:
-    (wanted,) = re.findall(r'^ *"(py-spy[^"]*)"', (ROOT / "pyproject.toml").read_text(), re.MULTILINE)
-    least, beyond = (".".join(map(str, version)) for version in KNOWN_VERSIONS)
-    assert sorted(re.findall(r"[<>]=?[\d.]+", wanted)) == [f"<{beyond}", f">={least}"]
+    monkeypatch.setenv("PROFD_PY_SPY", str(tmp_path / "none"))
+    check = checked("", doctor.check_py_spy)
+    assert (check.verdict, check.exit_code) == (Verdict.FAILED, ExitCode.MISSING_TOOL)
 
 
 @pytest.mark.parametrize(
@@ -97,15 +88,15 @@ def test_rights_follow_ptrace_scope_and_capability(scope: int, capable: bool, ve
     assert checked("", doctor.check_attaching, FakeSystem({}, scope=scope, capable=capable)).verdict is verdict
 
 
-@pytest.mark.parametrize(
-    ("free_bytes", "verdict"), [(1 << 40, Verdict.PASSED), (100 << 20, Verdict.NOTE), (1 << 20, Verdict.FAILED)]
-)
-def test_room_for_runs(free_bytes: int, verdict: Verdict, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shutil, "disk_usage", lambda path: Usage(1 << 41, 0, free_bytes))
-    assert checked("", doctor.check_runs_folder).verdict is verdict
-
-
-def test_network_file_system_is_worth_a_note_and_an_unwritable_folder_fails(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_runs_folder_needs_rights_room_and_a_local_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as elsewhere:  # a folder that is missing is judged by its parent
+        elsewhere.setenv("PROFD_HOME", str(tmp_path / "not" / "yet"))
+        assert checked("", doctor.check_runs_folder).verdict is Verdict.PASSED
+        assert not (tmp_path / "not").exists()
+        usage = SimpleNamespace()
+        elsewhere.setattr(shutil, "disk_usage", lambda path: usage)
+        for usage.free, verdict in ((1 << 40, Verdict.PASSED), (100 << 20, Verdict.NOTE), (1 << 20, Verdict.FAILED)):
+            assert checked("", doctor.check_runs_folder).verdict is verdict
     monkeypatch.setattr(paths, "is_on_network", lambda path: True)
     assert checked("", doctor.check_runs_folder).verdict is Verdict.NOTE
     monkeypatch.setattr(os, "access", lambda path, mode: False)
@@ -118,18 +109,6 @@ def test_process_is_judged_by_the_ladder() -> None:
     system = FakeSystem({1: FakeProcess(), 2: FakeProcess("bash", executable="/bin/bash", python=None)})
     assert checked("", doctor.check_process, 1, system).verdict is Verdict.PASSED
     assert checked("", doctor.check_process, 2, system).exit_code is ExitCode.NOT_PYTHON
-
-
-def test_folder_that_is_missing_is_judged_by_its_parent(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PROFD_HOME", str(tmp_path / "not" / "yet"))
-    assert checked("", doctor.check_runs_folder).verdict is Verdict.PASSED
-    assert not (tmp_path / "not").exists()
-
-
-def test_old_sqlite_fails(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert checked("", doctor.check_python).verdict is Verdict.PASSED
-    monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 7, 17))
-    assert checked("", doctor.check_python).verdict is Verdict.FAILED
 
 
 @pytest.mark.parametrize(
@@ -165,29 +144,24 @@ def test_torch_of_a_process(
     assert words in check.found
 
 
-@pytest.fixture
-def system() -> FakeSystem:
-    return FakeSystem({})
-
-
-def test_gpus_are_named_with_their_driver_and_what_it_can(driver: SimulatedDriver, system: FakeSystem) -> None:
-    check = checked("GPUs", check_gpus, system)
+def test_gpus_are_named_with_their_driver_and_what_it_can(driver: SimulatedDriver) -> None:
+    check = checked("GPUs", check_gpus, FakeSystem({}))
     assert (check.verdict, check.found) == (Verdict.NOTE, "a driver, but no GPU that may be used")
     driver.add("driver_version", "560.35")
     driver.add_gpu("gpu0")
     driver.add_gpu("gpu1", model="NVIDIA A100-SXM4-40GB")
     found = "2: NVIDIA H100 80GB HBM3, NVIDIA A100-SXM4-40GB; driver 560.35, with{} GPM metrics"
-    assert checked("GPUs", check_gpus, system) == Check("GPUs", Verdict.PASSED, found.format("out"))
+    assert checked("GPUs", check_gpus, FakeSystem({})) == Check("GPUs", Verdict.PASSED, found.format("out"))
     driver.add("gpm", 5, "gpu0", 5)
-    assert checked("GPUs", check_gpus, system).found == found.format("")
+    assert checked("GPUs", check_gpus, FakeSystem({})).found == found.format("")
     driver.add("driver_error", 18)
-    check = checked("GPUs", check_gpus, system)
+    check = checked("GPUs", check_gpus, FakeSystem({}))
     assert check.verdict is Verdict.NOTE
     assert "different versions" in check.found
     assert "reboot" in check.remedy
 
 
-def test_machine_without_a_driver(system: FakeSystem, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_machine_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     def missing(name: str) -> None:
         raise OSError(name)
 
@@ -195,6 +169,6 @@ def test_machine_without_a_driver(system: FakeSystem, monkeypatch: pytest.Monkey
     monkeypatch.setattr(pynvml, "CDLL", missing)
     monkeypatch.setattr(nvml, "has_driver", lambda: False)
     monkeypatch.setattr(nvml, "has_gpu", lambda: False)
-    check = checked("GPUs", check_gpus, system)
+    check = checked("GPUs", check_gpus, FakeSystem({}))
     assert (check.verdict, check.found) == (Verdict.NOTE, "no NVIDIA driver here")
     assert "all else works without it" in check.remedy

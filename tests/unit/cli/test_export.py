@@ -10,6 +10,8 @@ from support.synthetic import RUN_ID, worker, write_run
 from profd.cli.main import run_command_line
 from profd.daemon.errors import ExitCode
 
+Captured = pytest.CaptureFixture[str]
+
 SECONDS, RATE_HZ = 4, 100
 
 
@@ -19,7 +21,6 @@ def run(tmp_path: Path) -> str:
 
 
 def samples(text: str) -> int:
-    """Return the sum of the numbers of collapsed lines."""
     return sum(int(line.rpartition(" ")[2]) for line in text.splitlines())
 
 
@@ -40,7 +41,7 @@ def test_stacks_go_to_stdout_or_to_a_file_alone(
     options: list[str],
     threads: float,
     tmp_path: Path,
-    capsys: pytest.CaptureFixture[str],
+    capsys: Captured,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -50,16 +51,11 @@ def test_stacks_go_to_stdout_or_to_a_file_alone(
     assert samples(told or file.read_text()) == threads * SECONDS * RATE_HZ
 
 
-def test_file_that_cannot_be_written_leaves_nothing_behind(
-    run: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_file_that_cannot_be_written_leaves_nothing_behind(run: str, tmp_path: Path, capsys: Captured) -> None:
     before = sorted(tmp_path.iterdir())
     words = ["export", run, "--format", "collapsed", "-o", str(tmp_path / "no" / "file")]
     assert run_command_line(words) == ExitCode.UNWRITABLE_OUTPUT
     assert "-o FILE" in capsys.readouterr().err
     assert run_command_line([*words[:-1], str(tmp_path)]) == ExitCode.UNWRITABLE_OUTPUT
-    assert sorted(tmp_path.iterdir()) == before
-
-
-def test_format_that_is_not_offered_is_wrong_use(run: str) -> None:
     assert run_command_line(["export", run, "--format", "gprof"]) == ExitCode.USAGE
+    assert sorted(tmp_path.iterdir()) == before

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
 import sys
 from pathlib import Path
 
@@ -16,9 +15,11 @@ from profd.cli.main import run_command_line
 from profd.daemon.errors import ExitCode
 from profd.daemon.fleet.answers import Fleet
 
+Captured = pytest.CaptureFixture[str]
+
 
 @pytest.fixture
-def data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
+def data(tmp_path: Path, capsys: Captured) -> str:
     url = str(tmp_path / "fleet")
     run = write_run(tmp_path / "a.profd")
     assert run_command_line(["export", str(run), "--format", "parquet", "--to", url]) == ExitCode.OK
@@ -26,7 +27,14 @@ def data(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> str:
     return url
 
 
-def test_json_has_the_documented_fields(data: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_json_has_the_documented_fields_and_the_page_says_the_same(data: str, tmp_path: Path, capsys: Captured) -> None:
+    assert run_command_line(["fleet", data]) == ExitCode.OK
+    told = capsys.readouterr().out
+    assert told.startswith("1 run of 1 job on 1 node: 0.00556 rank hours, 0.00222 of them lost (40 %)")
+    assert run_command_line(["fleet", data, "-o", str(tmp_path / "fleet.html")]) == ExitCode.OK
+    for text in (told, (tmp_path / "fleet.html").read_text()):
+        assert "Most is lost in data wait" in text
+    capsys.readouterr()
     assert run_command_line(["fleet", data, "--json"]) == ExitCode.OK
     told = capsys.readouterr().out
     fleet = msgspec.json.decode(told, type=Fleet)
@@ -35,35 +43,21 @@ def test_json_has_the_documented_fields(data: str, capsys: pytest.CaptureFixture
     assert [name for name in json.loads(told) if f"`{name}`" not in page] == []
 
 
-def test_without_gpus_hours_are_those_of_ranks(data: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert run_command_line(["fleet", data]) == ExitCode.OK
-    told = capsys.readouterr().out
-    assert told.startswith("1 run of 1 job on 1 node: 0.00556 rank hours, 0.00222 of them lost (40 %)")
-    assert run_command_line(["fleet", data, "-o", str(tmp_path / "fleet.html")]) == ExitCode.OK
-    for text in (told, (tmp_path / "fleet.html").read_text()):
-        assert "Most is lost in data wait" in text
-
-
-def test_a_data_set_has_whole_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = write_run(tmp_path / "a.profd")
-    words = ["export", str(run), "--format", "parquet", "--to", str(tmp_path / "fleet")]
-    assert told_of([*words, "--rank", "0"], capsys)[0] == ExitCode.USAGE
-    assert told_of([*words, "--from", "1"], capsys)[0] == ExitCode.USAGE
-    assert not (tmp_path / "fleet").exists()
-
-
 def test_the_end_of_a_range_of_time_is_no_place(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
     run = write_run(tmp_path / "a.profd")
-    words = ["export", str(run), "--format", "parquet", "--to", "4"]
+    words = ["export", str(run), "--format", "parquet", "--to", str(tmp_path / "fleet")]
+    assert told_of([*words, "--rank", "0"], capsys)[0] == ExitCode.USAGE  # a data set has whole runs
+    assert told_of([*words, "--from", "1"], capsys)[0] == ExitCode.USAGE
+    words[-1] = "4"
     assert "-o FOLDER" in told_of(words, capsys)[1]
     assert told_of([*words, "-o", "tables"], capsys)[0] == ExitCode.OK
     assert {path.name for path in tmp_path.iterdir()} == {"a.profd", "tables"}
 
 
-def told_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, str]:
+def told_of(words: list[str], capsys: Captured) -> tuple[int, str]:
     code = run_command_line(words)
     return code, capsys.readouterr().err
 
@@ -79,7 +73,7 @@ def told_of(words: list[str], capsys: pytest.CaptureFixture[str]) -> tuple[int, 
 )
 def test_what_is_not_installed_is_named_with_its_extra_and_nothing_is_written(
     data: str, tmp_path: Path, module: str, words: list[str], extra: str,
-    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch,
+    capsys: Captured, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setitem(sys.modules, module, None)
     meant = {"DATA": data, "RUN": str(tmp_path / "a.profd"), "NEW": str(tmp_path / "new")}
@@ -89,16 +83,7 @@ def test_what_is_not_installed_is_named_with_its_extra_and_nothing_is_written(
     assert not (tmp_path / "new").exists()
 
 
-def test_help_loads_none_of_it() -> None:
-    program = "import sys; from profd.cli.main import run_command_line as run; run(['fleet', '--help']); "
-    program += "print('loaded', *{'duckdb', 'pyarrow', 'distributed', 'fsspec', 'jinja2'} & set(sys.modules))"
-    told = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60
-    ).stdout
-    assert told.splitlines()[-1] == "loaded"
-
-
-def test_a_place_without_a_data_set_and_a_url_that_is_none(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_place_without_a_data_set_and_a_url_that_is_none(tmp_path: Path, capsys: Captured) -> None:
     code, said = told_of(["fleet", str(tmp_path)], capsys)
     assert code == ExitCode.UNREADABLE_RUN
     assert "holds no data set" in said
@@ -119,16 +104,14 @@ def test_a_place_without_a_data_set_and_a_url_that_is_none(tmp_path: Path, capsy
         ),
     ],
 )
-def test_manifests_that_lie(data: str, content: str, said: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_manifests_that_lie(data: str, content: str, said: str, capsys: Captured) -> None:
     (Path(data) / "manifests" / "x.json").write_text(content, encoding="latin-1")
     code, told = told_of(["fleet", data], capsys)
     assert code == ExitCode.UNREADABLE_RUN
     assert said in told
 
 
-def test_a_damaged_file_or_one_that_is_gone_and_a_time_without_runs_are_refused(
-    data: str, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_damaged_file_or_one_that_is_gone_and_a_time_without_runs_are_refused(data: str, capsys: Captured) -> None:
     assert told_of(["fleet", data, "--until", "2020-01-01"], capsys)[0] == ExitCode.USAGE
     next(Path(data).glob("samples/**/*.parquet")).unlink()
     code, said = told_of(["fleet", data], capsys)

@@ -17,7 +17,6 @@ PID = os.getpid()
 
 
 def me() -> records.Record:
-    """Return the record of this process."""
     return records.ProcessSeen(
         synthetic.identity_of(), None, ("pytest",), "helper", None, None, None, synthetic.STARTED_NS
     )
@@ -38,15 +37,10 @@ def recording(monkeypatch: pytest.MonkeyPatch) -> FakeRecording:
     return recording
 
 
-@pytest.mark.parametrize(("word", "pid"), [("4711", 4711), ("latest", None), ("-1", None), ("4.2", None)])
-def test_a_number_is_a_pid(word: str, pid: int | None) -> None:
-    assert pid_of(word) == pid
-
-
-def test_a_number_that_names_a_run_is_that_run(runs: Path) -> None:
+def test_a_number_is_a_pid_unless_it_names_a_run(runs: Path) -> None:
     synthetic.write_run(runs / "20261120-120000-42-3fa9.profd", seconds=1)
     synthetic.write_run(runs / "43.profd", seconds=1)
-    assert [pid_of(word) for word in ("42", "43", "44")] == [None, None, 44]
+    assert [pid_of(word) for word in ("42", "43", "44", "latest", "-1", "4.2")] == [None, None, 44, None, None, None]
 
 
 def test_the_live_run_that_records_the_process_is_taken(runs: Path, recording: FakeRecording) -> None:

@@ -18,6 +18,8 @@ from profd.daemon.store import records
 from profd.daemon.tree.attachable import Attachable
 from profd.daemon.tree.tree import DumpedProcess
 
+Captured = pytest.CaptureFixture[str]
+
 TRAINING = Attachable(pid=4242, python="3.11", uses_torch=True, age_s=61.0, command=("python", "train.py"))
 
 
@@ -29,19 +31,15 @@ def runs(profd_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return folder
 
 
-def listed(capsys: pytest.CaptureFixture[str]) -> list[dict[str, Any]]:
-    """Return the runs that ``profd ls --json`` lists."""
+def listed(capsys: Captured) -> list[dict[str, Any]]:
     assert run_command_line(["ls", "--json"]) == 0
     runs: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["runs"]
     return runs
 
 
-def test_no_runs_yet_says_how_to_make_one(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_runs_are_listed_with_what_is_known_the_newest_first(runs: Path, capsys: Captured) -> None:
     assert run_command_line(["ls"]) == 0
-    assert "profd run" in capsys.readouterr().out
-
-
-def test_runs_are_listed_with_what_is_known_the_newest_first(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert "profd run" in capsys.readouterr().out  # there are none yet
     path = write_run(runs / f"{RUN_ID}.profd", seconds=4)
     (run,) = listed(capsys)
     assert (run["run"], run["file"], run["state"], run["duration_s"]) == (RUN_ID, str(path), "ended", 4.0)
@@ -53,7 +51,7 @@ def test_runs_are_listed_with_what_is_known_the_newest_first(runs: Path, capsys:
     assert [Path(run["file"]).name[6:8] for run in listed(capsys)] == ["21", "20", "19"]
 
 
-def test_unreadable_file_is_listed_as_such(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_unreadable_file_is_listed_as_such(runs: Path, capsys: Captured) -> None:
     path = write_run(runs / f"{RUN_ID}.profd", seconds=1)
     path.write_bytes(path.read_bytes()[:5000])
     (runs / "20261121-000000-notes-0000.profd").write_text("not a run")
@@ -64,7 +62,7 @@ def test_unreadable_file_is_listed_as_such(runs: Path, capsys: pytest.CaptureFix
     assert "is no run file" in told
 
 
-def test_live_run_marks_its_process(runs: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_live_run_marks_its_process(runs: Path, capsys: Captured) -> None:
     write_run(runs / f"{RUN_ID}.profd", seconds=1, live=True)
     assert run_command_line(["ls"]) == 0
     (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("4242")]
@@ -84,12 +82,11 @@ pid {MAIN.pid} MainThread
     forward (cifar/model.py:12)
     main (train.py:90)
 """
-Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
 def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """Give the list of PIDs whose trees are dumped."""
+    """Give the list of PIDs whose trees are dumped; the target of a run is running."""
     asked: list[int] = []
 
     def dump_tree(pid: int) -> list[DumpedProcess]:
@@ -97,12 +94,8 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return DUMPED
 
     monkeypatch.setattr(ls, "dump_tree", dump_tree)
-    return asked
-
-
-@pytest.fixture
-def is_running(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "is_running", lambda pid, start_ticks: (pid, start_ticks) == MAIN)
+    return asked
 
 
 def test_processes_come_first_then_their_stacks_and_json_has_every_thread(asked: list[int], capsys: Captured) -> None:
@@ -115,24 +108,20 @@ def test_processes_come_first_then_their_stacks_and_json_has_every_thread(asked:
     assert (second["pid"], second["error"]) == (9, "it moved")
 
 
-@pytest.mark.usefixtures("is_running")
-def test_of_a_run_its_target_is_dumped(asked: list[int], tmp_path: Path, capsys: Captured) -> None:
-    assert run_command_line(["dump", str(write_run(tmp_path / "a.profd", seconds=1))]) == ExitCode.OK
-    assert asked == [MAIN.pid]
-    assert capsys.readouterr().out == TEXT
-
-
-def test_a_target_that_has_ended_is_no_process(
+def test_of_a_run_its_target_is_dumped_unless_that_has_ended(
     asked: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    # Another process has its PID now.
-    monkeypatch.setattr(processes, "is_running", lambda pid, start_ticks: False)
-    assert run_command_line(["dump", str(write_run(tmp_path / "a.profd", seconds=1))]) == ExitCode.NO_PROCESS
-    assert asked == []
+    words = ["dump", str(write_run(tmp_path / "a.profd", seconds=1))]
+    assert run_command_line(words) == ExitCode.OK
+    assert asked == [MAIN.pid]
+    assert capsys.readouterr().out == TEXT
+    monkeypatch.setattr(processes, "is_running", lambda pid, start_ticks: False)  # another process has its PID now
+    assert run_command_line(words) == ExitCode.NO_PROCESS
+    assert asked == [MAIN.pid]
     assert f"profd summary {RUN_ID}" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("is_running", "asked")
+@pytest.mark.usefixtures("asked")
 def test_the_hang_that_a_run_is_in_comes_first_without_steering_the_terminal(tmp_path: Path, capsys: Captured) -> None:
     report = records.HangReport("rank", ())
     hangs: list[records.Record] = [

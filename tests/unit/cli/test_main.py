@@ -25,11 +25,11 @@ from profd.cli.main import load_command, run_command_line
 from profd.daemon.errors import ExitCode, NoSuchProcess
 from profd.daemon.fleet.dataset import DataSet
 
+Captured = pytest.CaptureFixture[str]
+
 
 @dataclass
 class Outcome:
-    """What ``profd fail`` comes to."""
-
     raises: BaseException | None = None
     returns: int | None = None
 
@@ -52,26 +52,30 @@ def outcome(monkeypatch: pytest.MonkeyPatch) -> Outcome:
 
 def test_every_designed_command_is_where_the_list_says_and_is_documented() -> None:
     assert re.findall(r"^\| `profd (\w+)", PAGE, re.MULTILINE) == list(main.COMMANDS)
+    codes = {(int(code), name) for code, name in re.findall(r"^\| (\d+) \| (\w+) \|", PAGE, re.MULTILINE)}
+    assert codes == {(code.value, code.name) for code in ExitCode}
     for name in main.COMMANDS:
         command = main.load_command(name)
         assert isinstance(command, click.Command)
         assert command.help
 
 
-def test_list_of_commands_imports_none_of_them() -> None:
+def test_list_of_commands_imports_none_of_them_and_help_of_one_not_what_it_works_with() -> None:
     program = (
         "import sys; from profd.cli.main import run_command_line; run_command_line(['--help']);"
-        "print('loaded', *(name for name in sys.modules if name.startswith('profd.')))"
+        "print('loaded', *(name for name in sys.modules if name.startswith('profd.')));"
+        "run_command_line(['fleet', '--help']);"
+        "print(*{'duckdb', 'pyarrow', 'distributed', 'fsspec', 'jinja2'} & set(sys.modules))"
     )
     ended = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, timeout=60)
-    *help_text, loaded = ended.stdout.splitlines()
-    assert [name for name in main.COMMANDS if not any(line.split()[:1] == [name] for line in help_text)] == []
-    assert set(loaded.split()[1:]) == {
-        "profd.cli",
-        "profd.cli.main",
-        "profd.cli.console",
-        "profd.daemon",
-        "profd.daemon.errors",
+    help_text, _, rest = ended.stdout.partition("loaded ")
+    loaded, *_, beside = rest.split("\n")[:-1]
+    assert beside == ""
+    assert [
+        name for name in main.COMMANDS if not any(line.split()[:1] == [name] for line in help_text.splitlines())
+    ] == []
+    assert set(loaded.split()) == {
+        f"profd.{one}" for one in ("cli", "cli.main", "cli.console", "daemon", "daemon.errors")
     }
 
 
@@ -84,7 +88,7 @@ def test_list_of_commands_imports_none_of_them() -> None:
     ids=["on several lines", "with what steers a terminal"],
 )
 def test_error_is_one_line_with_its_remedy_and_exit_code(
-    outcome: Outcome, capsys: pytest.CaptureFixture[str], what: str, said: str
+    outcome: Outcome, capsys: Captured, what: str, said: str
 ) -> None:
     outcome.raises = NoSuchProcess(what, "try another")
     assert main.run_command_line(["fail"]) == ExitCode.NO_PROCESS
@@ -103,12 +107,9 @@ def test_exit_code_of_a_command_is_passed_on_and_a_mistake_of_ours_not_hidden(ou
 
 
 @pytest.mark.parametrize("words", [["nonsense"], ["attach", "x"], ["attach", "--rate", "0", "1"]])
-def test_wrong_use_ends_with_2_in_clicks_way(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+def test_wrong_use_ends_with_2_in_clicks_way(words: list[str], capsys: Captured) -> None:
     assert main.run_command_line(words) == ExitCode.USAGE
     assert "Usage: profd" in capsys.readouterr().err
-
-
-def test_version_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.run_command_line(["--version"]) == 0
     assert capsys.readouterr().out.startswith("profd 0.")
 
@@ -126,11 +127,6 @@ def test_reader_that_goes_away_is_no_error() -> None:
 
 
 PAGE = (DOCS / "commands.md").read_text()
-
-
-def test_every_exit_code_is_documented_by_number_and_name() -> None:
-    documented = {(int(code), name) for code, name in re.findall(r"^\| (\d+) \| (\w+) \|", PAGE, re.MULTILINE)}
-    assert documented == {(code.value, code.name) for code in ExitCode}
 
 
 @pytest.mark.parametrize("name", ["attach", "summary", "export", "diff", "fleet"])
@@ -157,12 +153,10 @@ class LockedStore(MemoryFileSystem):  # type: ignore[misc]
             raise CredentialsMissing("there is no key\nto this store")
 
     def info(self, path: str, **options: object) -> Any:  # noqa: ANN401
-        """Return what a place is."""
         self._let_in()
         return super().info(path, **options)
 
     def ls(self, path: str, detail: bool = True, **options: object) -> Any:  # noqa: ANN401
-        """Return what is in a folder."""
         self._let_in()
         return super().ls(path, detail, **options)
 
@@ -173,16 +167,7 @@ class LockedStore(MemoryFileSystem):  # type: ignore[misc]
 
 
 @pytest.fixture
-def locked_store(monkeypatch: pytest.MonkeyPatch) -> type[LockedStore]:
-    """Give the class of what is behind ``locked://``."""
-    fsspec.register_implementation("locked", LockedStore, clobber=True)
-    monkeypatch.setattr(LockedStore, "is_open", False)
-    return LockedStore
-
-
-@pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Give a folder with the files of two nodes of a job."""
     return write_folder(tmp_path / "job")
 
 
@@ -199,7 +184,7 @@ def url(folder: Path) -> str:
 
 
 def test_a_job_behind_a_url_is_read_as_one_run_and_nothing_is_left(
-    url: str, folder: Path, capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    url: str, folder: Path, capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before = set(tmp_path.iterdir())
@@ -221,7 +206,7 @@ def test_a_job_behind_a_url_is_read_as_one_run_and_nothing_is_left(
 
 @pytest.mark.parametrize(("rest", "named"), [("", "job.html"), ("/", "job.html"), ("/0.profd", "0.html")])
 def test_a_report_is_named_after_the_last_part_of_the_url(
-    url: str, rest: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    url: str, rest: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
     monkeypatch.chdir(tmp_path)
     assert run_command_line(["report", url + rest]) == ExitCode.OK
@@ -229,7 +214,7 @@ def test_a_report_is_named_after_the_last_part_of_the_url(
     assert (tmp_path / named).exists()
 
 
-def test_what_cannot_be_fetched_is_said(url: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_what_cannot_be_fetched_is_said(url: str, capsys: Captured) -> None:
     for wrong, code, why in (
         (f"{url}/none", ExitCode.UNREADABLE_RUN, "cannot read"),
         (f"{url}/2.profd", ExitCode.UNREADABLE_RUN, "cannot read"),
@@ -244,9 +229,11 @@ def test_what_cannot_be_fetched_is_said(url: str, capsys: pytest.CaptureFixture[
     assert "holds no run files" in capsys.readouterr().err
 
 
-@pytest.mark.usefixtures("locked_store")
-def test_errors_of_a_stores_own_are_one_line(url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_errors_of_a_stores_own_are_one_line(
+    url: str, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+) -> None:
     place = f"locked://{tmp_path.name}"
+    fsspec.register_implementation("locked", LockedStore, clobber=True)
     for command, code in (
         (["summary", f"{place}/run.profd"], ExitCode.UNREADABLE_RUN),
         (["fleet", place], ExitCode.UNREADABLE_RUN),
@@ -256,26 +243,17 @@ def test_errors_of_a_stores_own_are_one_line(url: str, tmp_path: Path, capsys: p
         said = capsys.readouterr().err
         assert "there is no key" in said
         assert said.count("\n") == 1, said
-
-
-def test_a_store_that_closes_while_it_is_read_is_said(
-    url: str, tmp_path: Path, capsys: pytest.CaptureFixture[str], locked_store: type[LockedStore],
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:  # fmt: skip
-    place = f"locked://{tmp_path.name}"
-    monkeypatch.setattr(locked_store, "is_open", True)
-    assert run_command_line(["export", url, "--format", "parquet", "--to", place]) == ExitCode.OK
+    with monkeypatch.context() as opened:
+        opened.setattr(LockedStore, "is_open", True)
+        assert run_command_line(["export", url, "--format", "parquet", "--to", place]) == ExitCode.OK
     monkeypatch.setattr(LockedStore, "info", MemoryFileSystem.info)
     monkeypatch.setattr(LockedStore, "ls", MemoryFileSystem.ls)
-    monkeypatch.setattr(locked_store, "is_open", False)
     capsys.readouterr()
     assert run_command_line(["fleet", place]) == ExitCode.UNREADABLE_RUN
     assert "cannot be read (CredentialsMissing: there is no key" in " ".join(capsys.readouterr().err.split())
 
 
 COMMANDS = [("summary",), ("export", "--format", "collapsed"), ("report",), ("stop",), ("view",), ("dump",)]
-of_commands = pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command[0]))
-Captured = pytest.CaptureFixture[str]
 
 
 def refused(capsys: Captured, *words: str | Path) -> tuple[int, str]:
@@ -291,7 +269,7 @@ def refused(capsys: Captured, *words: str | Path) -> tuple[int, str]:
     return code, said.err
 
 
-@of_commands
+@pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command[0]))
 @pytest.mark.parametrize(("is_run", "why"), [(False, "is no run file"), (True, "cut short")], ids=["text", "truncated"])
 def test_what_cannot_be_read_is_said_and_left_as_it_is(
     command: tuple[str, ...], is_run: bool, why: str, tmp_path: Path, capsys: Captured
@@ -305,16 +283,9 @@ def test_what_cannot_be_read_is_said_and_left_as_it_is(
     assert list(tmp_path.iterdir()) == [tmp_path / "a.profd"]
 
 
-@pytest.mark.parametrize("command", ["summary", "report", "view", "diff"])
-def test_folder_without_any_run(command: str, tmp_path: Path, capsys: Captured) -> None:
-    operands = [tmp_path] * (2 if command == "diff" else 1)
-    assert refused(capsys, command, *operands)[0] == ExitCode.NO_RUN
-
-
-@pytest.mark.parametrize("name", ["nothing", "latest"])
-def test_run_that_nobody_made(name: str, capsys: Captured) -> None:
-    assert refused(capsys, "summary", name)[0] == ExitCode.NO_RUN
-
-
-def test_pid_larger_than_any(capsys: Captured) -> None:
+def test_what_is_not_there_is_said(tmp_path: Path, capsys: Captured) -> None:
+    for words in (("summary", tmp_path), ("report", tmp_path), ("view", tmp_path), ("diff", tmp_path, tmp_path)):
+        assert refused(capsys, *words)[0] == ExitCode.NO_RUN  # the folder is empty
+    for name in ("nothing", "latest"):
+        assert refused(capsys, "summary", name)[0] == ExitCode.NO_RUN
     assert refused(capsys, "attach", str(2**40))[0] == ExitCode.NO_PROCESS

@@ -41,13 +41,10 @@ def received(decorate: object, *words: str) -> dict[str, object]:
     return got
 
 
-def test_recording_options_have_their_defaults_and_selections_arrive_together() -> None:
+def test_recording_options_arrive_in_their_units_and_selections_together() -> None:
     assert received(recording_options) == {"recording": RecordingOptions()}
     got = received(selection_options, "--from", "1", "--to", "12:00:00", "--process", "7", "--phase", "data wait")
     assert got == {"words": SelectionWords("1", "12:00:00", None, 7, None, "data wait")}
-
-
-def test_recording_options_arrive_in_their_units() -> None:
     words = "--rate 50 --budget 2.5 --duration 1.5 --name cifar -o x.profd --no-subprocesses --all-gpus --no-steps"
     words += " --no-source --hang-after 5 --on-hang date --metrics 0.0.0.0:9400 --otlp http://localhost:4318"
     (recording,) = received(recording_options, *words.split()).values()
@@ -110,17 +107,12 @@ def test_times_count_from_the_start_or_are_local_times_within_the_run(reader: Ru
     assert (selection.from_ns, selection.to_ns) == (STARTED_NS + 3 * SECOND_NS // 2, STARTED_NS + 3 * SECOND_NS)
     word = (STARTED + timedelta(seconds=2)).strftime("%H:%M:%S")
     assert parse_time(word, reader.info) == STARTED_NS + 2 * SECOND_NS
-
-
-def test_time_of_day_before_the_start_is_tomorrow_in_a_run_that_lasts(reader: RunReader) -> None:
+    for word in ("noon", "25:00:00", "nan", "inf", ""):
+        with pytest.raises(UsageError, match="is no time"):
+            parse_time(word, reader.info)
+    # A time of day before the start is tomorrow in a run that lasts.
     word = (STARTED - timedelta(hours=1)).strftime("%H:%M:%S")
     hour_ns = 3600 * SECOND_NS
     long: RunInfo = msgspec.structs.replace(reader.info, end_ns=STARTED_NS + 24 * hour_ns)
     assert parse_time(word, long) == STARTED_NS + 23 * hour_ns
     assert parse_time(word, reader.info) == STARTED_NS - hour_ns
-
-
-@pytest.mark.parametrize("word", ["noon", "25:00:00", "nan", "inf", ""])
-def test_word_that_is_no_time_is_refused(word: str, reader: RunReader) -> None:
-    with pytest.raises(UsageError, match="is no time"):
-        parse_time(word, reader.info)

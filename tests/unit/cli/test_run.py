@@ -61,7 +61,10 @@ def plan_of(launched: Launched, *words: str) -> Plan:
     return launched.plan
 
 
-def test_the_script_is_recorded_as_the_options_say(launched: Launched, tmp_path: Path) -> None:
+def test_the_script_is_recorded_as_the_options_say_and_has_its_own(launched: Launched, tmp_path: Path) -> None:
+    plan = plan_of(launched, "python", "train.py", "--rate", "5", "--headless")
+    assert plan.command == ("python", "train.py", "--rate", "5", "--headless")
+    assert launched.options.rate_hz == 100
     plan_of(launched, "--rate", "50", "--hang-after", "0", "-o", str(tmp_path / "a.profd"), "--", "python", "train.py")
     options = launched.options
     assert (options.mode, options.pid, options.start_ticks) == ("launched", 4242, 99)
@@ -69,22 +72,13 @@ def test_the_script_is_recorded_as_the_options_say(launched: Launched, tmp_path:
     assert (options.name, options.command) == ("train", ("python", "train.py"))
 
 
-def test_what_follows_the_command_is_its_own(launched: Launched) -> None:
-    plan = plan_of(launched, "python", "train.py", "--rate", "5", "--headless")
-    assert plan.command == ("python", "train.py", "--rate", "5", "--headless")
-    assert launched.options.rate_hz == 100
-
-
-def test_the_run_is_summed_up_at_its_end_unless_that_is_not_wanted(launched: Launched) -> None:
+def test_the_run_is_summed_up_at_its_end_unless_that_is_not_wanted(launched: Launched, tmp_path: Path) -> None:
+    path = write_run(tmp_path / "a.profd", seconds=1)  # elsewhere: it is named by its path
+    assert f"profd report {path}" in run.sum_up(path)
     plan = plan_of(launched, "python", "train.py")
     assert plan.farewell is not None
     assert f"profd report {launched.options.run_id}" in plan.farewell()
     assert plan_of(launched, "--quiet", "python", "train.py").farewell is None
-
-
-def test_a_run_elsewhere_is_named_by_its_path(tmp_path: Path) -> None:
-    path = write_run(tmp_path / "a.profd", seconds=1)
-    assert f"profd report {path}" in run.sum_up(path)
 
 
 def test_a_dashboard_is_for_a_terminal(launched: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,20 +103,10 @@ def test_a_script_is_armed_for_windows_only_where_that_is_asked_for(launched: La
     assert launched.window_folder_was_there
     assert not folder.exists()
     assert launched.options.window_schedule is None
-
-
-def test_windows_by_themselves_have_a_schedule(launched: Launched) -> None:
     plan_of(launched, "--torch-window=every=10m,steps=3", "python", "train.py")
     schedule = launched.options.window_schedule
     assert schedule is not None
     assert (schedule.every_s, schedule.request.steps) == (600, 3)
-
-
-def test_where_nobody_can_hear_it_nothing_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
-    closed = io.StringIO()
-    closed.close()
-    monkeypatch.setattr(sys, "stderr", closed)
-    run.narrate("profd: the dashboard is closed")
 
 
 @pytest.mark.parametrize(
@@ -136,9 +120,6 @@ def test_where_nobody_can_hear_it_nothing_is_said(monkeypatch: pytest.MonkeyPatc
 )
 def test_words_name_a_target_and_its_arguments(words: tuple[str, ...], meant: tuple[str, tuple[str, ...]]) -> None:
     assert run.split_words(words) == meant
-
-
-def test_unknown_name_is_answered_with_the_known_ones() -> None:
     with pytest.raises(UsageError, match="there is no demo resnet: it is one of: cifar_resnet18, simple_net"):
         run.split_words(("resnet",))
 
@@ -146,6 +127,11 @@ def test_unknown_name_is_answered_with_the_known_ones() -> None:
 def test_missing_torch_is_answered_with_the_command_that_installs_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    with monkeypatch.context() as unheard:
+        closed = io.StringIO()
+        closed.close()
+        unheard.setattr(sys, "stderr", closed)
+        run.narrate("profd: the dashboard is closed")  # where nobody can hear it nothing is said
     found = importlib.util.find_spec
     monkeypatch.setattr(
         importlib.util, "find_spec", lambda name, *rest: None if name == "torch" else found(name, *rest)

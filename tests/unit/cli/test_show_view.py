@@ -19,7 +19,6 @@ Captured = pytest.CaptureFixture[str]
 
 @pytest.fixture
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[object]:
-    """Give what dashboards were opened on, on a terminal."""
     opened: list[object] = []
 
     def run_dashboard(run_file: Path, *, pty_fd: int | None, may_end: bool) -> None:
@@ -35,13 +34,9 @@ def test_who_only_looks_ends_nothing(opened: list[object], tmp_path: Path) -> No
     path = write_run(tmp_path / "a.profd", seconds=1)
     assert run_command_line(["view", str(path)]) == ExitCode.OK
     assert run_command_line(["view", str(path), "--pty-fd", "7"]) == ExitCode.OK
-    assert opened == [(path, None, False), (path, 7, False)]
-
-
-def test_what_is_no_run_is_that_before_a_dashboard_is_opened(opened: list[object], tmp_path: Path) -> None:
     (tmp_path / "notes.profd").write_text("no run")
     assert run_command_line(["view", str(tmp_path / "notes.profd")]) == ExitCode.UNREADABLE_RUN
-    assert opened == []
+    assert opened == [(path, None, False), (path, 7, False)]
 
 
 def test_of_several_nodes_one_is_chosen_from_the_list(

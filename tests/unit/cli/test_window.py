@@ -49,19 +49,13 @@ def test_the_last_window_is_shown_sorted_split_and_cut_as_asked(run: Path, capsy
     told = json.loads(capsys.readouterr().out)
     assert (told["pid"], told["rank"], told["steps"]) == (RANKS[0].pid, 0, 1)
     assert [row["calls"] for row in told["operators"]] == [11, 6, 3, 2]
-
-
-def test_each_column_that_can_be_sorted_by_is_one_of_the_rows() -> None:
     assert set(window.SORTABLE.values()) <= {field.name for field in msgspec.structs.fields(OPERATORS[0])}
 
 
-def test_a_run_without_windows_has_none_to_show(tmp_path: Path, capsys: Captured) -> None:
-    path = write_plain_run(tmp_path / "a.profd", seconds=1)
+def test_a_run_that_has_ended_takes_no_window_and_may_have_none(run: Path, tmp_path: Path, capsys: Captured) -> None:
+    path = write_plain_run(tmp_path / "b.profd", seconds=1)
     assert run_command_line(["window", str(path), "--show"]) == ExitCode.USAGE
     assert f"take one: profd window {path}" in capsys.readouterr().err
-
-
-def test_a_run_that_has_ended_takes_no_window(run: Path, capsys: Captured) -> None:
     assert run_command_line(["window", str(run)]) == ExitCode.SESSION
     assert "is not live: show the windows it took with --show" in capsys.readouterr().err
 
@@ -116,9 +110,13 @@ def test_windows_that_were_asked_for_come_by_rank_without_those_that_failed(
     assert [reader.processes[one.process].rank for one in taken] == [0, 1]
     assert session.asked == [("window", False)]
     assert capsys.readouterr().err == "profd: taking 3 steps of 2 processes\n"
-
     (alone,) = window.take(Windows(reader, "", "it did not answer"), WindowRequest())  # type: ignore[arg-type]
     assert reader.processes[alone.process].rank == 1
+    live = Windows(reader, "one", "other")  # where all fail, there is none, nor a last one
+    with pytest.raises(SessionFailed, match="no window was taken"):
+        window.take(live, WindowRequest())  # type: ignore[arg-type]
+    with pytest.raises(UsageError, match="no window was taken"):
+        window.last_windows(live)  # type: ignore[arg-type]
 
 
 def test_options_are_what_is_asked_for(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -136,11 +134,3 @@ def test_options_are_what_is_asked_for(run: Path, monkeypatch: pytest.MonkeyPatc
         WindowRequest(),
         WindowRequest(steps=7, seconds=1.0, shapes=False, memory=True, stacks=True, inject=True),
     ]
-
-
-def test_where_all_fail_there_is_no_window_nor_a_last_one(session: FakeSession, reader: RunReader) -> None:
-    live = Windows(reader, "one", "other")
-    with pytest.raises(SessionFailed, match="no window was taken"):
-        window.take(live, WindowRequest())  # type: ignore[arg-type]
-    with pytest.raises(UsageError, match="no window was taken"):
-        window.last_windows(live)  # type: ignore[arg-type]
