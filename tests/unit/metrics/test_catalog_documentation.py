@@ -25,14 +25,12 @@ def queries() -> Iterator[str]:
 
 
 def named(text: str) -> set[str]:
-    """Return the metrics that a text names."""
     return set(re.findall(r"\bprofd_\w+", text))
 
 
 def test_every_metric_is_documented_with_its_type_and_labels() -> None:
     rows = re.findall(r"^\| `(profd_\w+)` \| (\w+) \|([^|]*)\|", PAGE, re.MULTILINE)
     documented = {(name, kind, tuple(re.findall(r"\w+", labels))) for name, kind, labels in rows}
-
     assert documented == {
         (metric.name, metric.kind, tuple(label for label in metric.labels if label != "run")) for metric in METRICS
     }

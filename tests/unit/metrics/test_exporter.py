@@ -16,17 +16,6 @@ from support.waiting import DEADLINE_S, until
 
 from profd.daemon.errors import ExitCode, MissingTool, UsageError
 from profd.daemon.metrics import exporter
-from profd.daemon.metrics.exporter import (
-    PROGRAM,
-    Address,
-    Exporter,
-    check_endpoint,
-    check_installed,
-    listen,
-    open_exporter,
-    parse_address,
-    url_of,
-)
 
 
 @pytest.fixture
@@ -44,11 +33,11 @@ def told_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
         executable.chmod(0o700)
         monkeypatch.setattr(sys, "executable", str(executable))
         told: list[str] = []
-        exporter = Exporter(None, "http://localhost:4318", told.append)
-        exporter.follow(Path("/runs/a.profd"))
+        running = exporter.Exporter(None, "http://localhost:4318", told.append)
+        running.follow(Path("/runs/a.profd"))
         pid = until(lambda: pid_file.read_text() if pid_file.exists() else "", "the start of the process")
         os.waitid(os.P_PID, int(pid), os.WEXITED | os.WNOWAIT)
-        exporter.end()
+        running.end()
         return told
 
     return tell
@@ -77,19 +66,15 @@ def test_a_process_that_said_nothing_leaves_no_log(tmp_path: Path) -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener, log.open("wb") as said:
         words = ["--listener-fd", str(listener.fileno()), "--log", str(log), "--while-stdin"]
         subprocess.run(
-            [sys.executable, "-m", PROGRAM, str(tmp_path), *words],
+            [sys.executable, "-m", exporter.PROGRAM, str(tmp_path), *words],
             stdin=subprocess.DEVNULL,
             stderr=said,
             pass_fds=[listener.fileno()],
             check=True,
         )
     assert not log.exists()
-
-
-def test_a_process_that_said_why_leaves_its_log(tmp_path: Path) -> None:
-    log = tmp_path / "metrics.log"
-    with log.open("wb") as said:
-        words = [sys.executable, "-m", PROGRAM, str(tmp_path / "none.profd"), "--log", str(log)]
+    with log.open("wb") as said:  # one that said why leaves it
+        words = [sys.executable, "-m", exporter.PROGRAM, str(tmp_path / "none.profd"), "--log", str(log)]
         assert subprocess.run(words, stderr=said, check=False).returncode == ExitCode.NO_RUN
     assert "is not being recorded" in log.read_text()
 
@@ -98,7 +83,7 @@ def test_signals_that_a_launcher_holds_back_reach_it(tmp_path: Path) -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     try:
         process = subprocess.Popen(
-            [sys.executable, "-m", PROGRAM, str(tmp_path), "127.0.0.1:0"], stderr=subprocess.PIPE
+            [sys.executable, "-m", exporter.PROGRAM, str(tmp_path), "127.0.0.1:0"], stderr=subprocess.PIPE
         )
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
@@ -112,58 +97,45 @@ def test_signals_that_a_launcher_holds_back_reach_it(tmp_path: Path) -> None:
             process.kill()
 
 
-@pytest.mark.parametrize(
-    ("text", "address"),
-    [
-        ("9400", Address("127.0.0.1", 9400)),
-        (":9400", Address("127.0.0.1", 9400)),
-        ("0.0.0.0:0", Address("0.0.0.0", 0)),
-        ("[::1]:9400", Address("::1", 9400)),
-        ("localhost:80", Address("localhost", 80)),
-    ],
-)
-def test_an_address_is_a_port_or_a_host_with_one(text: str, address: Address) -> None:
-    assert parse_address(text) == address
-
-
-@pytest.mark.parametrize("text", ["", "9400:", "localhost", "65536", "-1", "٣", "host:port"])
-def test_what_is_no_address_says_what_is(text: str) -> None:
-    with pytest.raises(UsageError, match=r"0\.0\.0\.0:9400"):
-        parse_address(text)
+def test_an_address_is_a_port_or_a_host_with_one_and_what_is_none_is_told_what_is() -> None:
+    assert exporter.parse_address("9400") == exporter.parse_address(":9400") == exporter.Address("127.0.0.1", 9400)
+    assert exporter.parse_address("0.0.0.0:0") == exporter.Address("0.0.0.0", 0)
+    assert exporter.parse_address("[::1]:9400") == exporter.Address("::1", 9400)
+    assert exporter.parse_address("localhost:80") == exporter.Address("localhost", 80)
+    for text in ("", "9400:", "localhost", "65536", "-1", "٣", "host:port"):
+        with pytest.raises(UsageError, match=r"0\.0\.0\.0:9400"):
+            exporter.parse_address(text)
 
 
 def test_a_port_in_use_and_a_host_that_is_not_there_are_told() -> None:
-    with contextlib.closing(listen(Address("127.0.0.1", 0))) as taken:
+    with contextlib.closing(exporter.listen(exporter.Address("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=f"port {port} .*in use.*choose another port"):
-            open_exporter(str(port), None, print)
+            exporter.open_exporter(str(port), None, print)
     with pytest.raises(UsageError, match=r"192\.0\.2\.1 port 0"):
-        listen(Address("192.0.2.1", 0))
-    assert open_exporter(None, None, print) is None
+        exporter.listen(exporter.Address("192.0.2.1", 0))
+    assert exporter.open_exporter(None, None, print) is None
 
 
 def test_a_port_is_free_again_at_once_and_addresses_of_six_have_brackets() -> None:
-    with listen(Address("127.0.0.1", 0)) as listener:
-        address = Address(*listener.getsockname())
+    with exporter.listen(exporter.Address("127.0.0.1", 0)) as listener:
+        address = exporter.Address(*listener.getsockname())
         with socket.create_connection(address) as client:
             listener.accept()[0].close()  # who closes first keeps the port for a while
             assert client.recv(1) == b""
-    listen(address).close()
+    exporter.listen(address).close()
     try:
-        listener = listen(Address("::1", 0))
+        listener = exporter.listen(exporter.Address("::1", 0))
     except UsageError:
         pytest.skip("this machine has no IPv6")
     with contextlib.closing(listener):
-        assert url_of(listener) == f"http://[::1]:{listener.getsockname()[1]}/metrics"
+        assert exporter.url_of(listener) == f"http://[::1]:{listener.getsockname()[1]}/metrics"
 
 
-def test_an_extra_that_is_missing_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_no_endpoint_says_what_is_and_a_missing_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for endpoint in ("localhost:4318", "http://", "grpc://localhost:4317", ""):
+        with pytest.raises(UsageError, match="http://localhost:4318"):
+            exporter.check_endpoint(endpoint)
     monkeypatch.setitem(exporter._NEEDED, "otlp", "no_such_package.at.all")
     with pytest.raises(MissingTool, match=r"pip install 'profd\[otlp\]'"):
-        check_installed("otlp")
-
-
-@pytest.mark.parametrize("endpoint", ["localhost:4318", "http://", "grpc://localhost:4317", ""])
-def test_what_is_no_endpoint_says_what_is(endpoint: str) -> None:
-    with pytest.raises(UsageError, match="http://localhost:4318"):
-        check_endpoint(endpoint)
+        exporter.check_installed("otlp")

@@ -40,28 +40,18 @@ class Desk:
         return self.spent_s
 
 
-@pytest.fixture
-def desk() -> Desk:
-    return Desk()
-
-
-def test_nothing_is_looked_for_in_the_first_minute(tmp_path: Path, desk: Desk) -> None:
+def test_growth_and_steps_are_told_once_they_are_known_by_one_look_at_a_time(tmp_path: Path) -> None:
+    desk = Desk()
     with live_run(tmp_path / "a.profd", seconds=59) as run:
-        samples = desk.watch(run).take()
-
-    assert desk.work() == 0
-    assert math.isnan(value(samples, catalog.MEMORY_SLOPE, "", "rss"))
-
-
-def test_growth_and_steps_are_told_once_they_are_known_by_one_look_at_a_time(tmp_path: Path, desk: Desk) -> None:
-    with live_run(tmp_path / "a.profd", seconds=61) as run:
         watched = desk.watch(run)
+        assert math.isnan(value(watched.take(), catalog.MEMORY_SLOPE, "", "rss"))
+        assert desk.work() == 0  # nothing is looked for in the first minute
+        run.advance(2)
         watched.take()
         desk.now_s += 1e6
         watched.take()
         assert desk.work() == 1
         samples = watched.take()
-
     assert value(samples, catalog.MEMORY_SLOPE, "", "rss") == pytest.approx(1e6)
     assert value(samples, catalog.MEMORY_GROWING, "", "rss") == 1
     assert value(samples, catalog.MEMORY_LEFT, "", "rss") == pytest.approx(7000, rel=0.01)
@@ -69,7 +59,8 @@ def test_growth_and_steps_are_told_once_they_are_known_by_one_look_at_a_time(tmp
 
 
 @pytest.mark.parametrize(("cost_s", "rests_s"), [(0.001, EVERY_S), (0.4, REST * 0.4 / 2)])
-def test_a_dear_look_puts_off_the_next(tmp_path: Path, desk: Desk, cost_s: float, rests_s: float) -> None:
+def test_a_dear_look_puts_off_the_next(tmp_path: Path, cost_s: float, rests_s: float) -> None:
+    desk = Desk()
     desk.cost_s = cost_s
     with live_run(tmp_path / "a.profd", seconds=61) as run:
         watched = desk.watch(run)
@@ -83,9 +74,8 @@ def test_a_dear_look_puts_off_the_next(tmp_path: Path, desk: Desk, cost_s: float
         assert desk.work() == 1
 
 
-def test_a_run_that_is_gone_is_said_and_looked_for_again(
-    tmp_path: Path, desk: Desk, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_a_run_that_is_gone_is_said_and_looked_for_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    desk = Desk()
     with live_run(tmp_path / "a.profd", seconds=61) as run:
         watched = desk.watch(run)
         watched.take()
@@ -94,6 +84,5 @@ def test_a_run_that_is_gone_is_said_and_looked_for_again(
         away.rename(run.path)
         desk.now_s += EVERY_S
         watched.take()
-
         assert "cannot be read" in capsys.readouterr().err
         assert desk.work() == 1
