@@ -5,10 +5,19 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+import threading
+from pathlib import Path
 from typing import Any
 
+import churn
 import pytest
+from kills import Kill, wrong_links
+from many_threads import Ended, StateWatch, failures
+from steps import Took
+from support import synthetic
 from support.folders import ROOT
+
+from profd.daemon.store.reader import RunReader
 
 EVERY = {"writer": 43, "reader": 23, "live file": 1, "register": 1, "report": 13, "export": 3, "tables": 31}
 """How many faults of a subject go by between two that are tried here."""
@@ -24,3 +33,53 @@ def test_what_must_hold_after_a_fault_holds(subject: str) -> None:
     assert told["failures"] == []
     assert told["faults"] >= 3
     assert done.returncode == 0
+
+
+def test_churn_counts_who_stays_and_who_of_them_has_samples(tmp_path: Path) -> None:
+    with RunReader(synthetic.write_run(tmp_path / "run.profd", seconds=20, workers=2)) as reader:
+        seen = churn.see(reader, 0.1, 0.05)
+    assert seen.main_share == pytest.approx(1.0)
+    assert (seen.processes, seen.long_lived, seen.sampled, seen.errors) == (3, 3, 3, 0)
+    assert seen.is_whole
+    assert not seen._replace(main_share=0.98).is_whole
+    assert not seen._replace(sampled=2).is_whole
+
+
+def test_a_wrong_link_is_seen(tmp_path: Path) -> None:
+    diary = tmp_path / "diary"
+    diary.write_text("00\n")
+    assert wrong_links(diary) == (1, 1)
+
+
+def test_what_is_lost_or_stopped_is_not_sound() -> None:
+    sound = Kill(1.0, frozenset("RS"), True, 1.0, "")
+    assert sound.is_sound()
+    assert not sound._replace(states=frozenset("RT")).is_sound()
+    assert not sound._replace(ran_on=False).is_sound()
+    assert not sound._replace(lost_s=9.0).is_sound()
+    assert not sound._replace(failure="damaged").is_sound()
+
+
+GOOD = Ended(Took(2.0, 1.0), 0, 242, 100, 0)
+
+
+def test_hung_failed_and_stopped_runs_are_counted_apart() -> None:
+    hung, failed, stopped = Ended(None, None, 0, 10, 0), Ended(None, -6, 0, 10, 0), GOOD._replace(stopped=3)
+    rounds = [{"profd": run, "bare": GOOD, "null": GOOD} for run in (hung, failed, stopped, GOOD)]
+    assert failures(rounds, "profd") == (1, 1, 1)
+    assert failures(rounds, "bare") == (0, 0, 0)
+
+
+def test_stopped_process_is_seen() -> None:
+    program = "import os, signal; os.kill(os.getpid(), signal.SIGSTOP)"
+    with subprocess.Popen([sys.executable, "-c", program]) as process:
+        watch = StateWatch(process.pid)
+        watch.start()
+        never, looks = threading.Event(), 0
+        while not watch.stopped and looks < 2000:
+            never.wait(0.01)
+            looks += 1
+        watch.close()
+        process.kill()
+    assert watch.stopped > 0
+    assert watch.looks >= watch.stopped
