@@ -34,7 +34,9 @@ def compared(base: Path, new: Path) -> Diff:
 
 
 @pytest.mark.parametrize(
-    ("order", "longer", "more", "sign"), [(1, " longer: ", " more", r"\+"), (-1, " less long: ", " less", "-")]
+    ("order", "longer", "more", "sign"),
+    [(1, " longer: ", " more", r"\+"), (-1, " less long: ", " less", "-")],
+    ids=["slower", "faster"],
 )
 def test_what_got_slower_takes_more_and_has_a_plus_and_what_got_faster_a_minus(
     runs: tuple[Path, Path], order: int, longer: str, more: str, sign: str
