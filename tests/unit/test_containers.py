@@ -46,10 +46,7 @@ PLACES = {
         Place("Kubernetes", "", "trainer-0", "ml", "main"),
     ),
     "a step of Slurm": (sees(STEP, SLURM_JOB_ID="42"), Place(job="42", step="0")),
-    "a step of Slurm, version 1": (
-        sees("9:freezer:/slurm/uid_1000/job_42/step_batch"),
-        Place(job="42", step="batch"),
-    ),
+    "a step of Slurm, version 1": (sees("9:freezer:/slurm/uid_1000/job_42/step_batch"), Place(job="42", step="batch")),
     "a step of Slurm without groups": (sees("0::/", SLURM_JOB_ID="42", SLURM_STEP_ID="1"), Place(job="42", step="1")),
 }
 

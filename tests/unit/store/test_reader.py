@@ -8,30 +8,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.synthetic import (
-    MAIN,
-    MAIN_TID,
-    PIN_TID,
-    STARTED_NS,
-    LiveRun,
-    live_run,
-    write_records,
-    write_run,
-)
+from support.synthetic import MAIN, MAIN_TID, PIN_TID, STARTED_NS, LiveRun, live_run, write_records, write_run
 from support.training_stacks import STEP
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import (
-    Frame,
-    Interval,
-    Point,
-    PointsTaken,
-    Record,
-    RecordingTaken,
-    ThreadTimeline,
-)
+from profd.daemon.store.records import Frame, Interval, Point, PointsTaken, Record, RecordingTaken, ThreadTimeline
 from profd.daemon.store.rows import StackRow
 
 SECONDS = 4

@@ -261,7 +261,7 @@ def test_losses_that_go_on_are_said_once_a_minute() -> None:
         said += counted.take(now_ns)
     said += counted.take(0, is_end=True)
     assert [event.text.partition(" records")[0] for event in said] == [
-        *("1 record was dropped: the disk is too slow", "within 59 s 60", "within 59 s 60", "within 28 s 29"),
+        *("1 record was dropped: the disk is too slow", "within 59 s 60", "within 59 s 60", "within 28 s 29")
     ]
     assert counted.take(0, is_end=True) == []
 
