@@ -14,17 +14,7 @@ from profd.daemon.session.budget import Governor
 from profd.daemon.session.sampling import LENGTH_S, WATCHED_LENGTH_S, Members, Sampling
 from profd.daemon.stacks.chain import Pace
 from profd.daemon.stacks.source import Statements
-from profd.daemon.store.records import (
-    EventHappened,
-    Frame,
-    Identity,
-    Placement,
-    ProcessEnded,
-    ProcessSeen,
-    Record,
-    RecordingTaken,
-    ThreadTimeline,
-)
+from profd.daemon.store import records
 from profd.daemon.tree import roles
 from profd.daemon.tree.tree import Change, Member, ProcessTree
 
@@ -32,7 +22,9 @@ from profd.daemon.tree.tree import Change, Member, ProcessTree
 class FakeChain:
     """Runs until it is stopped, or breaks when it is told to."""
 
-    def __init__(self, executable: str, identity: Identity, pace: Callable[[], Pace], source: Statements) -> None:
+    def __init__(
+        self, executable: str, identity: records.Identity, pace: Callable[[], Pace], source: Statements
+    ) -> None:
         self.identity = identity
         self.pace = pace
         self.source = source
@@ -68,12 +60,12 @@ class Studio:
     """A sampling whose chains can be looked at."""
 
     def __init__(self) -> None:
-        self.records: list[Record] = []
+        self.records: list[records.Record] = []
         self.sampling = Sampling("py-spy", Governor(100, 0.1), StoppedClock(), self.records.append)
         self.chains: list[FakeChain] = []
 
     async def begin(self, role: str, pid: int = 7) -> FakeChain:
-        self.sampling.begin(Member(Identity(pid, 1), None, (), role, None, None, "3.11", 1))
+        self.sampling.begin(Member(records.Identity(pid, 1), None, (), role, None, None, "3.11", 1))
         await asyncio.sleep(0)
         return self.chains[-1]
 
@@ -157,7 +149,7 @@ async def test_a_chain_that_breaks_is_said_and_is_alone(studio: Studio, capsys: 
     for _ in range(3):
         await asyncio.sleep(0)
     (said,) = studio.records
-    assert isinstance(said, EventHappened)
+    assert isinstance(said, records.EventHappened)
     assert (said.kind, said.identity) == ("error", broken.identity)
     assert "RuntimeError" in capsys.readouterr().err
     studio.sampling.hurry()
@@ -172,9 +164,9 @@ async def test_closing_breaks_off_who_does_not_end(studio: Studio, monkeypatch: 
     assert (deaf.was_cancelled, other.was_cancelled) == (True, False)
 
 
-ROOT, CHILD = Identity(10, 100), Identity(11, 110)
+ROOT, CHILD = records.Identity(10, 100), records.Identity(11, 110)
 KILLED = 9
-WORKER_STACK = (Frame("_worker_loop", "/lib/torch/utils/data/_utils/worker.py", 1),)
+WORKER_STACK = (records.Frame("_worker_loop", "/lib/torch/utils/data/_utils/worker.py", 1),)
 
 
 class ScriptedTree(ProcessTree):
@@ -200,7 +192,7 @@ class Stage:
 
     def __init__(self) -> None:
         clock = StoppedClock()
-        self.written: list[Record] = []
+        self.written: list[records.Record] = []
         self.tree = ScriptedTree(clock)
         sampling = Sampling("/nowhere/py-spy", Governor(100, 1.0), clock, self.written.append)
         self.members = Members(self.tree, sampling, None, clock, self.written.append)
@@ -210,7 +202,7 @@ class Stage:
         self.members.look()
 
     def events(self) -> list[str]:
-        return [record.text for record in self.written if isinstance(record, EventHappened)]
+        return [record.text for record in self.written if isinstance(record, records.EventHappened)]
 
 
 @pytest.fixture
@@ -218,19 +210,19 @@ def stage() -> Stage:
     return Stage()
 
 
-def member(identity: Identity, command: Sequence[str] = ("sleep", "9"), role: str = roles.HELPER) -> Member:
+def member(identity: records.Identity, command: Sequence[str] = ("sleep", "9"), role: str = roles.HELPER) -> Member:
     """Return a process that is no Python, so that nothing is sampled."""
     return Member(identity, None if identity == ROOT else ROOT, tuple(command), role, None, None, None, 1)
 
 
-def recording(identity: Identity, *os_tids: int) -> RecordingTaken:
-    threads = tuple(ThreadTimeline(os_tid, "t", is_main=False, intervals=()) for os_tid in os_tids)
-    return RecordingTaken(identity, 0, 1, 100, 1, 0, 0, 0, 0, (WORKER_STACK,), threads)
+def recording(identity: records.Identity, *os_tids: int) -> records.RecordingTaken:
+    threads = tuple(records.ThreadTimeline(os_tid, "t", is_main=False, intervals=()) for os_tid in os_tids)
+    return records.RecordingTaken(identity, 0, 1, 100, 1, 0, 0, 0, 0, (WORKER_STACK,), threads)
 
 
 def test_who_comes_changes_and_ends_is_written(stage: Stage) -> None:
     child, root = member(CHILD), member(ROOT, role=roles.MAIN)
-    root.placement = Placement(5, 1, 1, 8)
+    root.placement = records.Placement(5, 1, 1, 8)
     stage.look(Change("started", root), Change("started", child))
     child.command = ("true",)
     stage.look(Change("exec", child))
@@ -239,8 +231,12 @@ def test_who_comes_changes_and_ends_is_written(stage: Stage) -> None:
         *("main 10 (rank 5 of 8, local rank 1 on node 1): sleep 9", "helper 11: sleep 9", "process 11 became true"),
         "helper 11 was ended by SIGKILL",
     ]
-    assert [record.identity for record in stage.written if isinstance(record, ProcessSeen)] == [ROOT, CHILD, CHILD]
-    assert [record.exit_signal for record in stage.written if isinstance(record, ProcessEnded)] == [9]
+    assert [record.identity for record in stage.written if isinstance(record, records.ProcessSeen)] == [
+        ROOT,
+        CHILD,
+        CHILD,
+    ]
+    assert [record.exit_signal for record in stage.written if isinstance(record, records.ProcessEnded)] == [9]
 
 
 def test_how_the_root_ended_is_kept_and_told_by_others_and_at_the_end_nobody_is_begun(stage: Stage) -> None:
@@ -261,7 +257,7 @@ def test_threads_are_those_of_the_last_recording(stage: Stage) -> None:
 
 def test_nothing_is_held_of_workers_that_ended_before_their_last_recording_came(stage: Stage) -> None:
     for number in range(100):
-        worker = member(Identity(1000 + number, 7))
+        worker = member(records.Identity(1000 + number, 7))
         stage.look(Change("started", worker))
         stage.members.take_recording(recording(worker.identity, worker.identity.pid))
         stage.look(Change("ended", worker, 0))
@@ -272,5 +268,5 @@ def test_nothing_is_held_of_workers_that_ended_before_their_last_recording_came(
 def test_who_turns_out_to_be_a_worker_is_written_again(stage: Stage) -> None:
     stage.look(Change("started", member(CHILD)))
     stage.members.take_recording(recording(CHILD, 11))
-    last = [record for record in stage.written if isinstance(record, ProcessSeen)][-1]
+    last = [record for record in stage.written if isinstance(record, records.ProcessSeen)][-1]
     assert (last.role, last.ordinal) == (roles.WORKER, 1)

@@ -21,21 +21,9 @@ from support.waiting import DEADLINE_S
 from profd.daemon import paths
 from profd.daemon.errors import MissingTool, OutputUnwritable, ProfdError, SessionFailed
 from profd.daemon.session import session
-from profd.daemon.session.session import (
-    Failed,
-    Ready,
-    RunningSession,
-    SessionOptions,
-    StartingSession,
-    decode_options,
-    encode,
-    end_session,
-    start_ahead,
-    start_session,
-)
 from profd.daemon.store.records import Identity
 
-OPTIONS = SessionOptions(
+OPTIONS = session.SessionOptions(
     run_id="20261120-120000-cifar-3fa9",
     name="cifar",
     run_file=Path("/runs/caf\u00e9.profd"),
@@ -45,12 +33,12 @@ OPTIONS = SessionOptions(
     command=("python", "train.py"),
     duration_s=2.5,
 )
-READY = encode(Ready(Path("/runs/a.profd"), Path("/run/a.sock"))).decode()
+READY = session.encode(session.Ready(Path("/runs/a.profd"), Path("/run/a.sock"))).decode()
 READIES = """import json, os, signal, sys
 def ready(run_file):
     print(json.dumps({'type': 'Ready', 'run_file': run_file, 'control_socket': '/a'}), flush=True)
 """
-Start = Callable[[str], RunningSession]
+Start = Callable[[str], session.RunningSession]
 
 
 @pytest.fixture
@@ -70,9 +58,9 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], 
 def start(install: Callable[[str], None]) -> Start:
     """Return a function that starts a session which is this program."""
 
-    def start_program(program: str) -> RunningSession:
+    def start_program(program: str) -> session.RunningSession:
         install(program)
-        return start_session(OPTIONS)
+        return session.start_session(OPTIONS)
 
     return start_program
 
@@ -85,7 +73,7 @@ def no_child_is_left() -> Callable[[], bool]:
 
 
 def test_options_reach_the_session_as_they_are() -> None:
-    assert decode_options(encode(OPTIONS)) == OPTIONS
+    assert session.decode_options(session.encode(OPTIONS)) == OPTIONS
 
 
 def test_a_session_that_is_ready_is_returned_and_waited_for(start: Start) -> None:
@@ -113,16 +101,18 @@ def test_a_session_stands_apart_in_the_same_home(start: Start, tmp_path: Path, m
 @pytest.mark.parametrize(
     ("word", "expected"),
     [
-        (Failed("OutputUnwritable", "cannot write", "choose another"), OutputUnwritable),
-        (Failed("MissingTool", "no py-spy", "install it"), MissingTool),
-        (Failed("Unheard", "of", ""), SessionFailed),
-        (Failed("annotations", "of", ""), SessionFailed),
-        (Failed("ExitCode", "of", ""), SessionFailed),
+        (session.Failed("OutputUnwritable", "cannot write", "choose another"), OutputUnwritable),
+        (session.Failed("MissingTool", "no py-spy", "install it"), MissingTool),
+        (session.Failed("Unheard", "of", ""), SessionFailed),
+        (session.Failed("annotations", "of", ""), SessionFailed),
+        (session.Failed("ExitCode", "of", ""), SessionFailed),
     ],
 )
-def test_a_session_that_fails_raises_its_own_error(start: Start, word: Failed, expected: type[ProfdError]) -> None:
+def test_a_session_that_fails_raises_its_own_error(
+    start: Start, word: session.Failed, expected: type[ProfdError]
+) -> None:
     with pytest.raises(expected) as failure:
-        start(f"sys.stdin.read(); print({encode(word).decode()!r})")
+        start(f"sys.stdin.read(); print({session.encode(word).decode()!r})")
     assert type(failure.value) is expected
     assert word.what in failure.value.what
 
@@ -155,12 +145,12 @@ def test_one_started_ahead_is_used_or_ends(
 ) -> None:
     install(f"sys.stdin.read(); print({READY!r}, flush=True)")
     done: list[str] = []
-    with StartingSession() as starting:
-        running = start_session(OPTIONS, starting=starting, meanwhile=lambda: done.append("meanwhile"))
+    with session.StartingSession() as starting:
+        running = session.start_session(OPTIONS, starting=starting, meanwhile=lambda: done.append("meanwhile"))
         assert running.pid == starting.process.pid
     assert done == ["meanwhile"]
     assert running.wait_closed(60)
-    with pytest.raises(MissingTool), StartingSession() as starting:
+    with pytest.raises(MissingTool), session.StartingSession() as starting:
         raise MissingTool("there is none", "install it")
     assert no_child_is_left()
     assert [path.name for path in paths.runtime_folder().glob("*.log")] == [f"{OPTIONS.run_id}.log"]
@@ -168,10 +158,10 @@ def test_one_started_ahead_is_used_or_ends(
 
 def test_what_cannot_be_started_ahead_is_an_error_where_needed(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     monkeypatch.setattr(sys, "executable", str(tmp_path / "python"))
-    with start_ahead() as starting:
+    with session.start_ahead() as starting:
         assert starting is None
     with pytest.raises(SessionFailed, match=r"no session can be started: .*No such file"):
-        start_session(OPTIONS)
+        session.start_session(OPTIONS)
 
 
 def test_a_mute_one_is_killed(
@@ -186,7 +176,7 @@ def test_a_mute_one_is_killed(
 
 def test_command_words_that_are_no_text_are_made_so(install: Callable[[str], None]) -> None:
     install("ready(json.load(sys.stdin)['command'][1])")
-    running = start_session(msgspec.structs.replace(OPTIONS, command=("python", "caf\udce9.py")))
+    running = session.start_session(msgspec.structs.replace(OPTIONS, command=("python", "caf\udce9.py")))
     assert running.run_file == Path("caf\ufffd.py")
     assert running.wait_closed(60)
 
@@ -198,7 +188,7 @@ def test_the_end_of_the_link_is_handed_on_and_stays_open_here(install: Callable[
     )
     ours, theirs = socket.socketpair()
     with ours, theirs:
-        running = start_session(OPTIONS, channel=theirs)
+        running = session.start_session(OPTIONS, channel=theirs)
         assert running.run_file == Path("socket")
         assert running.wait_closed(60)
         os.fstat(theirs.fileno())
@@ -206,29 +196,29 @@ def test_the_end_of_the_link_is_handed_on_and_stays_open_here(install: Callable[
 
 def test_a_stopped_session_is_let_go_on_to_close(install: Callable[[str], None]) -> None:
     install("ready('/a'); os.close(1); os.kill(os.getpid(), signal.SIGSTOP)")
-    running = start_session(OPTIONS)
+    running = session.start_session(OPTIONS)
     os.waitid(os.P_PID, running.pid, os.WSTOPPED | os.WNOWAIT)
     assert running.wait_closed(DEADLINE_S)
 
 
 @pytest.fixture
-def waiting(install: Callable[[str], None]) -> RunningSession:
+def waiting(install: Callable[[str], None]) -> session.RunningSession:
     """Start what says that it records, and waits for a signal."""
     install("ready('/a'); os.close(1); signal.pause()")
-    return start_session(OPTIONS)
+    return session.start_session(OPTIONS)
 
 
-def test_a_session_is_ended_by_who_did_not_start_it_though_it_is_stopped(waiting: RunningSession) -> None:
+def test_a_session_is_ended_by_who_did_not_start_it_though_it_is_stopped(waiting: session.RunningSession) -> None:
     os.kill(waiting.pid, signal.SIGSTOP)
     os.waitid(os.P_PID, waiting.pid, os.WSTOPPED | os.WNOWAIT)
-    with contextlib.closing(end_session(identity_of(waiting.pid))) as watch:
+    with contextlib.closing(session.end_session(identity_of(waiting.pid))) as watch:
         assert select.select([watch], [], [], DEADLINE_S)[0]
     assert not waiting.wait_closed(DEADLINE_S)  # by the signal, as it has no handler here
 
 
-def test_another_process_with_its_pid_is_no_session_any_more(waiting: RunningSession) -> None:
+def test_another_process_with_its_pid_is_no_session_any_more(waiting: session.RunningSession) -> None:
     with pytest.raises(ProcessLookupError):
-        end_session(Identity(waiting.pid, identity_of(waiting.pid).start_ticks - 1))
+        session.end_session(Identity(waiting.pid, identity_of(waiting.pid).start_ticks - 1))
     assert waiting.is_running()
     waiting.end()
     waiting.wait_closed(DEADLINE_S)
@@ -237,7 +227,7 @@ def test_another_process_with_its_pid_is_no_session_any_more(waiting: RunningSes
 def test_what_is_no_session_is_not_ended() -> None:
     with subprocess.Popen(["sleep", "1000"]) as other:
         with pytest.raises(SessionFailed, match="is no session of profd's"):
-            end_session(identity_of(other.pid))
+            session.end_session(identity_of(other.pid))
         assert other.poll() is None
         other.kill()
 

@@ -17,16 +17,8 @@ from support.traces import Told, stack, write_trace
 
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS, Clock
 from profd.daemon.errors import MissingTool
-from profd.daemon.stacks import assembly
+from profd.daemon.stacks import assembly, pyspy
 from profd.daemon.stacks import recording as running
-from profd.daemon.stacks.pyspy import (
-    PySpyOutput,
-    RawRecording,
-    RecordingFailed,
-    find_py_spy,
-    last_timestamp_us,
-    read_output,
-)
 from profd.daemon.stacks.recording import Recording
 
 TRACE = write_trace(Told([(100, stack("a"))], 250_000))
@@ -43,10 +35,10 @@ def nothing_left(py_spy: StandIn) -> Iterator[None]:
 
 
 def begin(length_s: float = 1.0) -> Recording:
-    return Recording(find_py_spy(), os.getpid(), 100, length_s, Clock())
+    return Recording(pyspy.find_py_spy(), os.getpid(), 100, length_s, Clock())
 
 
-async def take() -> RawRecording:
+async def take() -> pyspy.RawRecording:
     """Record until it samples, and return what came of it."""
     recording = begin()
     await recording.sampling
@@ -54,10 +46,10 @@ async def take() -> RawRecording:
     return await recording.collect()
 
 
-def output(spawned_s: float, sampling_s: float, ended_s: float, trace: bytes = TRACE) -> PySpyOutput:
+def output(spawned_s: float, sampling_s: float, ended_s: float, trace: bytes = TRACE) -> pyspy.PySpyOutput:
     """Return what a py-spy wrote that was spawned, sampled and ended at these times."""
     spawned_ns, sampling_ns, ended_ns = (int(at_s * SECOND_NS) for at_s in (spawned_s, sampling_s, ended_s))
-    return PySpyOutput(trace, SAID, spawned_ns, sampling_ns, ended_ns, cpu_ns=0, wall_jump_ns=0)
+    return pyspy.PySpyOutput(trace, SAID, spawned_ns, sampling_ns, ended_ns, cpu_ns=0, wall_jump_ns=0)
 
 
 @pytest.fixture
@@ -84,7 +76,7 @@ def descriptors() -> set[str]:
 async def test_a_recording_gives_what_py_spy_wrote_and_said_with_times_as_things_happened(py_spy: StandIn) -> None:
     clock = Clock()
     before_ns = clock.now_ns()
-    recording = Recording(find_py_spy(), os.getpid(), 100, 1.0, clock)
+    recording = Recording(pyspy.find_py_spy(), os.getpid(), 100, 1.0, clock)
     assert await recording.sampling
     sampling_ns = clock.now_ns()
     recording.stop()
@@ -132,7 +124,7 @@ async def test_py_spy_is_out_of_reach_of_the_terminal_and_hears_its_signals(py_s
     recording.abandon()
     recording.abandon()
     await recording.ended
-    with pytest.raises(RecordingFailed):
+    with pytest.raises(pyspy.RecordingFailed):
         await recording.collect()
     assert not Path(f"/proc/{begun.pid}").exists()  # it was killed, and waited for
 
@@ -149,12 +141,12 @@ async def test_reads_that_fail_are_known_by_their_time(py_spy: StandIn) -> None:
 
 
 def test_time_zero_lies_between_the_start_and_the_first_word_and_the_last_event_before_the_end() -> None:
-    raw = read_output(output(10.0, 10.5, 20.0))
+    raw = pyspy.read_output(output(10.0, 10.5, 20.0))
     assert (raw.zero_ns - raw.clock_error_ns, raw.zero_ns + raw.clock_error_ns) == (10 * SECOND_NS, 10_500_000_000)
-    raw = read_output(output(10.0, 10.5, 10.4))  # the trace is of a quarter of a second
+    raw = pyspy.read_output(output(10.0, 10.5, 10.4))  # the trace is of a quarter of a second
     assert (raw.zero_ns - raw.clock_error_ns, raw.zero_ns + raw.clock_error_ns) == (10 * SECOND_NS, 10_150_000_000)
     late = write_trace(Told([(100, stack("a"))], 3600 * 1_000_000))
-    raw = read_output(output(10.0, 10.5, 20.0, late))
+    raw = pyspy.read_output(output(10.0, 10.5, 20.0, late))
     assert (raw.zero_ns, raw.clock_error_ns) == (10 * SECOND_NS, 0)
 
 
@@ -172,7 +164,7 @@ async def test_the_reason_of_a_failure_is_one_line(py_spy: StandIn, says: str, r
     py_spy.fails(Fault("start", "exit", says))
     recording = begin()
     assert not await recording.sampling
-    with pytest.raises(RecordingFailed) as failure:
+    with pytest.raises(pyspy.RecordingFailed) as failure:
         await recording.collect()
     assert str(failure.value).startswith(reason)
     assert "\n" not in str(failure.value)
@@ -194,7 +186,7 @@ async def test_one_that_hangs_falls_silent_or_ignores_its_interrupt_is_killed(py
     recording = begin()
     await recording.sampling
     recording.stop()
-    with pytest.raises(RecordingFailed, match="killed"):
+    with pytest.raises(pyspy.RecordingFailed, match="killed"):
         await recording.collect()
     assert recording.ended.done()
 
@@ -212,7 +204,7 @@ async def test_a_collection_that_is_broken_off_leaves_nothing_open() -> None:
 
 async def test_a_py_spy_that_is_not_there_leaves_nothing_open() -> None:
     for executable in ("/nowhere/py-spy", "/dev/null"):
-        with pytest.raises(RecordingFailed, match="cannot be started"):
+        with pytest.raises(pyspy.RecordingFailed, match="cannot be started"):
             Recording(executable, os.getpid(), 100, 1.0, Clock())
 
 
@@ -222,7 +214,7 @@ async def test_running_out_of_descriptors_is_a_failure(monkeypatch: pytest.Monke
         raise OSError(24, "Too many open files")
 
     monkeypatch.setattr(os, broken, run_out)
-    with pytest.raises(RecordingFailed, match="Too many open files"):
+    with pytest.raises(pyspy.RecordingFailed, match="Too many open files"):
         begin()
 
 
@@ -245,8 +237,8 @@ async def test_recordings_of_every_fate_leak_nothing(py_spy: StandIn) -> None:
     ended = 0
     for fate, end in itertools.product(fates, ends):
         py_spy.fails(fate)
-        with contextlib.suppress(RecordingFailed):
-            executable = "/nowhere/py-spy" if end == "nowhere" else find_py_spy()
+        with contextlib.suppress(pyspy.RecordingFailed):
+            executable = "/nowhere/py-spy" if end == "nowhere" else pyspy.find_py_spy()
             recording = Recording(executable, os.getpid(), 100, 1.0, Clock())
             await recording.sampling
             if end == "abandon":
@@ -258,29 +250,29 @@ async def test_recordings_of_every_fate_leak_nothing(py_spy: StandIn) -> None:
 
 
 def test_last_timestamp_is_found_without_decoding_and_a_hostile_name_is_none() -> None:
-    assert last_timestamp_us(TRACE) == 250_000
-    assert last_timestamp_us(b"[]") == 0
-    assert last_timestamp_us(b"") == 0
-    assert last_timestamp_us(TRACE[:-1]) == 0
+    assert pyspy.last_timestamp_us(TRACE) == 250_000
+    assert pyspy.last_timestamp_us(b"[]") == 0
+    assert pyspy.last_timestamp_us(b"") == 0
+    assert pyspy.last_timestamp_us(TRACE[:-1]) == 0
     hostile = write_trace(Told([(100, stack('","ts":7}]'))], 250_000))
-    assert last_timestamp_us(hostile) == 250_000
+    assert pyspy.last_timestamp_us(hostile) == 250_000
 
 
 def test_py_spy_is_found_where_it_may_be(py_spy: StandIn, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert find_py_spy() == os.fspath(py_spy.path)
+    assert pyspy.find_py_spy() == os.fspath(py_spy.path)
     monkeypatch.delenv("PROFD_PY_SPY")
-    assert Path(find_py_spy()).name == "py-spy"
+    assert Path(pyspy.find_py_spy()).name == "py-spy"
     monkeypatch.setattr("sysconfig.get_path", lambda name: str(tmp_path))
     monkeypatch.setenv("PATH", str(tmp_path / "bin"))
     with pytest.raises(MissingTool):
-        find_py_spy()
+        pyspy.find_py_spy()
     (tmp_path / "bin").mkdir()
     (tmp_path / "bin" / "py-spy").touch(mode=0o700)
-    assert find_py_spy() == str(tmp_path / "bin" / "py-spy")
+    assert pyspy.find_py_spy() == str(tmp_path / "bin" / "py-spy")
 
 
 @pytest.mark.parametrize("named", ["/nowhere/py-spy", "/dev", "/etc/passwd", "py-spy"])
 def test_named_py_spy_that_is_no_executable_is_said(monkeypatch: pytest.MonkeyPatch, named: str) -> None:
     monkeypatch.setenv("PROFD_PY_SPY", named)
     with pytest.raises(MissingTool, match=f"PROFD_PY_SPY is {named}, which is not the absolute path"):
-        find_py_spy()
+        pyspy.find_py_spy()

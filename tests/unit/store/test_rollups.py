@@ -12,19 +12,9 @@ from support.synthetic import MAIN, MAIN_TID, STARTED_NS, main_process, recordin
 from support.training_stacks import BACKWARD, DATA_WAIT
 
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.store import rollups
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Point, PointsTaken, RecordingTaken
-from profd.daemon.store.rollups import (
-    ALL_TOGETHER,
-    LEAST_MINUTES,
-    Grid,
-    StackMinuteRow,
-    count_stack_minutes,
-    point_minutes,
-    stack_hours,
-    stack_minutes,
-    stack_times,
-)
 from profd.daemon.store.rows import StackTotal
 from profd.daemon.store.stepfunction import MINUTE_NS
 from profd.daemon.store.tables import Tables
@@ -35,8 +25,8 @@ def test_an_interval_is_cut_at_the_bounds_of_columns(tmp_path: Path) -> None:
     thread = (MAIN_TID, "MainThread", True, ((DATA_WAIT, 500), (BACKWARD, 2500)))
     write_records(path, [main_process(), recording(MAIN, STARTED_NS, (thread,), duration_ns=3 * SECOND_NS)])
     with RunReader(path) as reader:
-        found = stack_times(reader, Grid(STARTED_NS, SECOND_NS), 0, 5, [1])
-        later = stack_times(reader, Grid(STARTED_NS, SECOND_NS), 2, 5, [1])
+        found = rollups.stack_times(reader, rollups.Grid(STARTED_NS, SECOND_NS), 0, 5, [1])
+        later = rollups.stack_times(reader, rollups.Grid(STARTED_NS, SECOND_NS), 2, 5, [1])
     half = SECOND_NS // 2
     assert sorted((one.column, one.time_ns) for one in found) == [(0, half), (0, half), (1, SECOND_NS), (2, SECOND_NS)]
     assert [(one.column, one.time_ns) for one in later] == [(2, SECOND_NS)]
@@ -62,7 +52,7 @@ def main_thread(reader: RunReader) -> int:
     return next(row.id for row in reader.threads.values() if row.os_tid == MAIN_TID)
 
 
-def by_minute(rows: list[StackMinuteRow]) -> dict[int, tuple[int, int]]:
+def by_minute(rows: list[rollups.StackMinuteRow]) -> dict[int, tuple[int, int]]:
     """Return samples and time of all stacks together by minute."""
     found: dict[int, tuple[int, int]] = {}
     for row in rows:
@@ -73,14 +63,16 @@ def by_minute(rows: list[StackMinuteRow]) -> dict[int, tuple[int, int]]:
 
 def test_minutes_are_added_together_from_the_runs_start_on(reader: RunReader) -> None:
     thread = main_thread(reader)
-    assert by_minute(stack_minutes(reader, [thread], range(3))) == dict.fromkeys(range(3), A_MINUTE)
-    assert stack_minutes(reader, [], range(3)) == stack_hours(reader, [thread], range(3)) == []
+    assert by_minute(rollups.stack_minutes(reader, [thread], range(3))) == dict.fromkeys(range(3), A_MINUTE)
+    assert rollups.stack_minutes(reader, [], range(3)) == rollups.stack_hours(reader, [thread], range(3)) == []
     two = (2 * A_MINUTE[0], 2 * A_MINUTE[1])
-    assert by_minute(stack_minutes(reader, [thread], range(3), 2)) == {0: two, 2: A_MINUTE}
+    assert by_minute(rollups.stack_minutes(reader, [thread], range(3), 2)) == {0: two, 2: A_MINUTE}
     # What is asked for begins in the midst of the first two.
-    assert by_minute(stack_minutes(reader, [thread], range(1, 3), 2)) == {0: A_MINUTE, 2: A_MINUTE}
-    assert by_minute(stack_minutes(reader, [thread], range(3), ALL_TOGETHER)) == {0: (3 * A_MINUTE[0], 3 * A_MINUTE[1])}
-    told = {row.stack: (row.samples, row.duration_ns) for row in stack_minutes(reader, [thread], range(1, 2))}
+    assert by_minute(rollups.stack_minutes(reader, [thread], range(1, 3), 2)) == {0: A_MINUTE, 2: A_MINUTE}
+    assert by_minute(rollups.stack_minutes(reader, [thread], range(3), rollups.ALL_TOGETHER)) == {
+        0: (3 * A_MINUTE[0], 3 * A_MINUTE[1])
+    }
+    told = {row.stack: (row.samples, row.duration_ns) for row in rollups.stack_minutes(reader, [thread], range(1, 2))}
     from_ns = STARTED_NS + MINUTE_NS
     intervals = reader.stack_totals(from_ns, from_ns + MINUTE_NS, frozenset({thread}))
     assert told == {row.stack: (row.samples, row.duration_ns) for row in intervals}
@@ -92,9 +84,9 @@ def test_minutes_have_who_is_summed_their_mean_and_their_ends(reader: RunReader)
     for row in summed.values():
         end_ns = STARTED_NS + SECONDS * SECOND_NS
         assert (row.from_ns, row.to_ns, reader.rollups._ends_ns[row.process]) == (0, end_ns, end_ns)
-    assert count_stack_minutes(reader) == len(stack_minutes(reader, list(reader.threads), range(100)))
+    assert rollups.count_stack_minutes(reader) == len(rollups.stack_minutes(reader, list(reader.threads), range(100)))
     series = next(row.id for row in reader.series.values() if row.name == "rss_bytes" and row.process == 1)
-    first, second, _ = point_minutes(reader, series, 0, 3)
+    first, second, _ = rollups.point_minutes(reader, series, 0, 3)
     # A reading a second, the first one after a second, each 1 MB above the one before it.
     assert (first.minute, first.readings, first.least, first.most) == (0, 60, 900e6, 959e6)
     assert (second.minute, second.readings, second.least, second.most) == (1, 60, 960e6, 1019e6)
@@ -116,7 +108,7 @@ def test_a_range_is_split_into_whole_minutes_and_what_lies_beside(live: Tables, 
         [one] = reader.rollups.split(at(30), at(270), reader.threads)
         assert (one.minutes, one.is_settled) == (range(1, 4), True)
         assert [(rest.from_ns, rest.to_ns) for rest in one.rest] == [(at(30), at(60)), (at(240), at(270))]
-        [short] = reader.rollups.split(at(59), at(59 + 60 * LEAST_MINUTES), reader.threads)
+        [short] = reader.rollups.split(at(59), at(59 + 60 * rollups.LEAST_MINUTES), reader.threads)
         assert not short.minutes
         [whole] = reader.rollups.split(None, None, reader.threads)
         assert not whole.rest

@@ -13,32 +13,17 @@ from support.synthetic import MAIN, STARTED_NS, main_process, write_records
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
+from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import (
-    DeviceSeen,
-    HangFound,
-    HangReport,
-    HostGap,
-    Identity,
-    OperatorTotals,
-    Placement,
-    Point,
-    PointsTaken,
-    Record,
-    WindowGpu,
-    WindowStep,
-    WindowTaken,
-    WindowWait,
-)
 from profd.daemon.store.rows import DeviceRow, PlacementRow, WindowRow
 
-SECOND = DeviceSeen(STARTED_NS + 1, "gpu1", 1, "NVIDIA A100", "GPU-b")
-FIRST = DeviceSeen(STARTED_NS + 2, "gpu0", 0, "NVIDIA H100", "GPU-a", 80 << 30)
+SECOND = records.DeviceSeen(STARTED_NS + 1, "gpu1", 1, "NVIDIA A100", "GPU-b")
+FIRST = records.DeviceSeen(STARTED_NS + 2, "gpu0", 0, "NVIDIA H100", "GPU-a", 80 << 30)
 
 
 def test_devices_come_in_order_and_once_and_have_series_of_their_own(tmp_path: Path) -> None:
-    process = Point("gpu_process_memory_bytes", 5.0, Identity(7, 1), device="gpu0")
-    points = PointsTaken(STARTED_NS + 3, (Point("gpu_memory_used_bytes", 9.0, device="gpu0"), process))
+    process = records.Point("gpu_process_memory_bytes", 5.0, records.Identity(7, 1), device="gpu0")
+    points = records.PointsTaken(STARTED_NS + 3, (records.Point("gpu_memory_used_bytes", 9.0, device="gpu0"), process))
     with RunReader(write_records(tmp_path / "run.profd", [SECOND, FIRST, FIRST, points])) as reader:
         assert reader.devices() == [
             DeviceRow("gpu0", 0, "NVIDIA H100", "GPU-a", 80 << 30),
@@ -48,7 +33,9 @@ def test_devices_come_in_order_and_once_and_have_series_of_their_own(tmp_path: P
     assert series == {("gpu_memory_used_bytes", None, "gpu0"), ("gpu_process_memory_bytes", 1, "gpu0")}
 
 
-FOUND = HangFound(STARTED_NS + 40 * SECOND_NS, STARTED_NS, "no progress for 40 s", HangReport("collective", ()))
+FOUND = records.HangFound(
+    STARTED_NS + 40 * SECOND_NS, STARTED_NS, "no progress for 40 s", records.HangReport("collective", ())
+)
 
 
 @pytest.mark.parametrize(
@@ -65,8 +52,8 @@ FOUND = HangFound(STARTED_NS + 40 * SECOND_NS, STARTED_NS, "no progress for 40 s
 )
 def test_a_damaged_row_is_said(tmp_path: Path, change: str, read: Callable[[RunReader], object], meant: str) -> None:
     path = tmp_path / "a.profd"
-    window = WindowTaken(synthetic.MAIN, synthetic.STARTED_NS, "kineto", synthetic.STARTED_NS)
-    placed = replace(main_process(), placement=Placement(5, 1))
+    window = records.WindowTaken(synthetic.MAIN, synthetic.STARTED_NS, "kineto", synthetic.STARTED_NS)
+    placed = replace(main_process(), placement=records.Placement(5, 1))
     synthetic.write_run(path, seconds=3, also=[window, FOUND, placed])
     with RunReader(path) as run:
         read(run)
@@ -79,34 +66,39 @@ def test_a_damaged_row_is_said(tmp_path: Path, change: str, read: Callable[[RunR
 
 def test_the_newest_place_of_each_rank_is_kept(tmp_path: Path) -> None:
     # An agent that became the rank: its environment was another one before.
-    found = [replace(main_process(), placement=placement) for placement in (Placement(5), Placement(5, 1, 0, 8))]
+    found = [
+        replace(main_process(), placement=placement)
+        for placement in (records.Placement(5), records.Placement(5, 1, 0, 8))
+    ]
     with RunReader(write_records(tmp_path / "a.profd", found)) as reader:
         (main,) = reader.processes
         assert reader.placements() == {main: PlacementRow(main, 1, 0, 8)}
 
 
-ADD = OperatorTotals("aten::add", "cpu", False, "[[2, 3], []]", 4, 10, 20, 30, 40, -1, -2, 5, 6, 24)
-STEP = OperatorTotals("ProfilerStep*", "cpu", True, "[]", 1, 1, 2, 0, 0, 0, 0, 0, 0, 0)
-TAKEN = WindowTaken(
+ADD = records.OperatorTotals("aten::add", "cpu", False, "[[2, 3], []]", 4, 10, 20, 30, 40, -1, -2, 5, 6, 24)
+STEP = records.OperatorTotals("ProfilerStep*", "cpu", True, "[]", 1, 1, 2, 0, 0, 0, 0, 0, 0, 0)
+TAKEN = records.WindowTaken(
     MAIN,
     at_ns=STARTED_NS + 9,
     source="kineto",
     asked_ns=STARTED_NS + 1,
     start_ns=STARTED_NS + 2,
     end_ns=STARTED_NS + 8,
-    steps=(WindowStep(STARTED_NS + 2, STARTED_NS + 4), WindowStep(STARTED_NS + 4, STARTED_NS + 7)),
-    gpus=(WindowGpu(0, busy_ns=3, idle_ns=2, overlap_ns=1, host_ns=2), WindowGpu(3, 1, 0, 0, 0)),
-    gaps=(HostGap(0, STARTED_NS + 3, STARTED_NS + 5, 4242),),
-    waits=(WindowWait("cudaMalloc", STARTED_NS + 3, STARTED_NS + 4, 4242),),
+    steps=(records.WindowStep(STARTED_NS + 2, STARTED_NS + 4), records.WindowStep(STARTED_NS + 4, STARTED_NS + 7)),
+    gpus=(records.WindowGpu(0, busy_ns=3, idle_ns=2, overlap_ns=1, host_ns=2), records.WindowGpu(3, 1, 0, 0, 0)),
+    gaps=(records.HostGap(0, STARTED_NS + 3, STARTED_NS + 5, 4242),),
+    waits=(records.WindowWait("cudaMalloc", STARTED_NS + 3, STARTED_NS + 4, 4242),),
     operators=(ADD, STEP),
     trace_bytes=1000,
     trace=b"packed",
 )
-FAILED = WindowTaken(MAIN, at_ns=STARTED_NS + SECOND_NS, source="kineto", asked_ns=STARTED_NS + 99, error="it ended")
+FAILED = records.WindowTaken(
+    MAIN, at_ns=STARTED_NS + SECOND_NS, source="kineto", asked_ns=STARTED_NS + 99, error="it ended"
+)
 
 
-def write_windows(path: Path, *records: Record) -> RunReader:
-    return RunReader(write_records(path, [main_process(), *records]))
+def write_windows(path: Path, *written: records.Record) -> RunReader:
+    return RunReader(write_records(path, [main_process(), *written]))
 
 
 def test_window_comes_out_as_it_was_taken(tmp_path: Path) -> None:

@@ -17,25 +17,16 @@ from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.fleet.dataset import TABLES
 from profd.daemon.fleet.tables import ROWS, Source
 from profd.daemon.render.payload import take_payload
+from profd.daemon.store import stepfunction
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import PointRow
-from profd.daemon.store.stepfunction import (
-    Aggregate,
-    IntervalCursor,
-    IntervalSet,
-    StepBuilder,
-    StepFunction,
-    mean_function,
-    step_function,
-    sum_aggregates,
-)
 
 
-def function(*readings: tuple[int, float]) -> StepFunction:
-    return step_function([PointRow(at, value) for at, value in readings])
+def function(*readings: tuple[int, float]) -> stepfunction.StepFunction:
+    return stepfunction.step_function([PointRow(at, value) for at, value in readings])
 
 
-def spans(one: StepFunction) -> list[tuple[int, int, float]]:
+def spans(one: stepfunction.StepFunction) -> list[tuple[int, int, float]]:
     return [(step.start_ns, step.end_ns, step.value) for step in one.steps]
 
 
@@ -67,13 +58,13 @@ def test_a_range_has_the_mean_of_what_is_known_in_it() -> None:
     assert begins == [170, 270, 370, 470, 500, 600, 700, 800, 900]
     one = function((10, 4.0))
     assert one.period_ns is None
-    assert (one.over(0, 20), one.over(11, 20)) == (Aggregate(0, 0.0, 4.0, 4.0), Aggregate())
+    assert (one.over(0, 20), one.over(11, 20)) == (stepfunction.Aggregate(0, 0.0, 4.0, 4.0), stepfunction.Aggregate())
     assert (one.over(0, 20).mean, one.over(11, 20).mean) == (4.0, None)
     one = function((0, 9.0), (10, 2.0), (20, 5.0), (30, 8.0))
-    assert one.over(5, 20) == Aggregate(15, 2.0 * 5 + 5.0 * 10, 2.0, 5.0)
+    assert one.over(5, 20) == stepfunction.Aggregate(15, 2.0 * 5 + 5.0 * 10, 2.0, 5.0)
     assert one.over(5, 20).mean == 4.0
-    assert sum_aggregates([one.over(5, 12), one.over(12, 20)]) == one.over(5, 20)
-    assert sum_aggregates([]) == Aggregate()
+    assert stepfunction.sum_aggregates([one.over(5, 12), one.over(12, 20)]) == one.over(5, 20)
+    assert stepfunction.sum_aggregates([]) == stepfunction.Aggregate()
 
 
 def test_a_part_of_a_series_says_of_its_time_what_all_of_it_does() -> None:
@@ -94,7 +85,7 @@ def test_a_part_of_a_series_says_of_its_time_what_all_of_it_does() -> None:
 
 
 def test_readings_that_come_one_by_one_say_the_same() -> None:
-    builder = StepBuilder()
+    builder = stepfunction.StepBuilder()
     assert builder.add(10, 1.0) == ()
     assert [step.start_ns for step in builder.add(14, 2.0)] == [6, 10]
     assert builder.add(14, 3.0) == ()
@@ -104,20 +95,20 @@ def test_readings_that_come_one_by_one_say_the_same() -> None:
 def test_where_holds_and_means_are_of_known_time_alone() -> None:
     cover = function((0, 1.0), (10, 0.0), (20, 1.0), (30, 0.0), (1000, 0.0)).where(lambda value: value == 0)
     assert list(cover.ranges()) == [(0, 10), (20, 30), (970, 1000)]
-    mean = mean_function([function((0, 0.0), (10, 1.0), (20, 1.0)), function((15, 0.0), (20, 0.5))])
+    mean = stepfunction.mean_function([function((0, 0.0), (10, 1.0), (20, 1.0)), function((15, 0.0), (20, 0.5))])
     assert spans(mean) == [(-10, 0, 0.0), (0, 10, 1.0), (10, 15, 0.5), (15, 20, 0.75)]
     assert mean.period_ns == 10
 
 
 def test_a_cursor_says_what_the_intervals_say() -> None:
-    assert IntervalCursor(IntervalSet()).between(0, 10) == 0
+    assert stepfunction.IntervalCursor(stepfunction.IntervalSet()).between(0, 10) == 0
     chance = random.Random(7)
     for _ in range(50):
-        cover, at_ns = IntervalSet(), 0
+        cover, at_ns = stepfunction.IntervalSet(), 0
         for _ in range(chance.randint(0, 20)):
             at_ns += chance.randint(0, 50)
             cover.add(at_ns, at_ns + chance.randint(0, 60))
-        cursor, from_ns = IntervalCursor(cover), -10
+        cursor, from_ns = stepfunction.IntervalCursor(cover), -10
         for _ in range(200):
             from_ns += chance.randint(0, 12)
             to_ns = from_ns + chance.choice((0, 1, 5, 40, 400))
@@ -144,8 +135,8 @@ def test_the_data_set_and_the_report_know_a_series_for_as_long_as_its_readings_s
 _ranges = st.lists(st.tuples(st.integers(0, 60), st.integers(0, 20)), max_size=12).map(sorted)
 
 
-def cover_of(ranges: list[tuple[int, int]]) -> IntervalSet:
-    cover = IntervalSet()
+def cover_of(ranges: list[tuple[int, int]]) -> stepfunction.IntervalSet:
+    cover = stepfunction.IntervalSet()
     for start, length in ranges:
         cover.add(start, start + length)
     return cover

@@ -22,20 +22,8 @@ from support.waiting import until
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import OutputUnwritable
+from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import (
-    EventHappened,
-    Frame,
-    FrameDescription,
-    Identity,
-    OutputWritten,
-    Point,
-    PointsTaken,
-    Record,
-    RecordingTaken,
-    RunEnded,
-    WindowTaken,
-)
 from profd.daemon.store.writer import LEFT_FREE_BYTES, QUEUE_LENGTH, Losses, RunWriter
 
 
@@ -49,7 +37,7 @@ class Gate:
     def open(self) -> None:
         self._open.set()
 
-    def describe(self, frame: Frame) -> FrameDescription:
+    def describe(self, frame: records.Frame) -> records.FrameDescription:
         self.reached.set()
         assert self._open.wait(60)
         return describe(frame)
@@ -62,7 +50,7 @@ def gate() -> Iterator[Gate]:
     made.open()
 
 
-def sampled(at_ns: int = STARTED_NS, identity: Identity = MAIN) -> RecordingTaken:
+def sampled(at_ns: int = STARTED_NS, identity: records.Identity = MAIN) -> records.RecordingTaken:
     return recording(identity, at_ns, [(MAIN_TID, "MainThread", True, [(CONV, 400), (LOSS, 600)])])
 
 
@@ -105,9 +93,9 @@ def notes(path: Path) -> list[str]:
 def test_a_full_queue_drops_what_is_large_and_says_how_much(path: Path, gate: Gate) -> None:
     writer = waits_before_the_gate(path, gate)
     later = STARTED_NS + SECOND_NS
-    put = [writer.put(PointsTaken(later + number, ())) for number in range(QUEUE_LENGTH + 3)]
+    put = [writer.put(records.PointsTaken(later + number, ())) for number in range(QUEUE_LENGTH + 3)]
     assert put.count(False) == 3
-    assert writer.put(RunEnded(later + QUEUE_LENGTH, "stopped"))
+    assert writer.put(records.RunEnded(later + QUEUE_LENGTH, "stopped"))
     with RunReader(path) as reader:  # no reader waits for a transaction that is not over
         assert reader.recordings() == []
     gate.open()
@@ -120,7 +108,7 @@ def test_a_full_queue_drops_what_is_large_and_says_how_much(path: Path, gate: Ga
 
 def test_events_are_dropped_last(path: Path, gate: Gate) -> None:
     writer = waits_before_the_gate(path, gate)
-    put = [writer.put(EventHappened(STARTED_NS, "note", str(number))) for number in range(2 * QUEUE_LENGTH + 3)]
+    put = [writer.put(records.EventHappened(STARTED_NS, "note", str(number))) for number in range(2 * QUEUE_LENGTH + 3)]
     assert put.count(False) == 3
     gate.open()
     writer.close()
@@ -129,7 +117,7 @@ def test_events_are_dropped_last(path: Path, gate: Gate) -> None:
 
 def test_the_queue_is_bounded_in_memory(path: Path, gate: Gate) -> None:
     writer = waits_before_the_gate(path, gate)
-    megabyte = OutputWritten(STARTED_NS, bytes(1 << 20))
+    megabyte = records.OutputWritten(STARTED_NS, bytes(1 << 20))
     taken = 0
     while writer.put(megabyte):
         taken += 1
@@ -140,11 +128,11 @@ def test_the_queue_is_bounded_in_memory(path: Path, gate: Gate) -> None:
 
 @pytest.mark.parametrize("error", [RuntimeError("no source"), OSError(5, "Input/output error"), KeyError()])
 def test_a_record_that_cannot_be_stored_is_dropped_alone(path: Path, error: Exception) -> None:
-    def broken(frame: Frame) -> FrameDescription:
+    def broken(frame: records.Frame) -> records.FrameDescription:
         raise error
 
     writer = RunWriter(path, run_started(), broken)
-    for record in (main_process(), sampled(), EventHappened(STARTED_NS, "note", "kept")):
+    for record in (main_process(), sampled(), records.EventHappened(STARTED_NS, "note", "kept")):
         writer.put(record)
     writer.close(timeout_s=60)
     assert writer.failure is None
@@ -161,17 +149,17 @@ HUGE = 1 << 63
 @pytest.mark.parametrize(
     "record",
     [
-        EventHappened(HUGE, "note", "far"),
-        WindowTaken(MAIN, STARTED_NS, "kineto", STARTED_NS, start_ns=HUGE, end_ns=HUGE),
+        records.EventHappened(HUGE, "note", "far"),
+        records.WindowTaken(MAIN, STARTED_NS, "kineto", STARTED_NS, start_ns=HUGE, end_ns=HUGE),
         recording(MAIN, STARTED_NS, [(HUGE, "MainThread", True, [(CONV, 1000)])]),
-        PointsTaken(STARTED_NS, (Point("cpu_cores", HUGE, MAIN),)),
+        records.PointsTaken(STARTED_NS, (records.Point("cpu_cores", HUGE, MAIN),)),
         main_process(rank=HUGE),
     ],
     ids=lambda record: type(record).__name__,
 )
-def test_a_number_that_no_file_takes_costs_its_record_alone(path: Path, record: Record) -> None:
+def test_a_number_that_no_file_takes_costs_its_record_alone(path: Path, record: records.Record) -> None:
     writer = RunWriter(path, run_started(), describe)
-    for one in (main_process(), record, sampled(), RunEnded(STARTED_NS + SECOND_NS, "stopped")):
+    for one in (main_process(), record, sampled(), records.RunEnded(STARTED_NS + SECOND_NS, "stopped")):
         writer.put(one)
     writer.close()
     assert writer.failure is None
@@ -186,7 +174,7 @@ def test_readings_wait_for_other_records(path: Path, monkeypatch: pytest.MonkeyP
     writer, written = RunWriter(path, run_started(), describe), list[int]()
     commit = writer._tables.commit
 
-    def note(batch: Sequence[Record]) -> None:
+    def note(batch: Sequence[records.Record]) -> None:
         commit(batch)
         written.append(len(batch))
 
@@ -194,7 +182,7 @@ def test_readings_wait_for_other_records(path: Path, monkeypatch: pytest.MonkeyP
     writer.gathers = gathers
     writer.put(main_process())
     until(lambda: 1 in written, "the process")
-    writer.put(PointsTaken(STARTED_NS, (Point("cpu_cores", 1.0, MAIN),)))
+    writer.put(records.PointsTaken(STARTED_NS, (records.Point("cpu_cores", 1.0, MAIN),)))
     until(lambda: not writer._queue.qsize(), "the writer to take it")
     writer.put(sampled())
     until(lambda: sum(written) == 3, "the recording")
@@ -210,7 +198,7 @@ def test_a_disk_that_stays_full_cuts_the_run_off_and_is_said(path: Path) -> None
     writer._tables._connection.execute("PRAGMA max_page_count = 1")
     for second in range(200):
         writer.put(sampled(STARTED_NS + second * SECOND_NS))
-    writer.put(OutputWritten(STARTED_NS, b"x" * 100_000))
+    writer.put(records.OutputWritten(STARTED_NS, b"x" * 100_000))
     until(lambda: bool(writer.trouble), "the writer to meet it")
     writer.close(timeout_s=0.01)
     assert writer.failure == "database or disk is full"
@@ -227,7 +215,7 @@ def test_a_lock_of_another_is_waited_for_and_nothing_is_lost(path: Path) -> None
         assert "locked" in (writer.trouble or "")
         writer.put(sampled(STARTED_NS + SECOND_NS))
     until(lambda: writer.trouble is None, "the writer to go on")
-    writer.put(RunEnded(STARTED_NS + 2 * SECOND_NS, "stopped"))
+    writer.put(records.RunEnded(STARTED_NS + 2 * SECOND_NS, "stopped"))
     writer.close()
     assert (writer.failure, losses(path)) == (None, [])
     with RunReader(path) as reader:
@@ -240,11 +228,11 @@ def test_what_a_full_disk_costs_is_counted_and_the_run_goes_on(path: Path) -> No
     pages = connection.execute("PRAGMA max_page_count").fetchone()[0]
     connection.execute("PRAGMA max_page_count = 1")
     seconds = iter(range(1_000_000))
-    while writer.put(OutputWritten(STARTED_NS + next(seconds) * SECOND_NS, bytes(1 << 20))):
+    while writer.put(records.OutputWritten(STARTED_NS + next(seconds) * SECOND_NS, bytes(1 << 20))):
         pass
     connection.execute(f"PRAGMA max_page_count = {pages}")
     until(lambda: writer.trouble is None, "the writer to go on")
-    writer.put(RunEnded(STARTED_NS + next(seconds) * SECOND_NS, "stopped"))
+    writer.put(records.RunEnded(STARTED_NS + next(seconds) * SECOND_NS, "stopped"))
     writer.close(60)
     assert writer.failure is None
     assert [text.partition(":")[0] for text in losses(path)] == ["1 record was dropped"]
@@ -257,7 +245,7 @@ def test_losses_that_go_on_are_said_once_a_minute() -> None:
     said = []
     for second in range(150):
         now_ns = STARTED_NS + second * SECOND_NS
-        counted.count(OutputWritten(now_ns, b""), "the disk is too slow")
+        counted.count(records.OutputWritten(now_ns, b""), "the disk is too slow")
         said += counted.take(now_ns)
     said += counted.take(0, is_end=True)
     assert [event.text.partition(" records")[0] for event in said] == [
@@ -266,7 +254,7 @@ def test_losses_that_go_on_are_said_once_a_minute() -> None:
     assert counted.take(0, is_end=True) == []
 
 
-def malformed(batch: Sequence[Record]) -> None:
+def malformed(batch: Sequence[records.Record]) -> None:
     raise sqlite3.DatabaseError("database disk image is malformed")
 
 
@@ -319,11 +307,11 @@ def test_before_the_disk_is_full_samples_pause_and_go_on_when_there_is_room(
     writer = begun(path, is_written=True)
     disk.free_bytes = LEFT_FREE_BYTES // 2
     writer.put(sampled())
-    writer.put(EventHappened(STARTED_NS + SECOND_NS, "note", "small"))
+    writer.put(records.EventHappened(STARTED_NS + SECOND_NS, "note", "small"))
     until(lambda: len(events_in(path)) == 3, "what is small")
     disk.free_bytes = LEFT_FREE_BYTES * 5 // 4  # it is not to stop and go all the time
     writer.put(sampled(STARTED_NS + 2 * SECOND_NS))
-    writer.put(EventHappened(STARTED_NS + 3 * SECOND_NS, "note", "small"))
+    writer.put(records.EventHappened(STARTED_NS + 3 * SECOND_NS, "note", "small"))
     until(lambda: len(events_in(path)) == 4, "what is small")
     disk.free_bytes = 2 * LEFT_FREE_BYTES
     writer.put(sampled(STARTED_NS + 4 * SECOND_NS))
@@ -346,9 +334,9 @@ def test_a_run_in_memory_is_bounded_in_size(path: Path) -> None:
     writer = RunWriter(path, run_started(), describe, most_bytes=1 << 20)
     writer.put(main_process())
     for second in range(40):
-        writer.put(OutputWritten(STARTED_NS + second * SECOND_NS, bytes(100_000)))
+        writer.put(records.OutputWritten(STARTED_NS + second * SECOND_NS, bytes(100_000)))
         until(lambda: writer._queue.empty(), "the writer to take it")
-    writer.put(RunEnded(STARTED_NS + 40 * SECOND_NS, "stopped"))
+    writer.put(records.RunEnded(STARTED_NS + 40 * SECOND_NS, "stopped"))
     writer.close()
     assert sum(int(count) for text in losses(path) for count in re.findall(r"(\d+) records? w", text)) > 20
     assert path.stat().st_size < 2 << 20
@@ -364,7 +352,7 @@ def test_a_reader_that_looks_at_the_end_loses_nothing(path: Path) -> None:
     writer.put(main_process())
     with RunReader(path) as early, early.one_moment():
         writer.put(sampled())
-        writer.put(RunEnded(STARTED_NS + SECOND_NS, "stopped"))
+        writer.put(records.RunEnded(STARTED_NS + SECOND_NS, "stopped"))
         writer.close()
         assert writer.failure is None
     with RunReader(path) as reader:
