@@ -92,6 +92,12 @@ def test_main_threads_are_those_of_main_processes_that_are_there(tmp_path: Path)
         assert reader.main_threads() == []
 
 
+def test_series_are_found_by_what_they_are_of(finished: RunReader) -> None:
+    rows = finished.series.values()
+    assert [finished.find_series(row.name, row.process, row.device, row.os_tid) for row in rows] == [*rows]
+    assert finished.find_series("cpu_cores") is None
+
+
 def test_recordings_events_and_output_after_one(finished: RunReader) -> None:
     everything = finished.recordings_after(0, 1000)
     assert [row.id for row in everything] == sorted(row.id for row in everything)

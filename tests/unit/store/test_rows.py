@@ -38,6 +38,14 @@ FOUND = records.HangFound(
 )
 
 
+def test_a_hang_comes_back_as_it_was_told(tmp_path: Path) -> None:
+    ended = records.HangEnded(FOUND.at_ns + SECOND_NS, FOUND.at_ns)
+    with RunReader(write_records(tmp_path / "run.profd", [main_process(), FOUND, ended])) as reader:
+        (hang,) = reader.hangs()
+    assert (hang.at_ns, hang.since_ns, hang.ended_ns) == (FOUND.at_ns, FOUND.since_ns, ended.at_ns)
+    assert (hang.cause, hang.text, hang.report) == ("collective", FOUND.text, FOUND.report)
+
+
 @pytest.mark.parametrize(
     ("change", "read", "meant"),
     [
