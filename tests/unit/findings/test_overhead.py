@@ -22,6 +22,7 @@ OPEN = (*CALL, Frame("snapshot", DATA, 13), Frame("Path.open", STANDARD + "pathl
 FORK = (*SNAPSHOT, Frame("Popen._launch", STANDARD + "multiprocessing/popen_fork.py", 66))
 RUN = (*SNAPSHOT, Frame("Popen.__init__", STANDARD + "subprocess.py", 1020))
 OWN = (*CALL, Frame("relabel", DATA, 40))
+C10D = LIBRARY + "torch/distributed/distributed_c10d.py"
 FORMAT_STACK = Frame("format_stack", LIBRARY + "torch/fx/traceback.py", 510)
 
 
@@ -117,6 +118,7 @@ PERHAPS = ("a line of relabel", "turning lists into tensors", "indexing element 
         ("while not self.ready:", "polling or sleeping"),
         ("x = torch.tensor(rows)", "turning lists into tensors"),
         ("out[i, j] = token", "indexing element by element"),
+        ("np.add.at(padded, (rows, columns), values)", "ufunc.at, element by element"),
     ],
 )
 def test_a_call_into_c_is_known_by_the_text_of_its_line(
@@ -134,6 +136,14 @@ def test_eigenvalues_within_a_forward_pass_are_overhead(case: Case, monkeypatch:
     found = case.told(overhead, step((scale, 75)))
     assert found.severity == WARNING
     assert found.title.startswith("overhead: decomposing matrices takes 15 % of the time (train.py:61)")
+
+
+def test_objects_that_ranks_exchange_are_overhead_though_collectives_are_not(case: Case) -> None:
+    gather = (*LOOP, Frame("train_epoch", TRAIN, 61), Frame("all_gather_object", C10D, 9))
+    found = case.told(overhead, step((gather, 75)))
+    assert found.title.startswith("overhead: exchanging objects between ranks takes 15 % of the time (train.py:61)")
+    alone = (*gather[:-1], Frame("all_gather", C10D, 8))
+    assert case.found(overhead, step((alone, 75))) is None
 
 
 def test_a_loop_over_calls_of_a_kind_is_of_that_kind(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
