@@ -35,7 +35,7 @@ def test_hostile_bytes_break_nothing(name: str, tmp_path: Path) -> None:
     outcome = fuzz(name, subjects(tmp_path)[name], range(CASES), seed=7)
     assert [finding.words for finding in outcome.findings] == []
     assert outcome.endings.total() == CASES * (READERS_OF_RUNS if name.startswith("run-") else 1)
-    if name.removesuffix("-values") in OF_JSON:  # changed values are still read by some
+    if name.endswith("-values"):  # changed values are still read by some
         assert outcome.endings["read"] >= CASES / 20
 
 

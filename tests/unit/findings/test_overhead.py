@@ -314,10 +314,10 @@ def test_a_function_of_a_model_with_much_of_the_time_in_no_module_is_told(
     case: Case, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     spread = (*MEASURE, Frame("Layer.spread", DATA, 87))
-    found = case.told(part_of_model, step((spread, 200)))
+    found = case.told(part_of_model, step((spread, 300)))
     assert found.severity == WARNING
-    assert found.title.startswith("model: Layer.spread takes 40 % of the time within the model (augment.py:87)")
-    assert case.told(part_of_model, step((spread, 100))).severity == INFO
+    assert found.title.startswith("model: Layer.spread takes 60 % of the time within the model (augment.py:87)")
+    assert case.told(part_of_model, step((spread, 200))).severity == INFO
     for other in (MEASURE, (*spread, CALL_IMPL), (*LOOP, Frame("forward", DATA, 88), Frame("spread", DATA, 87))):
         assert case.found(part_of_model, step((other, 200))) is None
     # What is of a kind is told as that.
