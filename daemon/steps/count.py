@@ -81,6 +81,10 @@ class Count:
         while len(self._recent) > 2 and self._recent[1][0] <= at_ns - self._off_ns - 10 * SECOND_NS:
             self._recent.popleft()
 
+    def forget_epoch(self) -> None:
+        """Compare the next number of the loops outside with none before it."""
+        self._epoch = None
+
     def rest(self, gap_s: float) -> tuple[int, int]:
         """Return the rounds after the last reading of a loop that was left so long after it, and their error."""
         if self.round is None:

@@ -174,7 +174,10 @@ class StepReader:
         source = next((one for one in found if one.name == self._counted_by()), found[0])
         others = [one for one in found if one is not source and one.stride == 1 and not one.of_updates]
         self._check = (others[0], -1, 0) if others and not source.of_updates else None
-        self._outside = program.outside_of(loop)
+        outside = program.outside_of(loop)
+        if outside != self._outside:  # their number is another one now
+            self._outside = outside
+            self._count.forget_epoch()
         if source.name != self._counted_by():
             every, name = None if source.of_updates else loop.place.loop.every, source.name
             number = program.number_of(loop.place, every) if isinstance(every, str) and every else every

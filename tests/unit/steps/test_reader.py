@@ -42,6 +42,7 @@ class FakeProgram(Program):
     def __init__(self) -> None:
         self.sources: list[Source] = []
         self.values: dict[Variable, int] = {}
+        self.outside: list[Around] = []
         self.frames: list[Frame] = []
         self.is_closed = False
         self.moves = False
@@ -53,7 +54,7 @@ class FakeProgram(Program):
         return [source for source in self.sources if source.variable in self.values]
 
     def outside_of(self, _loop: StepLoop) -> list[Around]:
-        return []
+        return self.outside
 
     def round_of(self, source: Source) -> int | None:
         if self.moves:
@@ -308,6 +309,20 @@ def test_an_iterator_that_is_done_with_gives_way_to_the_next_one(reading: Readin
     assert reading.said == ["DataLoader"]
     reading.reader.end()
     assert reading.counts[-1][1] == pytest.approx(90, abs=1)
+
+
+def test_a_number_of_loops_around_is_not_compared_with_that_of_fewer_loops(reading: Reading) -> None:
+    epoch, iteration, program = Local(3, 0), Local(4, 0), reading.program
+    for number, outside in enumerate([[Around(epoch, 0)], [Around(iteration, 0), Around(epoch, 0, 4)]]):
+        program.outside = outside
+        program.sources = [Source("DataLoader", Attribute(number, 1, "_num_yielded"), start=1)]
+        for batches in range(1, 31):
+            program.values = {program.sources[0].variable: batches, epoch: number, iteration: 1000}
+            reading.reader.poll()
+            reading.clock.at_ns += SECOND_NS // 10
+        reading.reads(FIRST.variable, [None])
+    reading.reader.end()
+    assert reading.counts[-1][1] == pytest.approx(60, abs=1)
 
 
 def test_the_log_is_no_source_while_an_iterator_pauses(reading: Reading) -> None:
