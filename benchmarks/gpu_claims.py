@@ -73,6 +73,7 @@ def windows(pace: Pace) -> Iterator[Values | Assumed]:
                 output, _ = run.communicate()
             yield {"program": name, "said": commands.last_line(output)}
             found = commands.summary(home)
+            commands.keep_run(home, f"window-{name}")
             yield {"program": name, "windows": found.get("last_window"), "steps": found.get("steps")}
             yield Assumed(f"{name}: a window was taken", bool(found.get("last_window")), found.get("losses"))
 
@@ -164,8 +165,8 @@ _OF_WINDOWS = ("fp32", "planes")
 
 def findings(pace: Pace) -> Iterator[Values | Assumed]:
     """Train with each planted cause and without it, and say what is found."""
-    names = [f"{name}{twin}" for name in PLANTED for twin in ("", "+") if f"{name}{twin}" != "memory+"]
-    for name in pace.each([*names, "hidden+", "full-power+"]):
+    twins = [f"{name}+" for name in PLANTED if name != "memory"]
+    for name in pace.each([*PLANTED, "hidden+", "full-power+", *twins]):
         of_windows = name.rstrip("+") in _OF_WINDOWS
         options = ("--torch-window=every=10s,steps=3",) if of_windows else ()
         ran = profiled(name, "--seconds", str(pace.seconds(15, 5)), options=options, limit_s=100)

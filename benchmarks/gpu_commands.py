@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import os
+import shutil
 import signal
 import statistics
 import subprocess
@@ -117,7 +118,17 @@ def profiled(*words: str, options: tuple[str, ...] = (), limit_s: float = 120) -
     with tempfile.TemporaryDirectory() as home:
         run = [*PROFD, "run", "--headless", "--quiet", *options, "--", sys.executable, str(PROGRAMS), *words]
         output = said(run, limit_s, PROFD_HOME=home)
-        return Profiled(last_line(output), summary(home))
+        found = Profiled(last_line(output), summary(home))
+        keep_run(home, "-".join(words))
+        return found
+
+
+def keep_run(home: str, name: str) -> None:
+    """Keep the run file of a folder of runs beside the results."""
+    for path in Path(home).rglob("*.profd"):
+        kept = Path(os.environ.get("GPU_SESSION_FOLDER", home), "runs", f"{name}.profd")
+        kept.parent.mkdir(exist_ok=True)
+        shutil.copy(path, kept)
 
 
 def summary(home: str) -> Values:

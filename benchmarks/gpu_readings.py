@@ -66,7 +66,7 @@ def recorder(pace: Pace) -> Iterator[Values | Assumed]:
         yield {"doctor by pynvml 12.560": doctor}
     else:
         yield {"skipped": f"{older} is not there"}
-    with beside("gaps", "--gap", "100"):
+    with beside("gaps", "--gap", "100", "--log", str(folder / "gaps.jsonl")):
         yield record("beside-gaps", 10)
     if os.geteuid() == 0:  # GPM may be for administrators
         path = Path(tempfile.mkdtemp(), "nvml-raw-as-nobody.jsonl.gz")
@@ -110,7 +110,7 @@ def truth(pace: Pace) -> Iterator[Values | Assumed]:
         yield {"skipped": "no CUDA"}
         return
     per_ms = sleep_rate(torch)
-    for gap_ms, duty in pace.each(itertools.product((5, 20, 50, 100, 200, 400, 1000), (0.3, 0.5, 0.8))):
+    for gap_ms, duty in pace.each(itertools.product((100, 5, 400, 20, 1000, 50, 200), (0.3, 0.5, 0.8))):
         seconds = max(3.5, 5 * gap_ms / 1000)
         yield from known_gaps(torch, per_ms, gap_ms, duty, pace.seconds(seconds, 0.3 * seconds))
 

@@ -1,9 +1,10 @@
-"""What profd says on a machine with a GPU, beside what is true there: ``python benchmarks/gpu_session.py A|B|C``.
+"""What profd says on a machine with a GPU, beside what is true there: ``python benchmarks/gpu_session.py A|B|C|STEP``.
 
 A are facts of the driver and the truth of readings, B windows, C findings; each within nine minutes on one GPU, without
-the network. Each step is a process of its own with its own time limit, and what it says is appended to ``--out`` as a
-line of JSON as it comes. Nothing is asserted: a device may answer as it likes. What there is no time for is left out,
-and named. At the end stands what differs from what the simulator of the tests and the documents assume.
+the network. Single steps may be named instead. Each step is a process of its own with its own time limit, and what it
+says is appended to ``--out`` as a line of JSON as it comes. The run files lie beside it. Nothing is asserted: a device
+may answer as it likes. What there is no time for is left out, and named. At the end stands what differs from what the
+simulator of the tests and the documents assume.
 
 Where pynvml's lowest version is to be tried, it lies beside ``--out``:
 ``python -m pip install --no-deps --target pynvml-12.560 nvidia-ml-py==12.560.30``. Without a GPU: ``--simulated`` puts
@@ -31,7 +32,7 @@ from gpu_commands import Assumed, Pace, Values
 
 TESTS = Path(__file__).parents[1] / "tests"
 PART_S = 530
-"""For so long a part goes on at most: a machine may be lent for minutes."""
+"""For so long it goes on: a machine may be lent for minutes."""
 LAST_S = 2
 """So long before its limit a step ends by itself."""
 
@@ -73,7 +74,7 @@ def take(step: Step, scale: float, out: Path, left_s: float) -> list[Values]:
     limit_s = max(min(step.limit_s, left_s), 1.0)
     print(f"{step.part} {step.name} …", flush=True)
     begun = time.monotonic()
-    words = [sys.executable, __file__, step.part, "--step", step.name, "--scale", str(scale), "--limit", str(limit_s)]
+    words = [sys.executable, __file__, step.name, "--here", "--scale", str(scale), "--limit", str(limit_s)]
     environment = {**os.environ, "GPU_SESSION_FOLDER": str(out.absolute().parent)}
     process = subprocess.Popen(
         words, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, start_new_session=True, env=environment
@@ -130,23 +131,23 @@ def simulate(folder: Path) -> None:
 
 
 def main() -> None:
-    """Take the steps of a part, and say what differs from what was assumed."""
+    """Take the steps, and say what differs from what was assumed."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("part", choices=["A", "B", "C"])
+    parser.add_argument("steps", nargs="+", choices=sorted({name for step in STEPS for name in step[:2]}))
     parser.add_argument("--out", type=Path, default=Path("gpu-session.jsonl"))
     parser.add_argument("--scale", type=float, default=1.0, help="of all lengths of time; below 1 to try it")
     parser.add_argument("--simulated", action="store_true", help="with the simulator in the driver's place")
-    parser.add_argument("--step", help="this step alone, in this process")
-    parser.add_argument("--limit", type=float, default=PART_S, help=argparse.SUPPRESS)
+    parser.add_argument("--limit", type=float, default=PART_S, help="seconds for all of it")
+    parser.add_argument("--here", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
-    steps = [step for step in STEPS if step.part == options.part and options.step in {None, step.name}]
-    if options.step:
+    steps = [step for step in STEPS if {step.part, step.name} & {*options.steps}]
+    if options.here:
         take_here(steps[0], Pace(options.scale, options.limit - LAST_S))
         return
     with tempfile.TemporaryDirectory() as folder:
         if options.simulated:
             simulate(Path(folder))
-        end_s = time.monotonic() + PART_S
+        end_s = time.monotonic() + options.limit
         assumed = [one for step in steps for one in take(step, options.scale, options.out, end_s - time.monotonic())]
     differs = [one for one in assumed if not one["holds"]]
     print(f"\n{len(assumed)} things were assumed, {len(differs)} differ here:")
