@@ -10,7 +10,8 @@ profd nowhere. Each line of the file is one call into the C library, in JSON:
 
 Every 20 ms: both buffers of samples from 0 on, utilization rates, counters, lists of processes in both versions,
 samples of processes, memory, power and energy. Every 120 ms: GPM, which wants more than 100. Every second: clocks,
-temperature, throttle reasons, link.
+temperature, throttle reasons, link. With ``--activity`` instead every 10 ms: GPM and the buffer of utilization from the
+last stamp on, which shows when the driver makes them anew.
 """
 
 from __future__ import annotations
@@ -156,6 +157,20 @@ def record(seconds: float, pause: Callable[[float], object] = time.sleep) -> Non
     pynvml.nvmlShutdown()
 
 
+def record_activity(seconds: float) -> None:
+    """Ask the first device for GPM and new samples of utilization, each 10 ms."""
+    pynvml.nvmlInit()
+    device = by_index(0)
+    metrics, stamp_us = list(metrics_of(device)), 0
+    for _ in range(round(seconds / 0.01)):
+        for one in metrics:
+            one.take()
+        _, samples = ask("nvmlDeviceGetSamples", device, 1, stamp_us) or (None, [])
+        stamp_us = max([stamp_us, *(sample.timeStamp for sample in samples)])
+        time.sleep(0.01)
+    pynvml.nvmlShutdown()
+
+
 def by_index(index: int) -> Any:  # noqa: ANN401
     device = ask("nvmlDeviceGetHandleByIndex", index)
     for name in (*_ONCE, *_ONCE_METRICS) if device is not None else ():
@@ -174,12 +189,13 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("path", type=Path)
     parser.add_argument("--seconds", type=float, default=20.0)
+    parser.add_argument("--activity", action="store_true")
     arguments = parser.parse_args()
     pynvml.nvmlInit()
     with gzip.open(arguments.path, "wt") as file:
         pynvml.nvmlLib = RecordingLibrary(pynvml.nvmlLib, file)
         pynvml._nvmlGetFunctionPointer_cache.clear()
-        record(arguments.seconds)
+        record_activity(arguments.seconds) if arguments.activity else record(arguments.seconds)
 
 
 if __name__ == "__main__":
