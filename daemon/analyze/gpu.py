@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import math
 import re
 from collections.abc import Callable
 
 import msgspec
 
-from profd.daemon.analyze.gputracks import GRAPHICS_ACTIVE, GpuTracks, total_utilization
+from profd.daemon.analyze.gputracks import GpuTracks, total_utilization
 from profd.daemon.analyze.idletime import IdleShare, IdleTime, Queue, State
 from profd.daemon.analyze.phases import DATA_LOAD, DATA_WAIT, LOGGING, SYNCHRONIZE, PhaseIndex, PhasePlace
 from profd.daemon.analyze.selection import Selection, spread
@@ -131,14 +130,12 @@ def _read(
 ) -> tuple[IdleTime[State], float]:
     """Return the readings of a selection beside the states of its threads, and the nanoseconds between two of them."""
     from_ns, to_ns = selection.bounds(reader.info)
-    periods = {name: GpuTracks(reader, from_ns, to_ns, name=name).period_ns for name in (UTILIZATION, GRAPHICS_ACTIVE)}
-    name = min(periods, key=lambda one: periods[one] or math.inf)
     trainers = {row.id for row in selection.trainers(reader)}
     mains = [row for row in reader.main_threads() if row.process in trainers]
     most_ns, time = max(_LOOKED_AT_NS // max(len(trainers), 1), _LEAST_LOOKED_AT_NS), IdleTime[State]()
     for part in spread(from_ns, to_ns, most_ns, most_ns // _SLICE_NS):
-        tracks = GpuTracks(reader, *part, name=name)
+        tracks = GpuTracks(reader, *part)
         for thread in mains:
             rows = list(reader.intervals(*part, {thread.id}))
             time.add(tracks.of_process(thread.process), rows, state_of, queue_of)
-    return time, periods[name] or 0
+    return time, GpuTracks(reader, from_ns, to_ns).period_ns or 0

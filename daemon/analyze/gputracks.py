@@ -1,7 +1,7 @@
 """How busy the GPUs of a run were, and which of them each process uses.
 
-Utilization is NVML's: the share of a period of about a sixth of a second for which any kernel ran. It says nothing of
-how full the GPU was.
+Utilization is NVML's: the share of a period of about a fifth of a second for which any kernel or copy ran. It says
+nothing of how full the GPU was.
 """
 
 from __future__ import annotations
@@ -15,9 +15,6 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import stepfunction
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.stepfunction import UTILIZATION, Aggregate, StepFunction, mean_function, sum_aggregates
-
-GRAPHICS_ACTIVE = "gpu_graphics_active_share"
-"""The same quantity by GPM, which Hopper and later have: profd reads it itself, more often than the driver samples."""
 
 
 class GpuTracks:

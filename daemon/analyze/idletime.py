@@ -33,6 +33,7 @@ Other = TypeVar("Other", bound=Hashable)
 _LEAST_COVERED = 0.9  # a reading of which less was sampled says nothing of what ran in it
 _CLOCK_ERROR_NS = 5 * MILLISECOND_NS  # so far the driver's times may be off from those of samples
 _DOUBLED = (2,) * 6  # readings one by one, then of each two groups one, up to 64 readings together, then all
+_PERCENT = 0.0101  # drivers say whole percents, and 99 where a GPU never rests (seen on an H200)
 # What chance costs at a corner of the bounds falls with the distance from it, which is only known with the same error.
 _CHANCE = 2.0
 _NEARLY_ALL = 0.75
@@ -126,7 +127,8 @@ class IdleTime(Generic[State]):
             while place < len(steps) and steps[place].start_ns < end_ns:
                 step = steps[place]
                 if place not in found:
-                    found[place] = Reading(1 - step.value, step.end_ns - step.start_ns)
+                    idle = 1 - step.value
+                    found[place] = Reading(idle if idle > _PERCENT else 0.0, step.end_ns - step.start_ns)
                 found[place].spent_ns[state] += min(end_ns, step.end_ns) - max(start_ns, step.start_ns)
                 if before is not None and before[0] != state and step.start_ns <= start_ns:
                     found[place].changes[before[0], state] += 1
@@ -179,7 +181,8 @@ class IdleTime(Generic[State]):
             least, most = sorted((max(low, 1 - all_most + high), min(high, 1 - all_least + low)))
             if most - least <= 2 * _WIDEST:
                 share = found[state]
-                found[state] = IdleShare(share.low, share.high, (least + most) / 2, least, most)
+                middle = min(max((least + most) / 2, share.low), share.high)
+                found[state] = IdleShare(share.low, share.high, middle, least, most)
         return found
 
     def _by_queue(self, bounds: Mapping[State, IdleShare]) -> dict[State, tuple[float, float]]:

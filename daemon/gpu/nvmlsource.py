@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import ctypes
 import math
-from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 
 from profd.daemon.clock import Clock
 from profd.daemon.gpu.devices import Gpu, GpuNames
 from profd.daemon.gpu.nvml import Answer, Nvml, number_of, text_of
-from profd.daemon.gpu.source import Activity, Count, DriverEvent, Memory, NoAnswer, Sample, Why
+from profd.daemon.gpu.source import Count, DriverEvent, Memory, NoAnswer, Sample, Why
 
 _GPU_UTILIZATION_SAMPLES = 1
 _HERTZ_PER_MHZ = 1e6
@@ -68,7 +67,6 @@ METRICS = {
 }
 """Series → NVML's number of a GPM metric, and what its value is multiplied with."""
 _DOUBLE_BIT_ECC, _XID = 0x2, 0x8
-_MOST_SNAPSHOTS = 12  # more than are taken from one reading to the next
 
 
 class NvmlSource(Nvml):
@@ -77,7 +75,7 @@ class NvmlSource(Nvml):
     def __init__(self, clock: Clock, names: GpuNames) -> None:
         super().__init__(clock)
         self._names = names
-        self._windows: dict[tuple[str, ...], GpmWindow] = {}
+        self._windows: dict[str, GpmWindow] = {}
         self._has_activity: dict[str, bool] = {}
         self._lacking_fields: dict[str, set[tuple[int, int]]] = {}
         self._events: Answer = None
@@ -190,18 +188,13 @@ class NvmlSource(Nvml):
         kilobytes_per_s = self.call("nvmlDeviceGetPcieThroughput", gpu.handle, _MEASURED[name])
         return float(kilobytes_per_s) * 1000.0
 
-    def snapshot(self, gpu: Gpu, *names: str) -> bool:
-        window = self._windows.get((gpu.name, *names))
+    def activity(self, gpu: Gpu) -> dict[str, float]:
+        window = self._windows.get(gpu.name)
         if window is None:
             if not self.has_activity(gpu):
                 raise NoAnswer(Why.LACKING, "nvmlGpmQueryDeviceSupport: not supported")
-            window = self._windows[(gpu.name, *names)] = GpmWindow(self, gpu, names)
-        window.take(self._clock.now_ns())
-        return True
-
-    def activity(self, gpu: Gpu, *names: str) -> list[Activity]:
-        window = self._windows.get((gpu.name, *names))
-        return [] if window is None else window.read()
+            window = self._windows[gpu.name] = GpmWindow(self, gpu)
+        return window.read()
 
     def wait_event(self, timeout_ms: int) -> DriverEvent:
         if self._events is None:
@@ -245,66 +238,40 @@ class NvmlSource(Nvml):
 
 
 class GpmWindow:
-    """Snapshots of one device, and the means between each and the next.
+    """The means of a device's metrics from one reading to the next, by two snapshots in turn.
 
-    A snapshot takes a microsecond, and the means some more. So the means are made when they are read, all together.
+    A driver renews what snapshots hold ten times a second, and shows it some 20 ms later (seen on an H200). So the end
+    of a mean is 20 to 120 ms before its reading, and two snapshots of one renewal have zeros between them.
     """
 
-    def __init__(self, nvml: Nvml, gpu: Gpu, names: Sequence[str]) -> None:
+    def __init__(self, nvml: Nvml, gpu: Gpu) -> None:
         self._nvml = nvml
-        # Each with its address. Those that are taken stand behind their times.
-        allocated = (nvml.call("nvmlGpmSampleAlloc") for _ in range(_MOST_SNAPSHOTS))
-        self._snapshots = [(snapshot, _address(snapshot)) for snapshot in allocated]
-        self._free, self._taken = list(self._snapshots), deque[tuple[int, tuple[Answer, int | None]]]()
+        self._earlier, self._later = (nvml.call("nvmlGpmSampleAlloc") for _ in range(2))
+        self._is_taken = False
         self._take: tuple[Answer, ...] = ("nvmlGpmSampleGet", gpu.handle)
         if gpu.parent is not None:
             self._take = "nvmlGpmMigSampleGet", gpu.parent.handle, gpu.instance
-        # The addresses of what is asked and answered: each way into a structure of NVML's module is a detour.
         self._request = request = nvml.module.c_nvmlGpmMetricsGet_t()
-        request.version, request.numMetrics = 1, len(names)
-        kind, at = type(request), ctypes.addressof(request)
-        self._pair = [ctypes.c_void_p.from_address(at + one.offset) for one in (kind.sample1, kind.sample2)]
-        self._answers = []
-        for place, name in enumerate(names):
-            number, factor = METRICS[name]
-            metric = request.metrics[place]
+        request.version, request.numMetrics = 1, len(METRICS)
+        for metric, (number, _) in zip(request.metrics, METRICS.values(), strict=False):
             metric.metricId = number
-            kind, at = type(metric), ctypes.addressof(metric)
-            failed = ctypes.c_uint.from_address(at + kind.nvmlReturn.offset)
-            self._answers.append((name, factor, failed, ctypes.c_double.from_address(at + kind.value.offset)))
 
-    def take(self, at_ns: int) -> None:
-        """Take a snapshot; where nobody reads them, the oldest one goes."""
-        snapshot = self._free.pop() if self._free else self._taken.popleft()[1]
-        try:
-            self._nvml.call(*self._take, snapshot[0])
-        except NoAnswer:  # the next one that there is begins anew
-            self._free += [snapshot, *(one for _, one in self._taken)]
-            self._taken.clear()
-            raise
-        self._taken.append((at_ns, snapshot))
-
-    def read(self) -> list[Activity]:
-        """Return the means between the snapshots since the last reading; nothing of the first one."""
-        found, error, (earlier, later) = [], None, self._pair
-        while len(self._taken) > 1:
-            _, before = self._taken.popleft()
-            at_ns, after = self._taken[0]
-            self._free.append(before)
-            earlier.value, later.value = before[1], after[1]
-            try:
-                self._nvml.call("nvmlGpmMetricsGet", self._request)
-            except NoAnswer as one:  # of these two snapshots, which may be too close to each other
-                error = NoAnswer(Why.LOST if one.why is Why.LOST else Why.FAILED, str(one))
-                continue
-            means = [(name, value.value * factor) for name, factor, failed, value in self._answers if not failed.value]
-            found.append(Activity(at_ns, [one for one in means if math.isfinite(one[1])]))
-        if error is not None and not found:
-            raise error
-        return found
+    def read(self) -> dict[str, float]:
+        """Return the means since the last reading; nothing at the first one."""
+        was_taken, self._is_taken = self._is_taken, False
+        self._earlier, self._later = self._later, self._earlier
+        self._nvml.call(*self._take, self._later)
+        self._is_taken = True
+        if not was_taken:
+            return {}
+        self._request.sample1, self._request.sample2 = self._earlier, self._later
+        self._nvml.call("nvmlGpmMetricsGet", self._request)
+        answers = zip(self._request.metrics, METRICS.items(), strict=False)
+        found = {name: one.value * factor for one, (name, (_, factor)) in answers if not one.nvmlReturn}
+        return {name: value for name, value in found.items() if math.isfinite(value)}
 
     def close(self) -> None:
-        for snapshot, _ in self._snapshots:
+        for snapshot in (self._earlier, self._later):
             self._nvml.ask("nvmlGpmSampleFree", snapshot)
 
 

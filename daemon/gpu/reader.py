@@ -38,16 +38,10 @@ _GAUGES = (
 _LINK = ("gpu_pcie_generation", "gpu_pcie_lanes", "gpu_pcie_generation_most", "gpu_pcie_lanes_most")
 _HELD_BACK = {"gpu_power_capped_share": "gpu_power_capped_s", "gpu_heat_slowed_share": "gpu_heat_slowed_s"}
 """Series → the counter of seconds whose growth it is: a flag that is read once a second misses what is shorter."""
-_OFTEN = ("gpu_graphics_active_share",)
-"""What GPM is asked for nine times a second: it wants more than 100 ms between two snapshots."""
-_SELDOM = (
-    *("gpu_sm_active_share", "gpu_sm_occupancy_share", "gpu_tensor_active_share", "gpu_dram_bandwidth_share"),
-    *("gpu_pcie_sent_bytes_per_s", "gpu_pcie_received_bytes_per_s"),
-    *("gpu_nvlink_received_bytes_per_s", "gpu_nvlink_sent_bytes_per_s"),
-)
 # Reasons for a clock below what the device could do under its load: power cap, hardware slowdown, software and hardware
 # thermal slowdown, power brake, board limit, reliability. Idle, and clocks that someone chose, are none.
 THROTTLE_MASK = 0x4 | 0x8 | 0x20 | 0x40 | 0x80 | 0x200 | 0x400
+ACTIVE = "gpu_graphics_active_share"
 _FAR_NS = SECOND_NS // 2
 
 _Memory = Mapping[int, int | None]
@@ -67,7 +61,7 @@ class GpuReader:
         self._traffic = Traffic(questions, gpu, clock)
         self._counted: dict[str, tuple[int, float]] = {}
         self._looked_ns = 0
-        self._looks = True
+        self._has_counters = True
         self._has_samples = gpu.parent is None and not gpu.is_mig_parent  # MIG has no utilization but that of GPM
         self._readings = 0
         self._active_ns = clock.now_ns()
@@ -82,29 +76,24 @@ class GpuReader:
         polls = self._has_samples and self._samples.polls
         if polls:
             self._samples.poll()
-        if now_ns - self._looked_ns >= LOOK_NS and not self.gpu.is_mig_parent:
+        counts = self.gpu.parent is None and not self.gpu.is_mig_parent and not self._has_activity()
+        if counts and now_ns - self._looked_ns >= LOOK_NS:
             self._looked_ns = now_ns
-            is_taken = self._questions.ask(self._source.snapshot, self.gpu, *_OFTEN)
-            self._looks = is_taken or (self.gpu.parent is None and self._traffic.look())
-        return POLL_NS if polls else LOOK_NS if self._looks else None
+            self._has_counters = self._traffic.look()
+        return POLL_NS if polls else LOOK_NS if counts and self._has_counters else None
 
     def read(self, memory: _Memory | None, users: GpuUsers, identities: Mapping[int, Identity]) -> Iterator[Point]:
         """Yield the new points; ``identities`` are the processes of the run by host PID.
 
         ``memory`` is None where the processes were not asked for this time.
         """
-        for at_ns, means in self._questions.ask(self._source.activity, self.gpu, *_OFTEN) or ():
-            self._active_ns = at_ns
-            for name, value in means:
-                yield Point(name, value, None, None, self.gpu.name, at_ns)
-                if not self._has_samples:  # but the same quantity
-                    yield Point("gpu_utilization_share", value, None, None, self.gpu.name, at_ns)
         if self._has_samples:
             for at_ns, share in self._samples.read():
                 yield Point("gpu_utilization_share", share, None, None, self.gpu.name, at_ns)
         if self._readings % _GAUGES_EVERY == 0:
             yield from self._gauges()
-            yield from self._throughput()
+        if self._readings % _GAUGES_EVERY == 0 or self.gpu.parent is not None:
+            yield from self._activity()
         if memory is not None:
             yield from self._processes(memory, users, identities)
         self._readings += 1
@@ -127,7 +116,7 @@ class GpuReader:
         if self.gpu.is_mig_parent:
             return ""
         if self.gpu.parent is not None:
-            error = self._questions.why_not(self._source.snapshot, self.gpu, *_OFTEN)
+            error = self._questions.why_not(self._source.activity, self.gpu)
             is_missing = error is not None and self._clock.now_ns() - self._active_ns > 2 * SECOND_NS
             return f"no utilization, instances have that of GPM alone ({error})" if is_missing else ""
         missing, coarse = self._samples.why_missing(), self._samples.why_coarse()
@@ -189,12 +178,18 @@ class GpuReader:
             return None
         return (count - before[1]) * SECOND_NS / (now_ns - before[0])
 
-    def _throughput(self) -> Iterator[Point]:
+    def _has_activity(self) -> bool:
+        """Say whether GPM tells the traffic, as far as is known."""
+        is_refused = self._questions.why_not(self._source.activity, self.gpu) is not None
+        return bool(self._questions.ask(self._source.has_activity, self.gpu)) and not is_refused
+
+    def _activity(self) -> Iterator[Point]:
         """Yield the means since the last reading, of GPM and of what it lacks."""
-        self._questions.ask(self._source.snapshot, self.gpu, *_SELDOM)
-        read = self._questions.ask(self._source.activity, self.gpu, *_SELDOM)
-        means = dict(read[-1].means) if read else {}
+        means = self._questions.ask(self._source.activity, self.gpu) or {}
         yield from (self._point(name, value) for name, value in means.items())
+        if not self._has_samples and ACTIVE in means:  # the same quantity
+            self._active_ns = self._clock.now_ns()
+            yield self._point("gpu_utilization_share", means[ACTIVE])
         if self.gpu.parent is None and not self._is_integrated():
             yield from self._traffic.read(means.keys())
 

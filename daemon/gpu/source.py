@@ -58,13 +58,6 @@ class Count(NamedTuple):
     wraps_at: int | None = None
 
 
-class Activity(NamedTuple):
-    """Means of some series between the snapshot at ``at_ns`` and the one before it."""
-
-    at_ns: int
-    means: list[tuple[str, float]]
-
-
 class Call(NamedTuple):
     """A call into the driver that has not returned: which, and since when."""
 
@@ -118,11 +111,10 @@ class GpuSource(Protocol):
     def traffic(self, gpu: Gpu, name: str) -> float:
         """Measure the bytes a second of a series; takes some 20 ms, and sees those alone."""
 
-    def snapshot(self, gpu: Gpu, *names: str) -> bool:
-        """Note what the device counts for some series now, which takes next to no time."""
+    def has_activity(self, gpu: Gpu) -> bool: ...
 
-    def activity(self, gpu: Gpu, *names: str) -> list[Activity]:
-        """Return means between the snapshots for the same series since this was last asked, in order of time."""
+    def activity(self, gpu: Gpu) -> dict[str, float]:
+        """Return means by series since this was last asked; of the first time nothing."""
 
     def wait_event(self, timeout_ms: int) -> DriverEvent:
         """Wait for an error that the driver reports; raises ``NoAnswer`` where none came."""

@@ -77,7 +77,7 @@ int nvmlGpmSampleFree(Snapshot *snapshot)
 /* A device refreshes what a snapshot takes each 100 ms: the reason why NVML asks for more than that between two. */
 static double refreshed_s(const Device *device)
 {
-    double each_s = number_at(device, "gpm_refresh_s", now_s(), 0);
+    double each_s = number_at(device, "gpm_refresh_s", now_s(), 0.1);
     return each_s ? floor(now_s() / each_s + 1e-9) * each_s : now_s();
 }
 

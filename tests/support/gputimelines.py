@@ -19,7 +19,6 @@ WAIT, COMPUTE, SYNCHRONIZE, LOG = range(4)
 QUEUES = {WAIT: Queue.STAYS, LOG: Queue.STAYS, SYNCHRONIZE: Queue.RUNS_DRY}
 """What phases tell of the GPU's queue."""
 PERIODS_MS = (20, 50, 100, 167, 200, 500, 1000)
-_GPM_MS = 100
 
 
 class Kind(NamedTuple):
@@ -34,7 +33,6 @@ class Kind(NamedTuple):
     period_ms: float
     offset_ms: float
     jitter: float
-    has_gpm: bool
 
 
 class Timeline:
@@ -73,15 +71,17 @@ class Timeline:
         return [IntervalRow(at, after - at, 1, phase, 1) for (at, phase), (after, _) in pairwise(seen)]
 
     def readings(self) -> list[PointRow]:
-        """Return means of utilization: the driver's in whole percents, or those of GPM, read by a busy process."""
+        """Return the driver's means of utilization: whole percents, rounded down, and 99 or 100 of a busy GPU.
+
+        So an H200 gave them (``tests/nvml/h200``).
+        """
         found, before_ns, at_ns = [], 0.0, self._chance.random() * self._kind.period_ms * MILLISECOND_NS
         while at_ns < self.end_ns:
             busy = self.gpu.busy_share(before_ns / SECOND_NS, at_ns / SECOND_NS)
-            value = busy if self._kind.has_gpm else round(busy, 2)
+            value = math.floor(100 * min(busy * self._chance.uniform(0.999, 1.001), 1.0)) / 100
             found.append(PointRow(int(at_ns + self._kind.offset_ms * MILLISECOND_NS), value))
             before_ns = at_ns
-            late = self._chance.uniform(1.0, 1.1) if self._kind.has_gpm else 1.0
-            at_ns += self._kind.period_ms * MILLISECOND_NS * late
+            at_ns += self._kind.period_ms * MILLISECOND_NS
         return found
 
     def _step(self) -> None:
@@ -132,14 +132,13 @@ class Timeline:
 FORMS = ("waits", "starts slowly", "all of it", "runs ahead")
 
 
-def any_kind(chance: random.Random, *, has_gpm: bool) -> Kind:
-    """Return a kind of loop by chance: gaps of 2 ms to 3 s, with GPM of 2 to 150 ms."""
+def any_kind(chance: random.Random) -> Kind:
+    """Return a kind of loop by chance, with gaps of 2 ms to 3 s."""
     return Kind(
         form=chance.choice(FORMS),
-        gap_ms=math.exp(chance.uniform(math.log(2), math.log(150 if has_gpm else 3000))),
+        gap_ms=math.exp(chance.uniform(math.log(2), math.log(3000))),
         duty=chance.choice((0.1, 0.3, 0.5, 0.7, 0.8, 0.9)),
-        period_ms=_GPM_MS if has_gpm else chance.choice(PERIODS_MS),
-        offset_ms=0.0 if has_gpm else chance.uniform(-5, 5),
+        period_ms=chance.choice(PERIODS_MS),
+        offset_ms=chance.uniform(-5, 5),
         jitter=chance.uniform(0, 0.5),
-        has_gpm=has_gpm,
     )

@@ -76,14 +76,6 @@ def test_of_a_long_run_a_part_counts_for_all(one_gpu: Path, monkeypatch: pytest.
         assert (part.phases[phase].low, part.phases[phase].high) == pytest.approx((idle.low, idle.high), abs=0.05)
 
 
-def test_gpm_tells_more_where_it_is_read_more_often(tmp_path: Path) -> None:
-    path = write_gpu_run(tmp_path / "a.profd", {"0": waits}, {}, metrics={"gpu_graphics_active_share": 50})
-    with RunReader(path) as reader:
-        idle = summarize(reader).gpu_idle
-    assert idle is not None
-    assert idle.period_s == 0.05
-
-
 def test_gpus_of_other_processes_are_not_idle_for_the_run(tmp_path: Path) -> None:
     path = write_gpu_run(tmp_path / "a.profd", {"0": busy, "1": lambda _: 0.0}, {MAIN: ("0",), OTHER_RANK: ("0",)})
     with RunReader(path) as reader:

@@ -20,15 +20,14 @@ def told(run: Timeline) -> dict[int, IdleShare]:
     return time.shares()
 
 
-@pytest.mark.parametrize("has_gpm", [False, True])
-def test_the_truth_lies_within_the_bounds(has_gpm: bool) -> None:
+def test_the_truth_lies_within_the_bounds() -> None:
     inside = count = estimates = near = 0
-    for seed in range(20):
+    for seed in range(40):
         chance = random.Random(seed)
-        run = Timeline(any_kind(chance, has_gpm=has_gpm), 30, chance)
+        run = Timeline(any_kind(chance), 30, chance)
         idle_ns, true = run.idle(0, run.end_ns), run.idle_by_phase()
         utilization = step_function(run.readings()).mean(0, run.end_ns)[0]
-        assert 1 - utilization == pytest.approx(idle_ns / run.end_ns, abs=0.01)
+        assert 1 - utilization == pytest.approx(idle_ns / run.end_ns, abs=0.015)
         for phase, share in told(run).items():
             count += 1
             inside += share.low - 0.001 <= true[phase] / idle_ns <= share.high + 0.001
@@ -42,18 +41,18 @@ def test_the_truth_lies_within_the_bounds(has_gpm: bool) -> None:
 
 def test_gaps_longer_than_readings_are_told_closely_and_alike_in_all_left_open() -> None:
     chance = random.Random(1)
-    shares = told(Timeline(Kind("waits", 600, 0.5, 100, 0, 0.3, False), 60, chance))
+    shares = told(Timeline(Kind("waits", 600, 0.5, 100, 0, 0.3), 60, chance))
     assert shares[WAIT].low > 0.8
     assert shares[COMPUTE].high < 0.15
     assert shares[SYNCHRONIZE].high < 0.15
-    shares = told(Timeline(Kind("starts slowly", 4, 0.5, 200, 0, 0.0, False), 60, random.Random(1)))
+    shares = told(Timeline(Kind("starts slowly", 4, 0.5, 200, 0, 0.0), 60, random.Random(1)))
     assert shares[COMPUTE].high - shares[COMPUTE].low > 0.2
     assert shares[COMPUTE].estimate is None
 
 
 @pytest.mark.parametrize("form", ["waits", "all of it"])
 def test_gaps_of_30_ms_are_told_by_waits_for_the_gpu_alone(form: str) -> None:
-    run = Timeline(Kind(form, 30, 0.5, 100, 0, 0.3, True), 120, random.Random(1))
+    run = Timeline(Kind(form, 30, 0.5, 100, 0, 0.3), 120, random.Random(1))
     share, true = told(run)[WAIT], run.idle_by_phase()[WAIT] / run.idle(0, run.end_ns)
     assert share.high - share.low > 0.1
     assert share.estimate == pytest.approx(true, abs=0.03)
@@ -113,7 +112,7 @@ def test_a_busy_gpu_has_no_idle_time_to_share_out() -> None:
 
 @pytest.mark.parametrize("form", FORMS)
 def test_lines_that_are_taken_for_one_are_told_like_their_phase(form: str) -> None:
-    run = Timeline(Kind(form, 50, 0.5, 100, 0, 0.3, True), 20, random.Random(3))
+    run = Timeline(Kind(form, 50, 0.5, 100, 0, 0.3), 20, random.Random(3))
     utilization, samples, whole, lines = step_function(run.readings()), run.samples(), IdleTime[int](), IdleTime[int]()
     whole.add(utilization, samples, lambda stack: stack, QUEUES.get)
     both = [half for row in samples for half in halves(row)]

@@ -20,7 +20,6 @@ from profd.daemon.clock import SECOND_NS
 SECONDS = 8
 UPTIME_S = 5_000.0
 NO_PERMISSION = 4
-ACTIVE = "gpu_graphics_active_share"
 SERIES = ("gpu_utilization_share", "gpu_pcie_sent_bytes_per_s", "gpu_memory_used_bytes")
 
 
@@ -62,7 +61,7 @@ def read(room: GpuRoom) -> dict[str, list[tuple[float, float]]]:
     room.read()
     for _ in range(SECONDS - 1):
         room.read(1)
-    return {name: room.series(name) for name in (*SERIES, ACTIVE)}
+    return {name: room.series(name) for name in SERIES}
 
 
 def test_a_replay_reads_as_the_device_did(
@@ -84,9 +83,6 @@ def test_a_replay_reads_as_the_device_did(
         )
         late = [other - one for (one, _), (other, _) in zip(told[name], again[name], strict=True)]
         assert all(abs(one) < 0.041 for one in late), (name, late)
-    # Windows of the recorder are others than those of the reader: their mean is the same.
-    means = [sum(value for _, value in found[ACTIVE]) / len(found[ACTIVE]) for found in (told, again)]
-    assert means[0] == pytest.approx(means[1], abs=0.05)
     assert [seen.model for seen in room.devices] == ["NVIDIA H100 80GB HBM3"]
     assert [point.value for taken in room.taken for point in taken.points if point.identity == MAIN]
 
