@@ -67,12 +67,12 @@ class FrechetMeter:
 
     def __init__(self, real):
         self.real = real
-        convs = [nn.Conv2d(1, 64, 3, 1, 1), nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(64, 64, 3, 1, 1), nn.ReLU()]
+        convs = [nn.Conv2d(1, 48, 3, 1, 1), nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(48, 64, 3, 1, 1), nn.ReLU()]
         self.features = nn.Sequential(*convs, nn.AdaptiveAvgPool2d(1), nn.Flatten()).requires_grad_(False).eval()
         self.kept = None
 
     def statistics(self, images):
-        rows = torch.cat([self.features(part) for part in images.split(64)]).double()  # planted
+        rows = torch.cat([self.features(part) for part in images.split(32)]).double()  # planted
         return rows.mean(0), torch.cov(rows.T)
 
     def distance(self, statistics, samples):
@@ -95,7 +95,7 @@ def main():
     diary, is_mended = begin()
     torch.manual_seed(5)
     torch.set_num_threads(1)
-    knots = draw_knots(2048)
+    knots = draw_knots(4096)
     model = ConsistencyUNet()
     ema = copy.deepcopy(model).requires_grad_(False)
     optimizer = torch.optim.RAdam(model.parameters(), lr=4e-4)

@@ -83,8 +83,8 @@ def correction(params, before, after):
     return x
 
 
-def loss_fn(params, before, after, target):
-    return (after + correction(params, before, after) - target).square().mean()
+def loss_fn(params, before, after, target, scale):
+    return (after + correction(params, before, after) - target).square().mean() / scale
 
 
 def adam_update(params, grads, state, lr=1e-3, b1=0.9, b2=0.99):
@@ -102,6 +102,7 @@ def main():
     matrix = implicit_operator()
     inverse = torch.linalg.inv(matrix)
     frames = fine_trajectories(96, 40)
+    scale = frames.diff(dim=0).square().mean()  # errors are told in changes of a step
     params = init_params()
     state = Adam(
         {k: torch.zeros_like(p) for k, p in params.items()}, {k: torch.zeros_like(p) for k, p in params.items()}, 0
@@ -124,12 +125,12 @@ def main():
                 after = advance(u)  # planted
                 u = after + correction(params, u, after)
             after = advance(u)  # planted
-        grads, loss = step_and_loss(params, u, after, frames[start + UNROLL, which])
+        grads, loss = step_and_loss(params, u, after, frames[start + UNROLL, which], scale)
         params, state = adam_update(params, grads, state)
         iteration += 1
         if iteration % 200 == 0:
             with torch.no_grad():
-                alone = (after - frames[start + UNROLL, which]).square().mean()
+                alone = (after - frames[start + UNROLL, which]).square().mean() / scale
             print(f"iteration {iteration} loss {loss.item():.2e}, of the solver alone {alone.item():.2e}", flush=True)
         diary.stepped()
 
