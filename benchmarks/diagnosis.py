@@ -45,7 +45,7 @@ MOST_WORDS = 30
 
 
 class Run(NamedTuple):
-    """A program that was attached to: findings above info first, steps a second, and the planted share by its clock.
+    """A program that was attached to: its findings as shown, steps a second, and the planted share by its clock.
 
     ``planted`` is None where the clock times no part of a step. ``other`` is the share of the time that has neither
     a phase nor a name in the summary: a kind of calls, or a function of the script's own.
@@ -70,15 +70,10 @@ class Program(NamedTuple):
         return f"{self.path.parent.name}/{self.path.stem}"
 
     @property
-    def above_info(self) -> list[dict[str, Any]]:
-        """What a user would act on."""
-        return [one for one in self.run.findings if one["severity"] != "info"]
-
-    @property
     def rank(self) -> int | None:
-        """Which of the findings above info is the first that names a marked line, from 1; None: none does."""
+        """Which of the findings is the first that names a marked line, from 1; None: none does."""
         marked = marked_lines(self.path)
-        for number, finding in enumerate(self.above_info, start=1):
+        for number, finding in enumerate(self.run.findings, start=1):
             line = finding["evidence"]["line"]
             if line and Path(line["file"]).name == self.path.name and line["line"] in marked:
                 return number
@@ -87,7 +82,7 @@ class Program(NamedTuple):
     @property
     def right(self) -> dict[str, Any] | None:
         """The finding that names the cause."""
-        return None if self.rank is None else self.above_info[self.rank - 1]
+        return None if self.rank is None else self.run.findings[self.rank - 1]
 
     @property
     def share_error(self) -> float | None:
@@ -213,12 +208,12 @@ def table(programs: Sequence[Program]) -> list[str]:
     columns = "first finding | cause is | share, by its clock | stated, off by | gain, measured | bound | other"
     lines = [f"| program | {columns} | mended twin |", "|---|---|---|---:|---:|---:|---:|---:|---|"]
     for one in programs:
-        first = one.above_info[0] if one.above_info else None
+        first = one.run.findings[0] if one.run.findings else None
         bound = one.right["gain_bound"] if one.right else None
         place = f"{first['rule']}, line {(first['evidence']['line'] or {}).get('line', '-')}" if first else "none"
         cells = [
             place,
-            "" if one.mended is None else "not found" if one.rank is None else f"finding {one.rank}",
+            _named(one),
             percent(one.run.planted) if one.run.planted else "",
             percent(one.share_error) if one.share_error is not None else "",
             f"{one.gain:.2f}" if one.gain else "",
@@ -228,6 +223,14 @@ def table(programs: Sequence[Program]) -> list[str]:
         ]
         lines.append(f"| {one.name} | {' | '.join(cells)} |")
     return [*lines, "", *_holds(programs)]
+
+
+def _named(program: Program) -> str:
+    if program.mended is None:
+        return ""
+    if program.right is None:
+        return "not found"
+    return f"finding {program.rank}" + (", a remark" if program.right["severity"] == "info" else "")
 
 
 def _warnings(run: Run) -> list[str]:
@@ -241,11 +244,12 @@ def _holds(programs: Sequence[Program]) -> list[str]:
     bounds = [
         (one.gain, one.right["gain_bound"]) for one in planted if one.gain and one.right and one.right["gain_bound"]
     ]
-    firsts = [one.above_info[0] for one in planted if one.above_info]
+    firsts = [one.run.findings[0] for one in planted if one.run.findings]
     others = [one.run.other for one in programs]
     counted = (
         ("first finding is the planted cause", sum(one.rank == 1 for one in planted), len(planted)),
         ("among the first two", sum(one.rank in (1, 2) for one in planted), len(planted)),
+        ("first, and a warning", sum(one.rank == 1 and bool(_warnings(one.run)) for one in planted), len(planted)),
         ("healthy without a warning", sum(not _warnings(run) for run in healthy), len(healthy)),
         (f"share within {NEAR * 100:.0f} points", sum(error <= NEAR for error in errors), len(errors)),
         ("gain within the bound", sum(gain <= bound for gain, bound in bounds), len(bounds)),
@@ -291,7 +295,7 @@ def main() -> None:
                 record(python, path, kept, options.seconds)
             runs = [judge(one) for one in kept]
             programs.append(Program(path, runs[0], None if is_healthy else runs[1]))
-            first = programs[-1].above_info[:1]
+            first = programs[-1].run.findings[:1]
             print(f"{programs[-1].name}: {first[0]['title'] if first else 'no finding'}", flush=True)
     lines = table(programs)
     print("\n".join(lines))
@@ -301,7 +305,7 @@ def main() -> None:
         method = (
             f"`benchmarks/diagnosis.py`: `profd attach` for {options.seconds:g} s to each program of "
             f"`benchmarks/corpus`{part} and to its twin without the planted cause, "
-            "which runs at the same time. Cause: the first finding above info "
+            "which runs at the same time. Cause: the first finding, remarks included and behind all warnings, "
             "that names a line which the program marks. Share: the part of the time that the cause takes, by the "
             "program's own clock. Gain: steps a second of the twin over those of the program. Not so, of all at most: "
             "the exact bound of the binomial distribution, at 95 %. Other: the time with neither a phase nor a "

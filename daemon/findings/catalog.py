@@ -11,7 +11,7 @@ import msgspec
 from profd import daemon
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
-from profd.daemon.findings import course, cpu, gpu, kinds, loading, memory, overhead, phases, ranks
+from profd.daemon.findings import course, cpu, gpu, kinds, loading, memory, overhead, parts, phases, ranks
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import INFO, SEVERITIES, Finding
 from profd.daemon.findings.texts import table
@@ -29,7 +29,7 @@ RULES: tuple[Rule, ...] = (
     *(loading.load_in_process, loading.saturated_workers, loading.idle_workers, loading.shared_memory),
     *(gpu.synchronization, phases.checkpoints, phases.logging_stalls, phases.evaluations, phases.compilation),
     *(overhead.hot_function, phases.unfused_optimizer, phases.small_batches, overhead.overhead),
-    overhead.part_of_model,
+    *(parts.part_of_model, parts.forward_without_gradients, parts.largest_part),
     *(cpu.interpreter_lock, cpu.idle_cores, cpu.oversubscription, cpu.cpu_limit),
     *(memory.garbage_collection, gpu.memory_churn, memory.memory_growth, memory.memory_limit),
     *(memory.gpu_memory_limit, memory.swapping, course.slow_start, course.slow_down),
@@ -48,14 +48,17 @@ def find(
 ) -> tuple[Finding, ...]:
     """Return what slows a run in a selection's range of time, over its processes, ranked.
 
-    That GPUs idle is left out where another finding above info shows the cause of half of it.
+    That GPUs idle is left out where another finding above info shows the cause of half of it, and the largest part of
+    a step where another one has a line.
     """
     context = FindingContext(reader, selection, phases)
     found = [finding for rule in rules if (finding := context.once(rule)) is not None]
     lost = [one.evidence.measures[0].value for one in found if one.gain_bound is not None and one.severity != INFO]
     idle = (one.evidence.measures[0].value for one in found if one.rule == "gpu-idle")
-    is_explained = max(lost, default=0.0) >= next(idle, math.inf) / 2
-    return ranked(one for one in found if one.rule != "gpu-idle" or not is_explained)
+    left_out = {"gpu-idle"} if max(lost, default=0.0) >= next(idle, math.inf) / 2 else set()
+    if any(one.evidence.line for one in found if one.rule != "largest-part"):
+        left_out.add("largest-part")
+    return ranked(one for one in found if one.rule not in left_out)
 
 
 def ranked(found: Iterable[Finding]) -> tuple[Finding, ...]:

@@ -261,32 +261,6 @@ def _function_of(context: FindingContext, stack: int) -> _Key | None:
     return next(((name, one.file) for one in frames if (name := spoken(one.function))), None)
 
 
-def part_of_model(context: FindingContext) -> Finding | None:
-    """Return a function of the user's that a model calls, and that has much of the time in calls of no module.
-
-    What it computes may not depend on the batch, or cost less in other words; a kind that is known says more of it.
-    """
-    found: defaultdict[_Key, set[int]] = defaultdict(set)
-    for stack in context.profile.time_ns:
-        frames = context.reader.frames_of(stack)
-        if context.phases.of_stack(stack) != FORWARD or context.kinds.is_no_pass(stack):
-            continue
-        until = next((depth for depth, one in enumerate(reversed(frames)) if not one.is_library), len(frames))
-        own, below = len(frames) - until - 1, frames[len(frames) - until :]
-        if any(one.module_path == _MODULE for one in below) or _MODULE not in {one.module_path for one in frames[:own]}:
-            continue
-        name = spoken(frames[own].function)
-        if frames[own - 1].module_path != _MODULE and not name.rpartition(".")[2].startswith(("forward", "_forward")):
-            found[name, frames[own].file].add(stack)
-    most = max(found, key=lambda key: sum(context.profile.time_ns[stack] for stack in found[key]), default=None)
-    if most is None:
-        return None
-    of_it = found[most].__contains__
-    share = context.share_of(context.profile, of_it)
-    gain, line = partial(bound, context, share), partial(context.heaviest_line, context.profile, of_it, context.leaf)
-    return context.finding("part-of-model", share, gain=gain, line=line, function=most[0])
-
-
 def _is_hook(frames: Sequence[FrameRow]) -> bool:
     """Say whether a stack is in a function of the user's that autograd or a module calls beside its own work."""
     for caller, frame in itertools.pairwise(frames):

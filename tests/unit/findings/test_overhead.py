@@ -9,7 +9,7 @@ from support.training_stacks import DATA
 
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
 from profd.daemon.findings.gpu import synchronization
-from profd.daemon.findings.overhead import hot_function, overhead, part_of_model
+from profd.daemon.findings.overhead import hot_function, overhead
 from profd.daemon.store.records import Frame
 
 STANDARD = "/usr/lib/python3.11/"
@@ -308,21 +308,6 @@ def test_the_text_of_a_line_says_nothing_of_a_module_that_runs_below_it(
     act = (*LOOP, Frame("train_epoch", TRAIN, 61), Frame("act", DATA, 86))
     assert case.found(overhead, step(((*act, CALL_IMPL), 150))) is None
     assert "turning lists into tensors takes 30 %" in case.told(overhead, step((act, 150))).title
-
-
-def test_a_function_of_a_model_with_much_of_the_time_in_no_module_is_told(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    spread = (*MEASURE, Frame("Layer.spread", DATA, 87))
-    found = case.told(part_of_model, step((spread, 300)))
-    assert found.severity == WARNING
-    assert found.title.startswith("model: Layer.spread takes 60 % of the time within the model (augment.py:87)")
-    assert case.told(part_of_model, step((spread, 200))).severity == INFO
-    for other in (MEASURE, (*spread, CALL_IMPL), (*LOOP, Frame("forward", DATA, 88), Frame("spread", DATA, 87))):
-        assert case.found(part_of_model, step((other, 200))) is None
-    # What is of a kind is told as that.
-    monkeypatch.setitem(SOURCES, (DATA, 87), "top = torch.quantile(x, 0.999)")
-    assert case.found(part_of_model, step((spread, 200))) is None
 
 
 BY_HAND = (*LOOP, Frame("backward", DATA, 70))

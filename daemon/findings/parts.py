@@ -1,0 +1,112 @@
+"""Parts of a step that may be what the program is for, and may cost less: mostly remarks."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from profd.daemon.analyze.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER, OTHER
+from profd.daemon.findings.bounds import bound
+from profd.daemon.findings.context import FindingContext, line_of
+from profd.daemon.findings.finding import Finding, Line
+from profd.daemon.findings.kinds import spoken
+from profd.daemon.store.rows import FrameRow
+
+_MODULE = "torch/nn/modules/module.py"
+_WITHOUT_GRADIENTS = ("torch/utils/_contextlib.py", "torch/autograd/grad_mode.py")
+"""Where `@torch.no_grad()` and `@torch.inference_mode()` call what they decorate; the latter is up to torch 1.13."""
+_Key = tuple[str, str]
+
+
+def part_of_model(context: FindingContext) -> Finding | None:
+    """Return a function of the user's that a model calls, and that has much of the time in calls of no module.
+
+    What it computes may not depend on the batch, or cost less in other words; a kind that is known says more of it.
+    """
+
+    def function_of(frames: Sequence[FrameRow], stack: int) -> _Key | None:
+        if context.phases.of_stack(stack) != FORWARD or context.kinds.is_no_pass(stack):
+            return None
+        until = next((depth for depth, one in enumerate(reversed(frames)) if not one.is_library), len(frames))
+        own, below = len(frames) - until - 1, frames[len(frames) - until :]
+        if any(one.module_path == _MODULE for one in below) or _MODULE not in {one.module_path for one in frames[:own]}:
+            return None
+        name = spoken(frames[own].function)
+        is_forward = name.rpartition(".")[2].startswith(("forward", "_forward"))
+        return None if frames[own - 1].module_path == _MODULE or is_forward else (name, frames[own].file)
+
+    (name, _), stacks = _largest(context, function_of)
+    share = context.share_of(context.profile, stacks.__contains__)
+    gain, line = partial(bound, context, share), partial(_line_of, context, stacks)
+    return context.finding("part-of-model", share, gain=gain, line=line, function=name) if stacks else None
+
+
+def forward_without_gradients(context: FindingContext) -> Finding | None:
+    """Return the function of the user's that runs a model without gradients, within a step that has others with them.
+
+    A model that is not trained gives the same for the same data again.
+    """
+
+    def function_of(frames: Sequence[FrameRow], stack: int) -> _Key | None:
+        if context.phases.of_stack(stack) not in (FORWARD, LOSS, OTHER):
+            return None
+        paths = [one.module_path for one in frames]
+        at = next((depth for depth, path in enumerate(paths, 1) if path in _WITHOUT_GRADIENTS), len(frames))
+        is_own = _MODULE in paths[at:] and not frames[at].is_library  # libraries have gradients switched on, too
+        return (spoken(frames[at].function), frames[at].file) if is_own else None
+
+    (name, file), stacks = _largest(context, function_of)
+    if not stacks or not context.share(BACKWARD).value:
+        return None
+
+    def line() -> Line | None:
+        frames = context.reader.frames_of(max(stacks, key=context.profile.time_ns.__getitem__))
+        at = next(depth for depth, one in enumerate(frames) if (spoken(one.function), one.file) == (name, file))
+        return next((line_of(one) for one in reversed(frames[:at]) if not one.is_library), line_of(frames[at]))
+
+    share = context.share_of(context.profile, stacks.__contains__)
+    gain = partial(bound, context, share)
+    return context.finding("forward-without-gradients", share, gain=gain, line=line, function=name)
+
+
+def largest_part(context: FindingContext) -> Finding | None:
+    """Return the function of the user's with most of the time outside of modules, torch's backward pass and optimizer.
+
+    It is for a run in which no rule finds a line to look at.
+    """
+    by_torch = context.by_torch
+
+    def function_of(frames: Sequence[FrameRow], stack: int) -> _Key | None:
+        phase = context.phases.of_stack(stack)
+        if phase not in (FORWARD, LOSS, OTHER, BACKWARD, OPTIMIZER) or context.kinds.of_stack(stack) is not None:
+            return None
+        if (phase in (BACKWARD, OPTIMIZER) and stack in by_torch) or any(one.module_path == _MODULE for one in frames):
+            return None
+        own = next((one for one in reversed(frames) if not one.is_library and spoken(one.function)), None)
+        return (spoken(own.function), own.file) if own is not None else None
+
+    (name, _), stacks = _largest(context, function_of)
+    share = context.share_of(context.profile, stacks.__contains__)
+    if not stacks or context.is_all_work(share):
+        return None
+    gain, line = partial(bound, context, share), partial(_line_of, context, stacks)
+    return context.finding("largest-part", share, gain=gain, line=line, function=name)
+
+
+def _largest(
+    context: FindingContext, function_of: Callable[[Sequence[FrameRow], int], _Key | None]
+) -> tuple[_Key, set[int]]:
+    """Return the function with most time, as ``function_of`` names that of a stack, and its stacks."""
+    found: defaultdict[_Key, set[int]] = defaultdict(set)
+    for stack in context.profile.time_ns:
+        key = function_of(context.reader.frames_of(stack), stack)
+        if key is not None:
+            found[key].add(stack)
+    time_ns: Mapping[int, float] = context.profile.time_ns
+    name = max(found, key=lambda key: sum(time_ns[stack] for stack in found[key]), default=("", ""))
+    return name, found[name]
+
+
+def _line_of(context: FindingContext, stacks: set[int]) -> Line | None:
+    return context.heaviest_line(context.profile, stacks.__contains__, context.leaf)

@@ -1,0 +1,69 @@
+"""Parts of a step that may be what the program is for, and may cost less."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support.findingruns import HEALTHY, LOAD_IN_PROCESS, Case, step, write_case
+from support.synthetic import LIBRARY, SOURCES, TRAIN
+from support.training_stacks import DATA
+
+from profd.daemon.findings.catalog import find
+from profd.daemon.findings.finding import INFO, WARNING
+from profd.daemon.findings.parts import forward_without_gradients, largest_part, part_of_model
+from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import Frame
+
+LOOP = (Frame("<module>", TRAIN, 96), Frame("main", TRAIN, 90))
+CALL_IMPL = Frame("Module._call_impl", LIBRARY + "torch/nn/modules/module.py", 1773)
+MEASURE = (*LOOP, Frame("train_epoch", TRAIN, 61), CALL_IMPL, Frame("Observer.forward", DATA, 60))
+DECORATED = Frame("decorate_context", LIBRARY + "torch/utils/_contextlib.py", 124)
+TEACH = Frame("teach", DATA, 90)
+
+
+def test_a_function_of_a_model_with_much_of_the_time_in_no_module_is_told(
+    case: Case, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    spread = (*MEASURE, Frame("Layer.spread", DATA, 87))
+    found = case.told(part_of_model, step((spread, 300)))
+    assert found.severity == WARNING
+    assert found.title.startswith("model: Layer.spread takes 60 % of the time within the model (augment.py:87)")
+    assert case.told(part_of_model, step((spread, 200))).severity == INFO
+    for other in (MEASURE, (*spread, CALL_IMPL), (*LOOP, Frame("forward", DATA, 88), Frame("spread", DATA, 87))):
+        assert case.found(part_of_model, step((other, 200))) is None
+    # What is of a kind is told as that.
+    monkeypatch.setitem(SOURCES, (DATA, 87), "top = torch.quantile(x, 0.999)")
+    assert case.found(part_of_model, step((spread, 200))) is None
+
+
+def test_a_model_that_the_user_runs_without_gradients_in_a_step_is_a_remark_at_its_call(case: Case) -> None:
+    taught = (*LOOP, Frame("train_epoch", TRAIN, 61), DECORATED, TEACH, CALL_IMPL)
+    found = case.told(forward_without_gradients, step((taught, 200)))
+    assert found.severity == INFO
+    assert found.title.startswith(
+        "model: a forward pass without gradients takes 40 % of the time, in teach (train.py:61)"
+    )
+    # One that no training is beside, one that computes no model, and a library's own.
+    library = (*LOOP, Frame("run", LIBRARY + "lightning/loops.py", 5), DECORATED, Frame("closure", LIBRARY + "l.py", 1))
+    assert case.found(forward_without_gradients, [(taught, 500)]) is None
+    for other in ((*LOOP, DECORATED, TEACH), (*library, TEACH, CALL_IMPL)):
+        assert case.found(forward_without_gradients, step((other, 200))) is None
+
+
+BY_HAND = Frame("backward", TRAIN, 70)
+
+
+def test_the_largest_part_of_a_step_by_hand_is_a_remark_where_no_rule_has_a_line(tmp_path: Path) -> None:
+    by_hand = (((*LOOP, Frame("backward", TRAIN, 70)), 300), ((*LOOP, Frame("forward", TRAIN, 71)), 200))
+    with RunReader(write_case(tmp_path / "a.profd", by_hand)) as reader:
+        (found,) = find(reader)
+    assert (found.severity, found.rule) == (INFO, "largest-part")
+    assert found.title.startswith("largest part: backward takes 60 % of the time (train.py:70)")
+    with RunReader(write_case(tmp_path / "b.profd", (*by_hand[:1], (LOAD_IN_PROCESS, 200)))) as reader:
+        assert [one.rule for one in find(reader)] == ["input-bound-in-process"]
+
+
+def test_passes_of_torch_and_what_runs_in_a_module_are_no_largest_part(case: Case) -> None:
+    assert case.found(largest_part, HEALTHY) is None
+    assert case.found(largest_part, step(((*MEASURE, Frame("spread", DATA, 87)), 200))) is None
