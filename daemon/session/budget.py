@@ -162,8 +162,15 @@ class Governor:
     def aim_at_budget(self, budget_cores: float) -> None:
         self._budget_cores = budget_cores
 
-    def take(self, spending: Spending) -> bool:
-        """Take in what was spent since the last call; True where the rate changed."""
+    def take(self, spending: Spending, *, for_window: bool = False) -> bool:
+        """Take in what was spent since the last call; True where the rate changed.
+
+        ``for_window`` says that a window was read meanwhile. Somebody asked for it, and it may cost as much as half a
+        minute of samples: it counts as a usual reading, so that it leaves no run without samples.
+        """
+        if for_window and self._readings:
+            usual = sum(self._readings) / len(self._readings)
+            spending = Spending(min(spending.cpu_s, usual * spending.over_s), spending.over_s)
         self._ledger.add(spending)
         self._since_lowering_s += spending.over_s
         self._since_rise_s += spending.over_s

@@ -27,12 +27,19 @@ class Readings:
         self._wall_jump_ns = 0
         self._slept_ns = 0
 
-    async def take(self, identities: Iterable[Identity], python_threads: Mapping[Identity, frozenset[int]]) -> None:
+    async def take(
+        self,
+        identities: Iterable[Identity],
+        python_threads: Mapping[Identity, frozenset[int]],
+        *,
+        for_window: bool = False,
+    ) -> None:
+        """Read once; ``for_window`` says that a window is being taken."""
         await self._counters.collect(identities, python_threads)
         spending = self._cost.take()
         own = (Point("profd_cpu_cores", spending.cores), Point("profd_rss_bytes", self._cost.rss_bytes()))
         self.put(PointsTaken(self.clock.now_ns(), own))
-        self.governor.take(spending)
+        self.governor.take(spending, for_window=for_window)
         before_hz, rate_hz = self._noted_hz, self.governor.rate_hz
         is_full_again = rate_hz == self.governor.highest_hz > before_hz
         if is_full_again or abs(rate_hz - before_hz) > before_hz / 6:  # smaller changes come and go

@@ -222,7 +222,8 @@ class Recorder:
             self._gpus.take(self._tree.members)
             self._gpus.check()
             before_hz = self._governor.rate_hz
-            await readings.take(self._tree.members, self._members.python_threads)
+            is_window = "_windowing" in vars(self) and self._windowing.is_taking
+            await readings.take(self._tree.members, self._members.python_threads, for_window=is_window)
             if self._governor.rate_hz < before_hz:  # what is in flight costs too much to wait for its end
                 self._sampling.hurry()
             await asyncio.sleep(until_tick_s(1.0))

@@ -43,6 +43,10 @@ class Windowing:
         self._shown: set[str] = set()
         """The rules whose findings have had their window."""
 
+    @property
+    def is_taking(self) -> bool:
+        return self._taker.is_taking
+
     def start(self) -> None:
         if self._on_demand is not None:
             self._on_demand.daemon.start()

@@ -45,6 +45,11 @@ class WindowTaker:
         self._clock, self._put = clock, put
         self._tasks: dict[Identity, asyncio.Task[None]] = {}
 
+    @property
+    def is_taking(self) -> bool:
+        """Whether a window is being taken, or its trace read."""
+        return bool(self._tasks)
+
     def begin(self, asked: Mapping[Identity, WindowBackend], request: WindowRequest) -> int:
         """Begin a window of each process, return their ``asked_ns``; raises SessionFailed where one is at it."""
         if busy := [identity.pid for identity in asked if identity in self._tasks]:

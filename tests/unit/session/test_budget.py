@@ -231,6 +231,16 @@ def test_what_is_no_more_than_noise_moves_little(cores: Callable[[int], float]) 
     assert len(changes(rates)) <= 2
 
 
+def test_what_windows_cost_lowers_no_rate() -> None:
+    governor, other = begun(), begun()
+    for second in range(60):
+        is_read = second % 10 in (8, 9)
+        cores = 0.9 if is_read else 0.05
+        governor.take(Spending(cores, 1.0), for_window=is_read)
+        other.take(Spending(cores, 1.0))
+    assert (governor.rate_hz, other.rate_hz < 20) == (100, True)
+
+
 def test_a_budget_that_cannot_be_kept_is_known() -> None:
     governor = begun()
     simulate(governor, linear(0.001, fixed=0.12), 120)
