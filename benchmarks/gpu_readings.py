@@ -111,9 +111,9 @@ def truth(pace: Pace) -> Iterator[Values | Assumed]:
         yield {"skipped": "no CUDA"}
         return
     per_ms = sleep_rate(torch)
-    for gap_ms, duty in pace.each(itertools.product((100, 5, 400, 20, 1000, 50, 200), (0.3, 0.5, 0.8))):
-        seconds = max(3.5, 5 * gap_ms / 1000)
-        yield from known_gaps(torch, per_ms, gap_ms, duty, pace.seconds(seconds, 0.3 * seconds))
+    for gap_ms, duty in pace.each(itertools.product((100, 5, 400, 20, 200, 50, 1000), (0.3, 0.5, 0.8))):
+        loop_s = gap_ms / (1 - duty) / 1000
+        yield from known_gaps(torch, per_ms, gap_ms, duty, pace.seconds(max(3.5, 5 * loop_s), 2 * loop_s))
 
 
 EDGE_S = 0.5
@@ -124,7 +124,7 @@ def known_gaps(torch: Any, per_ms: float, gap_ms: float, duty: float, seconds: f
     """Run kernels with gaps; what ran when is known by the host's clock around a synchronization."""
     busy_ms = gap_ms * duty / (1 - duty)
     rows: list[IntervalRow] = []
-    edge_ns = int(max(EDGE_S, 0.002 * (gap_ms + busy_ms)) * SECOND_NS)
+    edge_ns = int(EDGE_S * SECOND_NS)
     with Collected() as collected:
         time.sleep(1.5)
         begun_ns = before_ns = collected.clock.now_ns()

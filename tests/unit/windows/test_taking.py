@@ -156,7 +156,9 @@ async def test_empty_trace_is_said(run: Run) -> None:
 
 
 async def test_one_window_at_a_time(run: Run) -> None:
+    assert not run.taker.is_taking
     run.begin()
+    assert run.taker.is_taking
     with pytest.raises(SessionFailed, match="at a window already"):
         run.begin()
 
