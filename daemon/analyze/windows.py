@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import msgspec
 
+from profd.daemon.analyze.gputracks import total_utilization
 from profd.daemon.analyze.phases import own_frame
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import points_of
@@ -31,6 +32,7 @@ BEFORE_NS = SECOND_NS  # what a thread stood in when the window began may have b
 _PACE_NS = 60 * SECOND_NS
 _LEAST_STEPS, _PARTS = 10, 12
 _SLOWER, _HELD_UP = 0.05, 0.1
+_LATE_NS, _OF_OTHERS = 20_000, 0.2  # work starts within some microseconds where its process has the GPU to itself
 
 
 class Line(msgspec.Struct, frozen=True):
@@ -185,9 +187,24 @@ def about_window(reader: RunReader, window: WindowRow) -> AboutWindow:
     times = step_times(reader, window)
     series = reader.series.values()
     uses_gpu = any(row.name == "gpu_process_memory_bytes" and row.process == window.process for row in series)
-    gpus = idle_gpus(reader, window)
-    notes = _notes(reader.operators(window.id), times, gpus, uses_gpu=uses_gpu)
+    gpus, operators = idle_gpus(reader, window), reader.operators(window.id)
+    notes = _notes(operators, times, gpus, uses_gpu=uses_gpu)
+    busy = total_utilization(reader, [window.process], window.start_ns, window.end_ns).mean
+    if len(gpus) == 1 and busy is not None:
+        notes += _shared(gpus[0], operators, busy)
     return AboutWindow(gpus=gpus, step_times=times, notes=notes)
+
+
+def _shared(gpu: IdleGpu, operators: Sequence[OperatorTotals], busy: float) -> tuple[str, ...]:
+    """Say that another process used a GPU, where the driver saw more work than the trace has, and that work waited."""
+    works = sum(row.calls for row in operators if row.device != HOST and not row.is_annotation)
+    ours = gpu.share(gpu.busy_ns)
+    if gpu.idle_ns - gpu.host_ns < _LATE_NS * works or busy - ours < _OF_OTHERS:
+        return ()
+    return (
+        f"Another process used GPU {gpu.gpu}: the driver saw it busy {percent(busy)} of the time, and the trace has "
+        f"work for {percent(ours)}. What this process had launched waited for that.",
+    )
 
 
 def _notes(

@@ -92,8 +92,8 @@ def about_lines(about: AboutWindow) -> Iterator[str]:
         yield f"A step took {', '.join(known)}."
     for gpu in about.gpus:
         idle, host, rest = (gpu.share(ns) for ns in (gpu.idle_ns, gpu.host_ns, gpu.idle_ns - gpu.host_ns))
-        lines = [f"{percent(gpu.share(one.idle_ns))} {one.label} {one.function}" for one in gpu.lines[:_IDLE_LINES]]
-        during = f" (by {plural(gpu.samples, 'sample')}: {', '.join(lines)})" if lines else ""
+        lines = [f"{one.samples} in {one.label} {one.function}" for one in gpu.lines[:_IDLE_LINES]]
+        during = f" (of {plural(gpu.samples, 'sample')} {', '.join(lines)})" if lines else ""
         yield (
             f"GPU {gpu.gpu} was idle {percent(idle)} from its first work to its last: {percent(host)} as nothing was "
             f"launched{during}, {percent(rest)} by dependencies and latency."

@@ -171,6 +171,7 @@ def test_each_of_ten_thousand_deep_stacks_costs_a_few_steps() -> None:
     assert 0 < counted.lookups < 10 * len(counted)
 
 
+PROFILER = "torch/autograd/profiler.py"
 LINEAR = "Linear.forward | torch/nn/modules/linear.py"
 FRAMEWORKS = stacks_in("stacks_frameworks.txt")
 
@@ -296,6 +297,13 @@ def test_bare_name_of_a_moving_average_does_not_make_every_update_one(name: str)
 )
 def test_reports_are_logging_though_they_wait_or_save(frame: str) -> None:
     assert phase_of(f"train | {TRAIN} | report(step)", frame, "Condition.wait | threading.py") == "logging"
+
+
+def test_a_window_that_begins_or_ends_behind_the_optimizers_step_is_no_logging() -> None:
+    hook = "_optimizer_post_hook | torch/profiler/__init__.py"
+    step = (f"train | {TRAIN} | adam.step()", "Optimizer.profile_hook_step.<locals>.wrapper | torch/optim/optimizer.py")
+    assert phase_of(*step, hook) == phase_of(*step, hook, f"KinetoStepTracker.increment_step | {PROFILER}") == "other"
+    assert phase_of(*step, f"record_function.__exit__ | {PROFILER}") == "optimizer"
 
 
 CHILD = (*DEFORM[:10], Frame("poll", LIBRARY + "torch/utils/data/_utils/worker.py", 1))

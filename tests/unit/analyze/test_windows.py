@@ -14,7 +14,7 @@ from support.synthetic import MAIN, STARTED_NS, main_process, write_records
 
 from profd.daemon.analyze.operators import WindowSummary, last_window
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.windows import IdleGpu
+from profd.daemon.analyze.windows import AboutWindow, IdleGpu, StepTimes
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.render.operators import about_lines
 from profd.daemon.store import records
@@ -71,6 +71,8 @@ def test_time_that_a_gpu_waited_belongs_to_the_line_that_the_launching_thread_wa
     assert by_line(gpu) == {31: 7, 30: 3}
     line = gpu.lines[0]
     assert (line.label, line.function, line.idle_ns) == ("train.py:31", "train", 280_000)
+    (told,) = about_lines(AboutWindow(gpus=(gpu,), step_times=StepTimes(None, None, None, is_slower=False), notes=()))
+    assert "67 % as nothing was launched (of 10 samples 7 in train.py:31 train, 3 in train.py:30 train), 2 % by" in told
 
 
 def test_threads_without_python_do_what_the_main_thread_waits_for(tmp_path: Path) -> None:
@@ -178,6 +180,28 @@ def test_idle_time_that_the_profiler_made_is_taken_out_of_it(tmp_path: Path) -> 
     said = "The profiler made steps 50 % longer. Without it GPUs are idle for less of the time: GPU 0 about 40 %."
     assert note == said
     assert cost(tmp_path / "b.profd", 140, 140, gpus=gpus).notes == ()
+
+
+@pytest.mark.parametrize(
+    ("utilization", "host_ms", "kernels", "shared"),
+    [
+        (0.85, 30, 1900, True),
+        (0.2, 30, 1900, False),  # the driver saw no other work: kernels wait for something else
+        (0.85, 90, 1900, False),  # the profiler made the host slow; readings are of the time around, too
+        (0.85, 30, 6000, False),  # between so many kernels there is always some time
+    ],
+)
+def test_another_process_on_the_gpu_is_told_where_launched_work_waits_for_it(
+    tmp_path: Path, utilization: float, host_ms: int, kernels: int, shared: bool
+) -> None:
+    busy = records.Point("gpu_utilization_share", utilization, device="gpu0")
+    readings = [records.PointsTaken(STARTED_NS + n * SECOND_NS // 5, (busy,)) for n in range(3)]
+    gpu = WindowGpu(0, 3 * MILLISECOND_NS, 97 * MILLISECOND_NS, 0, host_ms * MILLISECOND_NS)
+    times, rows = (STARTED_NS, STARTED_NS + 100 * MILLISECOND_NS), (operator("relu", kernels, 5, device="cuda"),)
+    taken = WindowTaken(MAIN, STARTED_NS, "kineto", STARTED_NS, "", *times, (), (gpu,), operators=rows)
+    said = "Another process used GPU 0: the driver saw it busy 85 % of the time, and the trace has work for 3 %."
+    notes = written(tmp_path / "a.profd", *readings, taken).notes
+    assert [note.startswith(said) for note in notes] == [True] * shared
 
 
 def test_an_evaluation_after_the_window_makes_no_step_slower(tmp_path: Path) -> None:

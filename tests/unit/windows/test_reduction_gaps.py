@@ -1,15 +1,21 @@
-"""Gaps of GPUs in a trace: against answers by hand, and against a sweep of each microsecond of random traces."""
+"""Gaps of GPUs in a trace: against answers by hand, and against a sweep of random traces and of parts of real ones."""
 
 from __future__ import annotations
 
+import gzip
+import json
 import random
+from itertools import pairwise
+from pathlib import Path
 
 import pytest
 from support.cudatraces import PID, CudaScript
 
 from profd.daemon.store.records import COLLECTIVE, HostGap, WindowGpu, WindowWait
-from profd.daemon.windows import reduction
+from profd.daemon.windows import reduction, trace
 from profd.daemon.windows.reduction import gpu_times, waits_of
+
+DATA = Path(__file__).parents[2] / "data"
 
 
 def times(script: CudaScript) -> tuple[list[WindowGpu], list[HostGap]]:
@@ -92,6 +98,33 @@ def test_random_traces_have_the_times_that_a_sweep_of_each_microsecond_finds(see
         )
         kept = [gap for gap in times(script)[1] if gap.gpu == row.gpu]
         assert sum(gap.end_ns - gap.start_ns for gap in kept) == row.host_ns
+
+
+@pytest.mark.parametrize(
+    ("name", "idle", "host"),
+    [
+        ("launch_bound", 0.971, 0.947),  # Python starts small kernels too slowly
+        ("launch_bound_shared", 0.962, 0.151),  # the same beside another process, which has the GPU meanwhile
+        ("imagenet", 0.216, 0.208),  # half of the kernels were launched before the window
+    ],
+)
+def test_windows_of_a_real_gpu_have_the_idle_time_that_a_sweep_of_their_events_finds(
+    name: str, idle: float, host: float
+) -> None:
+    text = gzip.decompress((DATA / f"h200_{name}.json.gz").read_bytes())
+    (gpu,), _ = gpu_times(trace.read_spans(trace.decode(text)))
+    events = [(round(1000 * one["ts"]), round(1000 * one["dur"]), one) for one in json.loads(text)["traceEvents"]]
+    over = {one["args"]["correlation"]: at + took for at, took, one in events if one["cat"].startswith("cuda")}
+    work = sorted((at, at + took, one["args"]["correlation"]) for at, took, one in events if one["pid"] == 0)
+    moments = sorted({at for start, end, launch in work for at in (start, end, over.get(launch, start))})
+    idle_ns = host_ns = 0
+    for at, until in pairwise(moments[moments.index(work[0][0]) : moments.index(max(end for _, end, _ in work)) + 1]):
+        if not any(start <= at < end for start, end, _ in work):
+            idle_ns += until - at
+            host_ns += until - at if over.get(next(one[2] for one in work if one[0] > at), 0) > at else 0
+    assert (gpu.idle_ns, gpu.host_ns) == (idle_ns, host_ns)
+    whole = moments[moments.index(max(end for _, end, _ in work))] - work[0][0]
+    assert (idle_ns / whole, host_ns / whole) == pytest.approx((idle, host), abs=0.001)
 
 
 def test_calls_that_wait_and_collectives_beside_no_other_kernel_are_waits() -> None:
