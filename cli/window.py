@@ -17,7 +17,7 @@ from profd.daemon.analyze.operators import by_name, issuing_lines
 from profd.daemon.analyze.windows import about_window
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import SessionFailed, UsageError
-from profd.daemon.render.operators import about_lines, describe, operator_table, sort_rows
+from profd.daemon.render.operators import about_lines, describe, operator_table, sort_rows, usual_order
 from profd.daemon.render.plaintext import visible
 from profd.daemon.session.control import ControlClient
 from profd.daemon.store.reader import RunReader
@@ -54,12 +54,12 @@ SORTABLE = {
                                              "gdb, from Python 3.14 on without.")  # fmt: skip
 @click.option("--show", is_flag=True, help="Show the last window that was taken, and take none.")
 @click.option("--by-shape", is_flag=True, help="Tell operators apart by the shapes of their inputs, in the table.")
-@click.option("--sort", type=click.Choice(list(SORTABLE)), default="self_cpu", show_default=True, metavar="COLUMN",
-              help=f"Sort by {', '.join(SORTABLE)}.")  # fmt: skip
+@click.option("--sort", type=click.Choice(list(SORTABLE)), metavar="COLUMN",
+              help=f"Sort by {', '.join(SORTABLE)}. [default: self_cuda, without a GPU self_cpu]")  # fmt: skip
 @click.option("--limit", type=click.IntRange(1), default=40, show_default=True, metavar="N",
               help="Print N rows of the table.")  # fmt: skip
 @json_option
-def command(run: str, show: bool, by_shape: bool, sort: str, limit: int, as_json: bool, **asked: object) -> None:
+def command(run: str, show: bool, by_shape: bool, sort: str | None, limit: int, as_json: bool, **asked: object) -> None:
     """Take a torch.profiler window of the live run RUN, and print the operators in it.
 
     The run must have been launched with `profd run --torch-window`, unless --inject is given. Of several ranks each is
@@ -76,7 +76,8 @@ def command(run: str, show: bool, by_shape: bool, sort: str, limit: int, as_json
         reader = stack.enter_context(RunReader(path))
         windows = last_windows(reader) if show else take(reader, request)
         if as_json:
-            print_json(describe(reader, windows[0], SORTABLE[sort]), indent=0)
+            field = SORTABLE[sort] if sort else usual_order(reader.operators(windows[0].id))
+            print_json(describe(reader, windows[0], field), indent=0)
             return
         for window in windows:
             process, steps = reader.processes[window.process], len(reader.window_steps(window.id))
@@ -86,7 +87,8 @@ def command(run: str, show: bool, by_shape: bool, sort: str, limit: int, as_json
             for text in about_lines(about_window(reader, window)):
                 click.echo(visible(text))
             rows = reader.operators(window.id)
-            sorted_rows = sort_rows(rows if by_shape else by_name(rows), SORTABLE[sort])
+            field = SORTABLE[sort] if sort else usual_order(rows)
+            sorted_rows = sort_rows(rows if by_shape else by_name(rows), field)
             click.echo(operator_table(sorted_rows, limit, issuing_lines(reader, window)))
 
 

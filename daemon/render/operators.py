@@ -44,6 +44,11 @@ def sort_rows(rows: Iterable[OperatorTotals], field: str) -> list[OperatorTotals
     return sorted(rows, key=lambda row: getattr(row, field), reverse=True)
 
 
+def usual_order(rows: Sequence[OperatorTotals]) -> str:
+    """Return the field to order rows by where nobody chose one: on a GPU its time is what counts."""
+    return "self_cuda_ns" if sums_of(rows).self_cuda_ns else "self_cpu_ns"
+
+
 def operator_table(
     rows: Sequence[OperatorTotals], limit: int | None = None, issuers: Mapping[str, Sequence[IssuingLine]] | None = None
 ) -> str:

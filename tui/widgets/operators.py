@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Hashable, Sequence
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.render.operators import columns_of, sort_rows, sums_of
+from profd.daemon.render.operators import columns_of, sort_rows, sums_of, usual_order
 from profd.daemon.render.plaintext import cut, visible, width
 from profd.daemon.store.records import OperatorTotals
 from profd.daemon.units import percent, plural, step_time
@@ -37,7 +37,10 @@ class OperatorTable(Table[OperatorTotals]):
 
     def show_window(self, shown: WindowOperators | None) -> None:
         operators = shown.operators if shown else ()
-        self.shown, sums = shown, sums_of(operators)
+        is_first, sums = self.shown is None, sums_of(operators)
+        if is_first:
+            self.sorted_by = next(title for title, field in SORTS.items() if field == usual_order(operators))
+        self.shown = shown
         # Columns are as wide as what stands in them; where the table is narrow, the last ones are left out.
         columns, taken = [Column("Name", self._operator, share=1)], 1 + _NAME_CELLS + _GAP
         for head, text in columns_of(operators)[1:]:
