@@ -133,7 +133,7 @@ def resident(batch: int, *shape: int, pinned: bool | None = None) -> Iterator[tu
 def half_python() -> Step:
     """Return a step that the GPU bounds, with Python's own work in a third of it."""
     bare = training(perceptron(2048, 12), resident(4096, 2048), item=True)
-    for _ in range(3):
+    for _ in range(20):  # the first ones are slower by far
         bare()
     begun = time.perf_counter()
     bare()
