@@ -5,18 +5,18 @@ from __future__ import annotations
 import itertools
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.steps import take_steps
+from profd.daemon.analyze.steps import Lost, lost_ranges, take_steps
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import STEP_COUNT
 from profd.daemon.store.rollups import Grid
-from profd.daemon.store.rows import PointRow
+from profd.daemon.store.rows import EventRow, PointRow
 from profd.tui.bins import Ruler
 from profd.tui.snapshot import Series, Steps
 from profd.tui.view import Range
@@ -45,11 +45,16 @@ class Pace:
         self._series: int | None = None
         self._counts: deque[PointRow] = deque(maxlen=GAPS + 1)
         self._edges: dict[Grid, dict[int, Cell]] = {}
+        self._events: Sequence[EventRow] = ()
+        self._lost: list[Lost] = []
 
-    def catch_up(self) -> None:
+    def catch_up(self, events: Sequence[EventRow]) -> None:
+        """Take in what was counted since; ``events`` are all of the run so far."""
         if self._series is None:
             self._series = min((row.id for row in self._reader.series.values() if row.name == STEP_COUNT), default=None)
         if self._series is not None:
+            self._events, process = events, self._reader.series[self._series].process
+            self._lost = lost_ranges(events, process) if process is not None else []
             last = self._counts[-1] if self._counts else self._reader.last_point(self._series)
             after_ns = self._counts[-1].at_ns + 1 if self._counts else last.at_ns - _RECENT_NS if last else None
             self._counts.extend(self._reader.points(self._series, after_ns))
@@ -69,21 +74,23 @@ class Pace:
                 from profd.daemon.render.text import is_estimate
 
                 whole, latest = take_steps(self._reader, Selection(), self._phases), self._latest()
-                per_s = whole.per_s if whole.per_s is not None else latest.per_s
-                self._whole = replace(latest, per_s=per_s, made=whole.count, is_about=is_estimate(whole))
+                self._whole = replace(latest, per_s=whole.per_s, made=whole.count, is_about=is_estimate(whole))
             return self._whole
         return self._latest()
 
     def of_process(self, process: int, within: Range) -> float | None:
         series = self._reader.find_series(STEP_COUNT, process)
-        return self._rate(series.id, within) if series is not None else None
+        return self._rate(series.id, within, lost_ranges(self._events, process)) if series is not None else None
 
     def _latest(self) -> Steps:
         """Return the step of now: the newest count, and the steps since then at the pace of the last ten seconds.
 
         Counts that stand still say that the loop pauses.
         """
-        counts, last = list(self._counts), self._counts[-1]
+        since_ns = self._lost[-1].to_ns if self._lost else 0
+        counts, last = [one for one in self._counts if one.at_ns >= since_ns], self._counts[-1]
+        if len(counts) < 2:
+            return Steps(None, None, ())
         first = next((count for count in counts[:-1] if count.at_ns >= last.at_ns - LATELY_NS), counts[-2])
         per_s = _per_s(first, last)
         recent = tuple(_per_s(before, after) for before, after in itertools.pairwise(counts))
@@ -92,6 +99,8 @@ class Pace:
         ahead = int(per_s * since_s) if is_live and not pauses and 0 < since_s <= AHEAD_NS / SECOND_NS else 0
         begun = self._first or first
         mean = _per_s(begun, last) if last.at_ns > begun.at_ns else per_s
+        if self._lost:  # nobody knows how many there were before
+            return Steps(None, per_s, recent, pauses=pauses)
         return Steps(int(last.value) + ahead, per_s, recent, is_about=ahead > 0, mean_per_s=mean, pauses=pauses)
 
     def strip(self, ruler: Ruler, chosen: Range | None) -> Series:
@@ -104,9 +113,12 @@ class Pace:
             steps = self.steps()
             return Series(STEPS, cells, steps.per_s if steps else None, "now")
         about = chosen or Range(ruler.from_ns, ruler.to_ns)
-        return Series(STEPS, cells, self._rate(self._series, about) if self._series is not None else None, "mean")
+        mean = self._rate(self._series, about, self._lost) if self._series is not None else None
+        return Series(STEPS, cells, mean, "mean")
 
-    def _rate(self, series: int, within: Range) -> float | None:
+    def _rate(self, series: int, within: Range, lost: Sequence[Lost]) -> float | None:
+        if any(one.from_ns < within.to_ns and within.from_ns < one.to_ns for one in lost):
+            return None
         first = self._reader.points_around(series, within.from_ns - 1)[1]
         last = self._reader.points_around(series, within.to_ns)[0]
         if first is None or last is None or last.at_ns <= first.at_ns:
@@ -131,6 +143,8 @@ class Pace:
         """Return the count at a time, between those before and after it; None where these are far apart."""
         before, after = self._reader.points_around(series, at_ns)
         if before is None or after is None or after.at_ns - before.at_ns > _LONGEST_GAP_NS:
+            return None
+        if any(one.from_ns < after.at_ns and before.at_ns < one.to_ns for one in self._lost):
             return None
         return before.value + (after.value - before.value) * (at_ns - before.at_ns) / (after.at_ns - before.at_ns)
 

@@ -11,6 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.records import STEPS_LOST
 from profd.daemon.store.rows import EventRow, WindowRow
 from profd.tui.bins import Ruler
 from profd.tui.view import Range
@@ -117,7 +118,7 @@ def _within(end_ns: int, span_ns: int, run: Range) -> int:
 
 WINDOW, SAVE, NOTE, TROUBLE, CHANGE = "window", "save", "note", "trouble", "change"
 _KINDS = {
-    **dict.fromkeys(("note", "mark"), NOTE),
+    **dict.fromkeys(("note", "mark", STEPS_LOST), NOTE),
     **dict.fromkeys(("error", "oom", "loss", "gpu", "hang"), TROUBLE),
     **dict.fromkeys(("finding", "wall-jump", "exec", "rate"), CHANGE),
 }

@@ -22,10 +22,9 @@ from typing import NamedTuple
 from profd.daemon.analyze.collectives import DepartureIndex
 from profd.daemon.analyze.confidence import median_interval
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.series import points_of
+from profd.daemon.analyze.steps import counts_of
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import STEP_COUNT
 from profd.daemon.store.rows import PointRow, ThreadRow
 
 FEWEST_MATCHED = 20
@@ -150,7 +149,7 @@ def take_counts(reader: RunReader, threads: Sequence[ThreadRow]) -> list[PointRo
     most: list[PointRow] = []
     for thread in threads:
         found: list[PointRow] = []
-        for point in points_of(reader, STEP_COUNT, thread.process, Selection()):
+        for point in itertools.chain(*counts_of(reader, thread.process, Selection()).pieces[:1]):
             if not found or point.value > found[-1].value:
                 found.append(point)
         most = max(most, found, key=len)

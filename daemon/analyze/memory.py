@@ -14,10 +14,10 @@ import msgspec
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import points_of, take_course
+from profd.daemon.analyze.steps import counts_of
 from profd.daemon.analyze.trend import LEAST_SPAN_S, Trend, trend
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import STEP_COUNT
 from profd.daemon.store.rows import EventRow, FrameRow, PointRow, ProcessRow, SeriesRow
 
 GPU_SERIES = "gpu_process_memory_bytes"
@@ -129,7 +129,7 @@ def _growth(reader: RunReader, process: ProcessRow, row: SeriesRow, selection: S
     unknown = Growth(process.id, process.pid, row.name, row.device, "unknown")
     if not points:
         return unknown
-    counts = points_of(reader, STEP_COUNT, process.id, selection)
+    counts = counts_of(reader, process.id, selection).longest
     found = _trend([point.at_ns / SECOND_NS for point in points], [point.value for point in points])
     if found is None:
         return unknown

@@ -4,6 +4,9 @@ Nothing is said of time without counts: that before a recording's first one, say
 shows as many steps as it has visits. Some visits fall between two samples and are missed, so that two steps look like
 one: the next visit then comes after two or three times the usual distance, and is counted so. A step that took so long
 by itself looks the same, so all that was added may be wrong. Where visits come at no pace, the steps are unknown.
+
+Steps are also unknown where the training goes on in a loop that has no counter. All that reads counts asks
+``counts_of`` for them, or ``lost_ranges`` for the times without.
 """
 
 from __future__ import annotations
@@ -16,13 +19,13 @@ from typing import NamedTuple
 
 import msgspec
 
-from profd.daemon.analyze.phases import COMPILE, ONCE_A_STEP, PhaseIndex
+from profd.daemon.analyze.phases import COMPILE, ONCE_A_STEP, PhaseIndex, training_range
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import points_of
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import STEP_COUNT, STEP_ERROR, STEP_SOURCE
-from profd.daemon.store.rows import ProcessRow
+from profd.daemon.store.records import STEP_COUNT, STEP_ERROR, STEP_SOURCE, STEPS_LOST
+from profd.daemon.store.rows import EventRow, PointRow, ProcessRow
 
 
 class Steps(msgspec.Struct, frozen=True):
@@ -31,6 +34,7 @@ class Steps(msgspec.Struct, frozen=True):
     ``count`` steps were counted: from the first count to the last, of a launched run from its beginning on. They were
     made at ``per_s`` give or take at most ``per_s_error``. ``count_error`` is how many more or fewer there may have
     been. ``source`` is what was counted: the loop counter with its place, another source, or the cycles of a phase.
+    ``why_unknown`` is a sentence where steps were counted, and those of the run are unknown, or their rate, too.
     """
 
     per_s: float | None = None
@@ -38,6 +42,53 @@ class Steps(msgspec.Struct, frozen=True):
     source: str | None = None
     per_s_error: float | None = None
     count_error: int | None = None
+    why_unknown: str | None = None
+
+
+class Lost(NamedTuple):
+    """From when to when nothing counts the steps of a process, and why."""
+
+    from_ns: int
+    to_ns: int
+    why: str
+
+
+class Counts(NamedTuple):
+    """The counts of a process, in pieces: nobody knows how many steps were made between two of them, and ``why``.
+
+    ``why`` is None where all of the training is counted that was seen.
+    """
+
+    pieces: list[list[PointRow]]
+    why: str | None = None
+
+    @property
+    def longest(self) -> list[PointRow]:
+        return max(self.pieces, key=len, default=[])
+
+
+def lost_ranges(events: Iterable[EventRow], process: int) -> list[Lost]:
+    """Return when the training of a process may go on without being counted, in order of time."""
+    told = [one for one in events if one.process == process and one.kind in (STEP_SOURCE, STEPS_LOST)]
+    until_ns = [*(one.at_ns for one in told[1:]), 1 << 62]
+    pairs = zip(told, until_ns, strict=False)
+    return [Lost(one.at_ns, to_ns, one.text) for one, to_ns in pairs if one.kind == STEPS_LOST]
+
+
+def counts_of(reader: RunReader, process: int, selection: Selection) -> Counts:
+    """Return the counts in a selection's range of time: none where less than half of its training is counted."""
+    points, lost = points_of(reader, STEP_COUNT, process, selection), lost_ranges(reader.events(), process)
+    if not lost:
+        return Counts([points] if points else [])
+    whole = Selection(selection.from_ns, selection.to_ns, frozenset({process}))
+    from_ns, to_ns = training_range(reader, whole, PhaseIndex(reader)) or (0, 0)
+    begins, ends = [0, *(one.to_ns for one in lost)], [*(one.from_ns for one in lost), 1 << 62]
+    between = zip(begins, ends, strict=True)
+    pieces = [piece for low, high in between if (piece := [one for one in points if low <= one.at_ns <= high])]
+    counted_ns = sum(piece[-1].at_ns - piece[0].at_ns for piece in pieces)
+    missed = [one for one in lost if one.from_ns < to_ns and from_ns < one.to_ns]
+    missed_ns = sum(min(one.to_ns, to_ns) - max(one.from_ns, from_ns) for one in missed)
+    return Counts(pieces if counted_ns >= missed_ns else [], missed[-1].why if missed else None)
 
 
 class Seen(NamedTuple):
@@ -89,6 +140,14 @@ def count_cycles(intervals: Iterable[Seen], source: str = "cycles") -> Steps | N
 
 def take_steps(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Steps:
     """Return the steps of a selection's range of time, of its first trainer that shows them: ranks step together."""
+    steps = measure_steps(reader, selection, phases)
+    if steps.per_s is None or (steps.per_s_error or 0.0) < steps.per_s / 2:
+        return steps
+    return Steps(why_unknown=f"steps by {steps.source or 'the loop'} are too few, or too unsure, for a rate")
+
+
+def measure_steps(reader: RunReader, selection: Selection, phases: PhaseIndex) -> Steps:
+    """Return the same for what does not show them: however unsure the rate is."""
     processes = selection.trainers(reader)
     processes.sort(key=lambda row: (row.rank is None, row.rank or 0, row.id))
     counted = (_counted(reader, process, selection) for process in processes)
@@ -97,14 +156,17 @@ def take_steps(reader: RunReader, selection: Selection, phases: PhaseIndex) -> S
 
 
 def _counted(reader: RunReader, process: ProcessRow, selection: Selection) -> Steps | None:
-    counts = points_of(reader, STEP_COUNT, process.id, selection)
-    if len(counts) < 2 or counts[-1].at_ns == counts[0].at_ns:
-        return None
-    errors = points_of(reader, STEP_ERROR, process.id, selection)
-    first, last = counts[0], counts[-1]
-    made, took_s = last.value - first.value, (last.at_ns - first.at_ns) / SECOND_NS
+    counts = counts_of(reader, process.id, selection)
+    ranges = [(piece[0].at_ns, piece[-1].at_ns) for piece in counts.pieces]
+    took_s = sum(to_ns - from_ns for from_ns, to_ns in ranges) / SECOND_NS
+    if not took_s:
+        return Steps(why_unknown=counts.why) if counts.why else None
+    first, last = counts.pieces[0][0], counts.pieces[-1][-1]
+    made = sum(piece[-1].value - piece[0].value for piece in counts.pieces)
     # Each error is one against the first count of all; where it became less, the count was mended by as much.
-    error = 1 + abs(errors[-1].value - errors[0].value) if errors else 1.0
+    stored = points_of(reader, STEP_ERROR, process.id, selection)
+    inside = ([one.value for one in stored if low <= one.at_ns <= high] for low, high in ranges)
+    error = sum(1 + (abs(errors[-1] - errors[0]) if errors else 0.0) for errors in inside)
     # A loop that goes on from a checkpoint begins with more steps than it can have made, also at a higher pace.
     most = 1 + 1.5 * made / took_s * (first.at_ns - process.seen_ns) / SECOND_NS
     is_whole = selection.from_ns is None and reader.info.mode == "launched"
@@ -115,7 +177,9 @@ def _counted(reader: RunReader, process: ProcessRow, selection: Selection) -> St
     # What was counted is named a little before it is first read.
     named = [event for event in reader.events() if event.kind == STEP_SOURCE and event.process == process.id]
     source = next((one.text for one in reversed(named) if one.at_ns <= last.at_ns), named[0].text if named else None)
-    return Steps(made / took_s, round(before + made + begun), source, error / took_s, math.ceil(error))
+    count = None if counts.why else round(before + made + begun)
+    count_error = None if counts.why else math.ceil(error)
+    return Steps(made / took_s, count, source, error / took_s, count_error, counts.why)
 
 
 def _by_cycles(reader: RunReader, process: ProcessRow, selection: Selection, phases: PhaseIndex) -> Steps | None:

@@ -19,10 +19,10 @@ import msgspec
 from profd.daemon.analyze.gputracks import total_utilization
 from profd.daemon.analyze.phases import own_frame
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.series import points_of
+from profd.daemon.analyze.steps import counts_of
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import STEP_COUNT, HostGap, OperatorTotals, WindowGpu, WindowWait
+from profd.daemon.store.records import HostGap, OperatorTotals, WindowGpu, WindowWait
 from profd.daemon.store.rows import IntervalRow, WindowRow
 from profd.daemon.units import percent, plural
 
@@ -159,7 +159,7 @@ def step_times(reader: RunReader, window: WindowRow) -> StepTimes:
 def _pace(reader: RunReader, process: int, from_ns: int, to_ns: int) -> tuple[float | None, float]:
     """Return the seconds a step by the count of steps, None where it made too few, and how far that may be off."""
     # It is the median of parts of the time, so that a pause such as an evaluation changes nothing.
-    counts = points_of(reader, STEP_COUNT, process, Selection().between(from_ns, to_ns))
+    counts = counts_of(reader, process, Selection().between(from_ns, to_ns)).longest
     made = counts[-1].value - counts[0].value if counts else 0.0
     parts = min(int(made) // _LEAST_STEPS, len(counts) - 1, _PARTS)
     if parts < 1:

@@ -22,7 +22,7 @@ from profd.daemon.analyze.coverage import COST_SERIES
 from profd.daemon.analyze.phases import PhaseIndex, training_range
 from profd.daemon.analyze.profile import selected_totals
 from profd.daemon.analyze.selection import Selection, cut
-from profd.daemon.analyze.steps import take_steps
+from profd.daemon.analyze.steps import measure_steps, take_steps
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow
@@ -92,7 +92,7 @@ def take_blocks(reader: RunReader, selection: Selection) -> Blocks:
                 spent_ns[item] += total.duration_ns
         for item, time_ns in spent_ns.items():
             shares[item][number] = time_ns / whole_ns if whole_ns else 0.0
-    rates = [take_steps(reader, part, phases).per_s for part in parts]
+    rates = [measure_steps(reader, part, phases).per_s for part in parts]
     paces = [1 / rate for rate in rates if rate] if all(rates) else []
     steps = take_steps(reader, selection.between(from_ns, to_ns), phases)
     step_s = None

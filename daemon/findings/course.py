@@ -14,14 +14,13 @@ from profd.daemon.analyze.confidence import student_95
 from profd.daemon.analyze.phases import OTHER
 from profd.daemon.analyze.profile import phase_shares
 from profd.daemon.analyze.selection import Selection, cut
-from profd.daemon.analyze.series import points_of
+from profd.daemon.analyze.steps import counts_of
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import INFO, WARNING, Finding, Measure
 from profd.daemon.findings.shares import Share
 from profd.daemon.findings.texts import at, place
-from profd.daemon.store.records import STEP_COUNT
 from profd.daemon.store.rows import PointRow
 from profd.daemon.units import duration, percent
 
@@ -124,7 +123,7 @@ def slow_down(context: FindingContext) -> Finding | None:
 def _course(context: FindingContext, process: int) -> _Course | None:
     """Return the course of a process's steps; None where too little is known of it, or steps took no time early on."""
     points: list[PointRow] = []  # those that are far enough apart
-    for point in points_of(context.reader, STEP_COUNT, process, context.selection):
+    for point in counts_of(context.reader, process, context.selection).longest:
         if not points or point.at_ns - points[-1].at_ns >= _PACE_NS:
             points.append(point)
     paces = [_pace(before, after) for before, after in itertools.pairwise(points) if after.value > before.value]

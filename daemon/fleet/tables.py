@@ -7,7 +7,7 @@ cover interval by interval: both say the same.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import NamedTuple
 
@@ -19,7 +19,7 @@ from profd.daemon.analyze.phases import PhaseIndex, own_frame, training_range
 from profd.daemon.analyze.profile import process_weights
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.series import SeriesCourse, take_course
-from profd.daemon.analyze.steps import take_steps
+from profd.daemon.analyze.steps import counts_of, take_steps
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.compare.blocks import BLOCKS
 from profd.daemon.exports.tables import Value
@@ -27,9 +27,8 @@ from profd.daemon.findings.catalog import findings_in
 from profd.daemon.findings.finding import Line
 from profd.daemon.fleet.dataset import TABLES
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import STEP_COUNT
 from profd.daemon.store.rollups import stack_minutes
-from profd.daemon.store.rows import FrameRow, ProcessRow
+from profd.daemon.store.rows import FrameRow, PointRow, ProcessRow
 from profd.daemon.store.stepfunction import MINUTE_NS
 
 
@@ -91,8 +90,11 @@ StepCount = tuple[int, int, float]
 
 def _by_counter(reader: RunReader, process: ProcessRow) -> Iterator[StepCount]:
     """Yield the steps of each minute between the first and the last count; between two counts at an even pace."""
-    series = reader.find_series(STEP_COUNT, process.id)
-    points = reader.points(series.id) if series else []
+    for points in counts_of(reader, process.id, Selection()).pieces:
+        yield from _by_minute(reader, points)
+
+
+def _by_minute(reader: RunReader, points: Sequence[PointRow]) -> Iterator[StepCount]:
     if len(points) < 2:
         return
     started_ns, first_ns, last_ns = reader.info.started_ns, points[0].at_ns, points[-1].at_ns

@@ -14,7 +14,7 @@ from typing import NamedTuple
 
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.hangs.look import Look
-from profd.daemon.store.records import STEP_COUNT, Frame, Identity, PointsTaken, RecordingTaken
+from profd.daemon.store.records import STEP_COUNT, EventHappened, Frame, Identity, PointsTaken, RecordingTaken
 from profd.daemon.store.stepfunction import THREAD_CPU, UTILIZATION
 from profd.daemon.units import percent
 
@@ -34,7 +34,11 @@ class Stillness:
         self._steps: dict[Identity | None, tuple[int, float]] = {}
         self._gpus: dict[str, deque[tuple[int, float]]] = {}
 
-    def take(self, record: PointsTaken) -> None:
+    def take(self, record: PointsTaken | EventHappened) -> None:
+        if isinstance(record, EventHappened):  # steps are not counted any more
+            self._steps.pop(record.identity, None)
+            self.step_ns, self.step_s = None, 0.0
+            return
         cores, processes = 0.0, 0
         for point in record.points:
             if point.name == THREAD_CPU and point.os_tid is None:

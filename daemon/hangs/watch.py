@@ -89,7 +89,8 @@ class HangWatch:
     """Reads the requests of a server; blocking. None where the target is none, or is not to be asked."""
 
     def __post_init__(self) -> None:
-        self._inbox: queue.SimpleQueue[PointsTaken | ProcessEnded | RecordingTaken] = queue.SimpleQueue()
+        self._inbox: queue.SimpleQueue[EventHappened | PointsTaken | ProcessEnded | RecordingTaken]
+        self._inbox = queue.SimpleQueue()
         self._stillness = Stillness()
         self._spin = SpinWatch(self.clock, self._stillness, self._take_look)
         self._deaths: deque[Death] = deque(maxlen=64)
@@ -104,7 +105,9 @@ class HangWatch:
 
     def take(self, record: records.Record) -> None:
         """Keep a record on its way to the run file for the next check; any thread may call this."""
-        if isinstance(record, PointsTaken | ProcessEnded | RecordingTaken):
+        if isinstance(record, EventHappened) and record.kind != records.STEPS_LOST:
+            return
+        if isinstance(record, EventHappened | PointsTaken | ProcessEnded | RecordingTaken):
             self._inbox.put(record)
 
     def start(self) -> None:
@@ -129,7 +132,7 @@ class HangWatch:
         self.hook.reap()
         while not self._inbox.empty():
             record = self._inbox.get()
-            if isinstance(record, PointsTaken):
+            if isinstance(record, PointsTaken | EventHappened):
                 self._stillness.take(record)
             elif isinstance(record, RecordingTaken):
                 self._spin.take(record)

@@ -11,6 +11,7 @@ from collections.abc import Iterable, Iterator
 
 from profd.daemon.analyze.coverage import COST_SERIES, sampled_life
 from profd.daemon.analyze.phases import PHASES, PhaseIndex
+from profd.daemon.analyze.steps import lost_ranges
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.finding import SEVERITIES
 from profd.daemon.metrics import catalog
@@ -125,12 +126,15 @@ class StepCounts:
         for series in look.of_name(STEP_COUNT):
             if series.process in ranks and series.id in look.newest:
                 self._catch_up(look, ranks[series.process], series.id)
-        for rank, (_, counts) in self._counts.items():
-            first, last = counts[0], counts[-1]
+        events = look.reader.events() if self._counts else []
+        for rank, (series_id, counts) in self._counts.items():
+            lost = lost_ranges(events, look.reader.series[series_id].process or 0)
+            last, since_ns = counts[-1], lost[-1].to_ns if lost else 0
+            first = next((one for one in counts if one.at_ns >= since_ns), last)
             # Counts are seconds apart. After a minute without one the rate is unknown.
             is_known = first.at_ns < last.at_ns and look.reader.info.end_ns - last.at_ns <= 60 * SECOND_NS
             per_s = (last.value - first.value) * SECOND_NS / (last.at_ns - first.at_ns) if is_known else None
-            yield look.sample(catalog.STEPS, last.value, rank)
+            yield look.sample(catalog.STEPS, None if lost else last.value, rank)
             yield look.sample(catalog.STEP_RATE, per_s, rank)
         if not self._counts and ranks and self._trends.step_rate is not None:
             # Ranks step together, so that of one says it for all.

@@ -7,12 +7,14 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from itertools import pairwise
+from itertools import chain, pairwise
 from typing import Any
 
 from profd.daemon.analyze.coverage import Lives
 from profd.daemon.analyze.memory import GPU_SERIES, Growth
+from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import take_course
+from profd.daemon.analyze.steps import counts_of
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.render.htmlpage import distances
 from profd.daemon.render.plaintext import process_title, visible
@@ -108,9 +110,9 @@ def _series(reader: RunReader, found: SeriesRow | None) -> Series:
 
 def _steps_per_s(reader: RunReader, process: int) -> Series:
     """Return the rate of steps between each two readings of the loop counter; none where it starts again."""
-    found = reader.find_series(STEP_COUNT, process)
     steps = []
-    for before, after in pairwise(reader.points(found.id) if found else []):
+    pairs = chain.from_iterable(pairwise(piece) for piece in counts_of(reader, process, Selection()).pieces)
+    for before, after in pairs:
         if after.at_ns > before.at_ns and after.value >= before.value:
             rate = (after.value - before.value) * SECOND_NS / (after.at_ns - before.at_ns)
             steps.append(Step(before.at_ns, after.at_ns, rate))

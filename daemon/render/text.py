@@ -55,6 +55,7 @@ def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
         _title(summary),
         f"pid {summary.target.pid} · {summary.run}",
         *([by] if by and steps.source is not None else []),
+        *(wrapped(steps.why_unknown, columns) if steps.why_unknown else []),
         _evidence(summary),
         *(f"lost: {visible(text)}" for text in summary.losses),
         *_section("How it ended", sections.post_mortem_lines(summary.post_mortem, columns)),
@@ -80,6 +81,8 @@ def _title(summary: Summary) -> str:
     if steps.count is not None:
         title += f", {'~' if is_estimate(steps) else ''}{steps.count:,} steps"
         title += f" at {rate(steps.per_s)}" if steps.per_s is not None else ""
+    elif steps.per_s is not None:
+        title += f", {rate(steps.per_s)} steps"
     return title
 
 

@@ -101,6 +101,12 @@ def find_loop(stacks: Sequence[Stack], declared: Declared) -> StepLoop | None:
     return StepLoop(place, chain[: length - 1], micro, frozenset(frame.line for frame in seen))
 
 
+def training_loops(stack: Stack, declared: Declared) -> frozenset[tuple[str, int]] | None:
+    """Return the keys of the loops around the training on a stack; None where it shows no training."""
+    at = next((depth for depth, frame in enumerate(stack) if trains(frame)), None)
+    return None if at is None else frozenset(place.key for place in _places(stack[:at], declared))
+
+
 @functools.lru_cache(4096)
 def trains(frame: Frame) -> bool:
     """Say whether a frame is of the backward pass or of an optimizer's step."""

@@ -2,7 +2,7 @@
 
 A reading takes 0.1 to 0.3 ms of CPU time, and 0.02 ms where nothing has changed. There are ten a second, four while
 the loop's end is far, two where its rounds are short besides, and more where that shows how many rounds an epoch has.
-What is stored: `step_count` and `step_count_error` as series, and an event that names the source.
+What is stored: `step_count` and `step_count_error` as series, and events that name the source, and that there is none.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.steps.count import CLOSE_ROUNDS, Count
 from profd.daemon.steps.declared import Declared
 from profd.daemon.steps.log import OutputFile, StepLog
-from profd.daemon.steps.loop import Stack, StepLoop, find_loop, trains
+from profd.daemon.steps.loop import Stack, StepLoop, find_loop, training_loops, trains
 from profd.daemon.steps.sources import Around, Program, Source
 from profd.daemon.store import records
 from profd.daemon.store.records import Identity, Point, Record
@@ -36,6 +36,9 @@ EARNED_SHARE = 0.002
 CAPITAL_S = 0.3
 # This many stacks without another loop show that there is none.
 _NO_OTHER = 15
+# This many stacks in a row with the training elsewhere show that it is not counted: by then they outnumber all others,
+# so that the loop there is known, and what counts it was looked for.
+_ELSEWHERE, _ELSEWHERE_AT_END = 25, 2
 
 
 @dataclass(eq=False)
@@ -69,6 +72,8 @@ class StepReader:
         """What counts, or did last, with the key of its loop."""
         self._every = 1
         """The rounds for each step of the optimizer."""
+        self._elsewhere = 0
+        """How many stacks in a row showed the training outside of the loop that is counted, while the count stood."""
         self._count = Count()
         self._before = self._error_before = 0
         """The steps of the counts before this one, and how many more or fewer there may have been."""
@@ -103,6 +108,8 @@ class StepReader:
         with contextlib.suppress(Unreadable, Moved):
             if self._source is not None and self._program is not None:
                 self._read(self._program, self._source)
+        if self._elsewhere >= _ELSEWHERE_AT_END:
+            self._lose()
         if self._count.round is not None:
             self._store(self._count.at_ns, is_last=True)
         for opened in (self._output, self._program):
@@ -146,18 +153,38 @@ class StepReader:
         now_ns = self.clock.now_ns()
         is_waiting = self._loop is not None and not self._sees_training and len(self._stacks) > _NO_OTHER
         wait_s = READ_S * (len(self._stacks) - _NO_OTHER) if is_waiting else READ_S
-        if self._source is not None and not self._off and not self._pauses(now_ns):
+        if self._source is not None and not self._off and not self._elsewhere and not self._pauses(now_ns):
             wait_s = 2.0
         if now_ns - self._looked_ns < wait_s * SECOND_NS:
             return
-        self._looked_ns = now_ns
+        has_moved, self._looked_ns = self._count.changed_ns > self._looked_ns, now_ns
         with contextlib.suppress(Unreadable):
             self._stacks.append(program.stack())
             self._sees_training = any(trains(frame) for stack in self._stacks for frame in stack)
+            loops = training_loops(self._stacks[-1], self._declared)
+            if self._counted is not None and loops is not None:
+                self._elsewhere = 0 if has_moved or self._counted[0] in loops else self._elsewhere + 1
         found = find_loop(self._stacks, self._declared)
         if found is not None and (self._loop is None or found.place.key != self._loop.place.key):
             self._stacks.clear()
             self._loop, self._source = found, None
+        if self._elsewhere >= _ELSEWHERE:
+            self._lose()
+
+    def _lose(self) -> None:
+        """Say that nothing counts the training any more, since the count has moved last; the next count begins anew."""
+        if self._counted is None or self._loop is None:
+            return
+        (file, line), is_other = self._counted[0], self._loop.place.key != self._counted[0]
+        why = f"the training goes on outside of the loop at {self._declared.path_of(file)}:{line}"
+        if is_other:
+            file, line = self._loop.place.key
+            why = f"the loop at {self._declared.path_of(file)}:{line} has no counter that can be read"
+        text = f"steps are not counted any more: {why}"
+        at_ns = self._count.changed_ns or self._bound_ns
+        self.put(records.EventHappened(at_ns, records.STEPS_LOST, text, self.identity))
+        self._before, self._error_before = self._made()
+        self._count, self._counted, self._source, self._off, self._elsewhere = Count(), None, None, None, 0
 
     def _counted_by(self) -> str | None:
         """Return the name of what counts the present loop, or did before it paused."""
@@ -193,7 +220,7 @@ class StepReader:
     def _begin(self, loop: StepLoop, source: Source, every: int = 1) -> None:
         """Count by another source from now on: of a loop after those before, or of the same one."""
         key, before = self._counted or (None, None)
-        self._counted = loop.place.key, source
+        self._counted, self._elsewhere = (loop.place.key, source), 0
         if source.is_added and before and source.variable == before.variable and every == self._every:
             return  # one number of all loops
         goes_on = key == loop.place.key and self._count.round is not None
@@ -201,7 +228,8 @@ class StepReader:
             rest = (0, 0) if goes_on else self._count.rest(self._unread_s())
             self._before, self._error_before = self._made(*rest)
         self._every, self._count = every, self._count_of(source, goes_on=goes_on)
-        if before is None:  # the script's own number: that of a loop that goes on from a checkpoint begins there
+        # The script's own number: that of a loop that goes on from a checkpoint begins there.
+        if before is None and self._stored is None:
             self._before = source.start // source.stride
 
     def _count_of(self, source: Source, *, goes_on: bool = False) -> Count:

@@ -19,8 +19,9 @@ Value = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]  # a finite number: 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 48)]
 COLLECTIVES_BEHIND = "collectives_behind"
 """By how many collectives a rank is behind all others at once; 0 where it is not the only one that is last."""
-STEP_COUNT, STEP_ERROR, STEP_SOURCE = "step_count", "step_count_error", "counter"
-"""The series of the steps of a process and of how many may be wrong; the kind of the events that say what counts."""
+STEP_COUNT, STEP_ERROR, STEP_SOURCE, STEPS_LOST = "step_count", "step_count_error", "counter", "uncounted"
+"""The series of the steps of a process and of how many may be wrong; the kinds of the events that say what counts from
+there on, and that and why nothing does."""
 
 
 class Identity(NamedTuple):

@@ -22,8 +22,12 @@ from support.launches import PROFD
 from support.sessions import begin_session, hand_over, hurry_until, running
 from support.waiting import DEADLINE_S, until
 
+from profd.daemon.analyze.phases import PhaseIndex
+from profd.daemon.analyze.selection import MAIN_THREADS
+from profd.daemon.analyze.steps import take_steps
 from profd.daemon.session.session import RunningSession
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import STEPS_LOST
 from profd.daemon.store.rows import PointRow
 
 TURNS = 2
@@ -106,6 +110,28 @@ def test_the_loop_counter_is_found_named_and_followed(tmp_path: Path) -> None:
         # A counter that is not to be read is not.
         assert step_counts(unread) == []
         assert [event for event in unread.events() if event.kind == "counter"] == []
+
+
+def test_a_training_that_nothing_counts_has_no_steps_by_its_warm_up(tmp_path: Path) -> None:
+    with running(str(Path("steploops") / "warmed_up.py"), tmp_path / "diary") as program:
+        session = begin_session(program.pid)
+
+        def is_counted() -> bool:
+            with RunReader(session.run_file) as reader:
+                return len(step_counts(reader)) > 0
+
+        def is_lost() -> bool:
+            with RunReader(session.run_file) as reader:
+                return any(event.kind == STEPS_LOST for event in reader.events())
+
+        until(is_counted, "a count of steps")
+        (tmp_path / "diary.warm").touch()
+        until(is_lost, "training without a counter")
+        reader = finished(session)
+    with reader:
+        steps = take_steps(reader, MAIN_THREADS, PhaseIndex(reader))
+    why = "steps are not counted any more: the loop at warmed_up.py:32 has no counter that can be read"
+    assert (steps.count, steps.why_unknown) == (None, why)
 
 
 def test_no_environment_and_no_local_variable_is_in_the_file(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from itertools import pairwise
 from pathlib import Path
 from typing import Any, NamedTuple
 
+import msgspec
 from truth import Diary as TrackDiary
 from truth import Program as TrackProgram
 
@@ -68,8 +69,9 @@ def _results(reader: RunReader, summary: Summary) -> dict[str, Any]:
         "shares": _shares(summary),
         "phases": _phases(summary),
         "steps": {
-            name: _rounded(getattr(summary.steps, name)) if name != "source" else summary.steps.source
-            for name in summary.steps.__struct_fields__
+            name: value if isinstance(value, str) else _rounded(value)
+            for name, value in msgspec.structs.asdict(summary.steps).items()
+            if value is not None or name != "why_unknown"
         },
         "findings": [
             {

@@ -22,12 +22,17 @@ from support.synthetic import (
 
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
-from profd.daemon.analyze.steps import Seen, Steps, count_cycles, take_steps
+from profd.daemon.analyze.steps import Seen, Steps, count_cycles, counts_of, take_steps
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 
 NAME = "loop counter `i` in train (train.py:58)"
+
+
+def counted_at(at_s: float, steps: float, error: float) -> records.PointsTaken:
+    points = records.Point("step_count", steps, MAIN), records.Point("step_count_error", error, MAIN)
+    return records.PointsTaken(STARTED_NS + int(at_s * SECOND_NS), points)
 
 
 def counted_run(
@@ -40,13 +45,7 @@ def counted_run(
 ) -> Path:
     """Write a run of a minute with counts at (seconds from its start, steps, error)."""
     everything: list[records.Record] = [main_process()]
-    everything += [
-        records.PointsTaken(
-            STARTED_NS + int(at_s * SECOND_NS),
-            (records.Point("step_count", steps, MAIN), records.Point("step_count_error", error, MAIN)),
-        )
-        for at_s, steps, error in counts
-    ]
+    everything += [counted_at(*count) for count in counts]
     everything += [
         records.EventHappened(STARTED_NS + int(at_s * SECOND_NS), "counter", name, MAIN) for at_s, name in names
     ]
@@ -136,6 +135,65 @@ def test_phases_tell_where_no_counter_does(tmp_path: Path) -> None:
     assert steps.per_s == pytest.approx(2, rel=0.02)
     assert steps.per_s_error is not None
     assert steps.per_s_error < 0.2
+
+
+WHY = "steps are not counted any more: the loop at train.py:304 has no counter that can be read"
+
+
+def lost(path: Path, from_s: float, to_s: float | None = None, counts: Sequence[tuple[float, int]] = ()) -> Path:
+    """Write a run of 20 s of training that nothing counts from one time on to another, with counts before and after."""
+    also: list[records.Record] = [counted_at(at_s, steps, error) for error, (at_s, steps) in enumerate(counts)]
+    also.append(records.EventHappened(STARTED_NS, "counter", NAME, MAIN))
+    also.append(records.EventHappened(STARTED_NS + int(from_s * SECOND_NS), records.STEPS_LOST, WHY, MAIN))
+    if to_s is not None:
+        also.append(records.EventHappened(STARTED_NS + int(to_s * SECOND_NS), "counter", NAME, MAIN))
+    return write_run(path, seconds=20, also=also)
+
+
+WARM_UP, MOST = [(0.5, 1), (1.0, 6)], [(0.0, 0), (5.0, 50), (11.0, 110)]
+
+
+def test_a_warm_up_tells_no_steps_of_a_training_that_nothing_counts(tmp_path: Path) -> None:
+    run = lost(tmp_path / "r", 1.0, counts=WARM_UP)
+    assert steps_of(run) == Steps(why_unknown=WHY)
+    assert steps_of(run, between(5, 10)) == Steps(why_unknown=WHY)
+    # What was counted is known where that alone is asked for.
+    steps = steps_of(run, between(0, 1.01))
+    assert (steps.per_s, steps.count, steps.why_unknown) == (10, 5, None)
+
+
+def test_where_most_of_the_training_is_counted_its_rate_is_known_and_no_number(tmp_path: Path) -> None:
+    steps = steps_of(lost(tmp_path / "r", 11.0, counts=[*MOST, (11.5, 150)]))
+    assert (steps.per_s, steps.count, steps.count_error, steps.why_unknown) == (10, None, None, WHY)
+    assert steps.source == NAME
+    assert steps.per_s_error == pytest.approx((1 + 2) / 11)
+
+
+def test_what_is_made_between_two_sources_is_unknown(tmp_path: Path) -> None:
+    run = lost(tmp_path / "r", 11.0, 14.0, counts=[*MOST, (15.0, 400), (20.0, 450)])
+    steps = steps_of(run)
+    assert (steps.per_s, steps.count) == (10, None)
+    assert steps.per_s_error == pytest.approx((1 + 2 + 1 + 1) / 16)
+    with RunReader(run) as reader:
+        (process,) = selected = [row.id for row in reader.processes.values() if row.role == "main"]
+        assert selected
+        pieces, why = counts_of(reader, process, Selection())
+    assert ([len(piece) for piece in pieces], why) == ([3, 2], WHY)
+
+
+def test_all_of_a_training_that_ends_before_is_counted(tmp_path: Path) -> None:
+    run = lost(tmp_path / "r", 20.5, counts=[(0.0, 0), (20.0, 200)])
+    assert (steps_of(run).count, steps_of(run).why_unknown) == (200, None)
+
+
+@pytest.mark.parametrize(("last", "error", "is_told"), [(3, 0, True), (2, 0, False), (0, 0, False), (100, 49, False)])
+def test_a_rate_is_told_where_it_is_known_to_within_half_of_it(
+    tmp_path: Path, last: int, error: int, is_told: bool
+) -> None:
+    run = counted_run(tmp_path / "r", [(10, 0, 0), (20, last, error)])
+    told = steps_of(run)
+    assert (told.per_s is not None, told.count is not None) == (is_told, is_told)
+    assert told.why_unknown == (None if is_told else f"steps by {NAME} are too few, or too unsure, for a rate")
 
 
 def test_a_run_that_only_waits_makes_no_steps(tmp_path: Path) -> None:

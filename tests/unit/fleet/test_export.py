@@ -15,7 +15,7 @@ from support import hostiletexts
 from support.fleets import renamed
 from support.folders import DOCS
 from support.gpurun import write_gpu_run
-from support.synthetic import PHASE_SHARES, STARTED_NS, write_run
+from support.synthetic import MAIN, PHASE_SHARES, STARTED_NS, write_run
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import OutputUnwritable
@@ -23,6 +23,7 @@ from profd.daemon.fleet.dataset import NONE, TABLES, DataSet, Manifest, Partitio
 from profd.daemon.fleet.export import export_run
 from profd.daemon.fleet.fleet import Question, ask
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import STEP_SOURCE, STEPS_LOST, EventHappened, Point, PointsTaken, Record
 
 Rows = list[dict[str, Any]]
 
@@ -47,6 +48,23 @@ def test_every_table_has_its_documented_columns(tmp_path: Path) -> None:
         assert schema.metadata[b"profd.version"] == b"1"
     page = (DOCS / "fleet.md").read_text()
     assert [name for table in TABLES.values() for name in table if f"`{name}`" not in page] == []
+
+
+def test_steps_are_those_of_the_time_in_which_they_are_counted(tmp_path: Path) -> None:
+    def counted(at_s: int, steps: int) -> Record:
+        return PointsTaken(STARTED_NS + at_s * SECOND_NS, (Point("step_count", steps, MAIN),))
+
+    def told(at_s: int, kind: str) -> Record:
+        return EventHappened(STARTED_NS + at_s * SECOND_NS, kind, "", MAIN)
+
+    def steps(name: str, *also: Record) -> list[float]:
+        put(write_run(tmp_path / f"{name}.profd", workers=0, also=also), tmp_path / name)
+        return [row["steps"] for row in rows_of(tmp_path / name, "steps")]
+
+    counts = counted(0, 0), counted(8, 80), counted(12, 500), counted(20, 580)
+    assert steps("whole", *counts) == [580]
+    assert steps("pieces", *counts, told(8, STEPS_LOST), told(12, STEP_SOURCE)) == [80, 80]
+    assert steps("none", *counts[:2], told(8, STEPS_LOST)) == []
 
 
 @pytest.mark.parametrize("seconds", [20, 420], ids=["by samples", "a long one by its sums"])

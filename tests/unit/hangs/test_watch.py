@@ -15,6 +15,7 @@ from profd.daemon.hangs.look import Counters, Look, Standing
 from profd.daemon.hangs.waits import Wait
 from profd.daemon.hangs.watch import HangWatch, Hook
 from profd.daemon.store.records import (
+    STEPS_LOST,
     EventHappened,
     Frame,
     HangEnded,
@@ -138,6 +139,17 @@ async def test_waking_up_again_and_again_is_no_hang_unless_steps_stand_still() -
         await stage.pass_s(1)
     (hang,) = stage.found()
     assert any("the last step that was seen is 2" in fact for fact in hang.report.facts)
+
+
+async def test_steps_that_are_not_counted_any_more_prove_no_hang() -> None:
+    stage = Stage()
+    for step in range(3):
+        await stage.pass_s(1, 1.0, Point("step_count", step, MAIN))
+    stage.watch.take(EventHappened(stage.clock.now_ns(), STEPS_LOST, "", MAIN))
+    for _ in range(100):
+        stage.counters = Counters(0, stage.counters.switches + 100)
+        await stage.pass_s(1)
+    assert stage.found() == []
 
 
 @pytest.mark.parametrize("cores", [0.0, 0.02])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 
 import pytest
@@ -189,6 +190,11 @@ def test_hangs_are_counted_and_end_and_steps_and_control_groups_are_told(tmp_pat
         run.writer.put(records.HangEnded(at_ns + SECOND_NS, at_ns))
         run.advance()
         over = watched.take()
+        lost_ns = run.started_ns + 19 * SECOND_NS
+        run.writer.put(records.EventHappened(lost_ns, records.STEPS_LOST, "", MAIN))
+        run.advance()
+        lost = watched.take()
+    assert all(math.isnan(value(lost, metric, "")) for metric in (catalog.STEPS, catalog.STEP_RATE))
     assert (value(hanging, catalog.HANGS), value(hanging, catalog.HANGING)) == (1, 1)
     assert (value(over, catalog.HANGS), value(over, catalog.HANGING)) == (1, 0)
     assert (value(hanging, catalog.STEPS, ""), value(hanging, catalog.STEP_RATE, "")) == (57, 3)

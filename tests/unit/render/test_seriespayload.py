@@ -14,7 +14,7 @@ from profd.daemon.render import seriespayload
 from profd.daemon.render.payload import take_payload
 from profd.daemon.render.seriespayload import Series
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import Point, PointsTaken
+from profd.daemon.store.records import STEPS_LOST, EventHappened, Point, PointsTaken
 from profd.daemon.store.stepfunction import UTILIZATION
 
 
@@ -50,6 +50,17 @@ def test_the_pace_of_the_steps_begins_with_the_first_reading(
     tmp_path: Path, counts: list[tuple[int, int]], told: list[tuple[int, int, float]]
 ) -> None:
     assert paces(tmp_path / "run.profd", *counts) == told
+
+
+def test_no_pace_goes_over_a_time_without_a_counter(tmp_path: Path) -> None:
+    path = tmp_path / "run.profd"
+    told = [(10, STEPS_LOST), (14, "counter")]
+    also = [EventHappened(synthetic.STARTED_NS + at_s * SECOND_NS, kind, "", synthetic.MAIN) for at_s, kind in told]
+    counts = [counted(*reading) for reading in ((0, 0), (10, 20), (12, 90), (15, 100), (20, 110))]
+    synthetic.write_run(path, workers=0, also=[*also, *counts])
+    with RunReader(path) as reader:
+        series = take_payload(reader, PhaseIndex(reader), ())["processes"][0]["steps_per_s"]
+    assert held(series) == [(0, 10_000, 2.0), (15_000, 20_000, 2.0)]
 
 
 def test_a_series_has_the_times_over_which_it_holds_and_gaps_between(tmp_path: Path) -> None:

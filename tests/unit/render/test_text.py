@@ -61,6 +61,9 @@ def test_closing_lines_take_in_steps_what_counts_them_and_the_first_finding(summ
     counted = Steps(20.13, 2480, "loop counter `i` in train (train.py:58)", 0.3)
     lines = summary_text(msgspec.structs.replace(summary, steps=counted)).splitlines()
     assert lines[2] == "steps by loop counter `i` in train (train.py:58), ± 0.300/s"
+    partly = msgspec.structs.replace(counted, count=None, why_unknown="steps are not counted any more")
+    more = summary_text(msgspec.structs.replace(summary, steps=partly)).splitlines()
+    assert more[2:4] == [lines[2], "steps are not counted any more"]
     assert not any(
         line.startswith("steps") for line in summary_text(msgspec.structs.replace(summary, steps=Steps())).splitlines()
     )
@@ -73,6 +76,8 @@ def test_closing_lines_take_in_steps_what_counts_them_and_the_first_finding(summ
         (Steps(20.13, 2480, "loop", 0.3, 2), "after 20.0 s, ~2,480 steps at 20.1/s"),
         (Steps(1530.4, 91_000, "loop", 1.0, 900), "after 20.0 s, ~91,000 steps at 1,530/s"),
         (Steps(0.034, 7, "loop", 0.0, 0), "after 20.0 s, 7 steps at 0.0340/s"),
+        (Steps(20.13, None, "loop", 0.3, None, "not any more"), "after 20.0 s, 20.1/s steps"),
+        (Steps(why_unknown="not any more"), "after 20.0 s"),
         (Steps(), "after 20.0 s"),
     ],
 )

@@ -16,7 +16,7 @@ from profd.daemon.steps.declared import Declared
 from profd.daemon.steps.loop import Place, StepLoop
 from profd.daemon.steps.reader import FAR_S, LOG, SHORT_S, StepReader
 from profd.daemon.steps.sources import Around, Program, Source
-from profd.daemon.store.records import EventHappened, Frame, Identity, PointsTaken, Record
+from profd.daemon.store.records import STEPS_LOST, EventHappened, Frame, Identity, PointsTaken, Record
 
 BACKWARD = Frame("Tensor.backward", "/x/torch/_tensor.py", 9)
 SCRIPT = """
@@ -31,6 +31,9 @@ def train():
         loss.backward()
         if (step + 1) % 4 == 0:
             optimizer.step()
+def endless():
+    while True:
+        loss.backward()
 """
 FIRST = Source("first", Local(1, 0))
 SECOND = Source("second", Local(2, 0))
@@ -44,14 +47,16 @@ class FakeProgram(Program):
         self.values: dict[Variable, int] = {}
         self.outside: list[Around] = []
         self.frames: list[Frame] = []
+        self.uncounted = ""
         self.is_closed = False
         self.moves = False
 
     def stack(self) -> list[Frame]:
         return self.frames
 
-    def sources_of(self, _loop: StepLoop) -> list[Source]:
-        return [source for source in self.sources if source.variable in self.values]
+    def sources_of(self, loop: StepLoop) -> list[Source]:
+        found = [source for source in self.sources if source.variable in self.values]
+        return found if loop.place.name != self.uncounted else []
 
     def outside_of(self, _loop: StepLoop) -> list[Around]:
         return self.outside
@@ -333,6 +338,63 @@ def test_the_log_is_no_source_while_an_iterator_pauses(reading: Reading) -> None
     reading.reads(loader.variable, [None] * 10)
     assert reading.said == ["DataLoader"]
     assert reading.counts[-1][1] == pytest.approx(20, abs=1)
+
+
+LOST = "steps are not counted any more: "
+
+
+@pytest.mark.parametrize("left", [None, 19])
+def test_a_training_that_goes_on_in_a_loop_without_a_counter_is_told_once(reading: Reading, left: int | None) -> None:
+    reading.reads(FIRST.variable, range(20))
+    reading.program.uncounted = "endless"
+    reading.sees("endless")
+    reading.reads(FIRST.variable, [left] * 150)  # what the loop before counted by may still be there
+    assert reading.said == ["first", f"{LOST}the loop at train.py:14 has no counter that can be read"]
+    (lost,) = (one for one in reading.records if isinstance(one, EventHappened) and one.kind == STEPS_LOST)
+    assert lost.at_ns / SECOND_NS == pytest.approx(1000 + 1.9)  # as of the last step that was counted
+    stored = len(reading.counts)
+    reading.sees("pretrain")
+    reading.reads(FIRST.variable, range(100))
+    assert reading.said[2:] == ["first"]
+    assert len(reading.counts) > stored + 5
+    assert reading.counts[-1][1] == pytest.approx(19 + 99, abs=10)
+    assert all(before <= after for (_, before), (_, after) in zip(reading.counts, reading.counts[1:], strict=False))
+
+
+def test_a_loop_that_was_left_before_its_pace_was_known_is_told_too(reading: Reading) -> None:
+    reading.reads(FIRST.variable, [2])
+    reading.program.uncounted = "endless"
+    reading.sees("endless")
+    reading.reads(FIRST.variable, [2] * 60)
+    assert len(reading.said) == 2
+
+
+def test_a_training_that_goes_on_outside_of_loops_is_told(reading: Reading) -> None:
+    reading.reads(FIRST.variable, range(20))
+    reading.program.uncounted = "pretrain"  # which the program is not in
+    reading.program.frames = [Frame("<module>", str(reading.file), 1), BACKWARD]
+    reading.reads(FIRST.variable, [19] * 60)
+    assert reading.said[1:] == [f"{LOST}the training goes on outside of the loop at train.py:3"]
+
+
+def test_a_training_that_is_elsewhere_as_the_run_ends_is_told(reading: Reading) -> None:
+    reading.reads(FIRST.variable, range(20))
+    reading.program.uncounted = "endless"
+    reading.sees("endless")
+    reading.reads(FIRST.variable, [None] * 8)
+    assert reading.said == ["first"]
+    reading.reader.end()
+    assert len(reading.said) == 2
+
+
+def test_where_nothing_trains_the_steps_are_known(reading: Reading) -> None:
+    reading.reads(FIRST.variable, range(20))
+    reading.program.frames = [Frame("evaluate", str(reading.file), 1)]
+    reading.reads(FIRST.variable, [None] * 100)
+    reading.sees("pretrain")
+    reading.reads(FIRST.variable, [*[19] * 100, *range(20, 30)])  # a step may take long
+    reading.reader.end()
+    assert reading.said == ["first"]
 
 
 def test_two_sources_that_disagree_are_told_once_and_the_first_counts(reading: Reading) -> None:

@@ -14,19 +14,23 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps import take_steps
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import Point, PointsTaken, Record, RunEnded
+from profd.daemon.store.records import STEP_SOURCE, STEPS_LOST, EventHappened, Point, PointsTaken, Record, RunEnded
+from profd.tui.bins import Ruler
 from profd.tui.pace import Pace
 from profd.tui.view import Range
 from profd.tui.widgets.header import Header
 
 
-def counted(path: Path, *counts: int, live: bool = False) -> Path:
+def counted(path: Path, *counts: int, live: bool = False, lost_s: tuple[int, int | None] | None = None) -> Path:
     """Write a run with a count each five seconds."""
     started_ns = time.time_ns() - 5 * len(counts) * SECOND_NS if live else synthetic.STARTED_NS
     found: list[Record] = [synthetic.main_process(started_ns)]
     for number, count in enumerate(counts):
         at_ns = started_ns + 5 * number * SECOND_NS
         found.append(PointsTaken(at_ns, (Point("step_count", count, synthetic.MAIN),)))
+    for kind, at_s in zip((STEPS_LOST, STEP_SOURCE), lost_s or (), strict=False):
+        if at_s is not None:
+            found.append(EventHappened(started_ns + at_s * SECOND_NS, kind, "", synthetic.MAIN))
     if not live:
         found.append(RunEnded(started_ns + 5 * len(counts) * SECOND_NS, "target-exited", 0))
     return synthetic.write_records(path, found, synthetic.run_started(started_ns, live=live))
@@ -38,7 +42,7 @@ def pace_of(reader: RunReader, since_s: float = 0.0) -> Pace:
     last = reader.last_point(series) if series is not None else None
     now_ns = (last.at_ns if last else 0) + int(since_s * SECOND_NS)
     pace = Pace(reader, PhaseIndex(reader), lambda: now_ns)
-    pace.catch_up()
+    pace.catch_up(reader.events())
     return pace
 
 
@@ -73,6 +77,26 @@ def test_the_step_goes_on_at_its_pace_for_ten_seconds(
         steps = pace_of(reader, since_s).steps()
     assert steps is not None
     assert (steps.step, steps.is_about, steps.pauses) == (step, is_about, pauses)
+
+
+@pytest.mark.parametrize(("to_s", "per_s"), [(None, None), (24, 20.0)])
+async def test_steps_are_unknown_once_nothing_counts_the_training(
+    tmp_path: Path, to_s: int | None, per_s: float | None
+) -> None:
+    run = counted(tmp_path / "a", 0, 50, 100, 150, 900, 1_000, 1_100, live=True, lost_s=(15, to_s))
+    with RunReader(run) as reader:
+        pace = pace_of(reader)
+        steps = pace.steps()
+        (process,), begun_ns = reader.processes, reader.info.started_ns
+        assert steps is not None
+        assert (steps.step, steps.per_s, steps.mean_per_s) == (None, per_s, None)
+        assert pace.of_process(process, Range(begun_ns, begun_ns + 30 * SECOND_NS)) is None
+        assert pace.of_process(process, Range(begun_ns, begun_ns + 14 * SECOND_NS)) == 10
+        cells = pace.strip(Ruler(begun_ns, 5 * SECOND_NS, 6), None).cells
+        assert [cell if cell is None else round(cell) for cell in cells[:4]] == [10, 10, None, None]
+    async with open_dashboard(run) as opened:
+        assert ("steps  20.0/s" in opened.text(Header)) == (to_s is not None)
+        assert "step " not in opened.text(Header)
 
 
 async def test_the_header_shows_the_step_its_rate_and_its_course(tmp_path: Path) -> None:
