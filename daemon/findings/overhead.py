@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import partial
 
 from profd.daemon.analyze.phases import (
@@ -59,8 +59,12 @@ def _lost(context: FindingContext) -> set[int]:
     # Without a GPU nothing is waited for: a line computes what it brings to Python.
     unexplained = _UNEXPLAINED | {SYNCHRONIZE} if context.uses_gpu is False else _UNEXPLAINED
 
+    in_passes = context.once(_functions_of_passes)
+
     def is_lost(stack: int) -> bool:
         kind, phase = context.kinds.of_stack(stack), phase_of(stack)
+        if phase == OTHER and kind is None and next(_functions(context.reader.frames_of(stack)), None) in in_passes:
+            return False
         if phase == DATA_LOAD:
             return is_apart_from_environment(context, stack)
         if phase in _PASSES or (phase == EVALUATION and not context.trains):
@@ -71,6 +75,23 @@ def _lost(context: FindingContext) -> set[int]:
 
     # The collection of garbage has a rule of its own.
     return {stack for stack in context.profile.time_ns if is_lost(stack) and not collects_garbage(context, stack)}
+
+
+def _functions_of_passes(context: FindingContext) -> frozenset[_Key]:
+    """Return the user's functions that torch calls in its passes: a model of functions runs elsewhere, too."""
+    found: set[_Key] = set()
+    for stack in context.by_torch:
+        if context.phases.of_stack(stack) in (FORWARD, LOSS):
+            frames = context.reader.frames_of(stack)
+            at = next(depth for depth, one in enumerate(frames) if one.module_path.startswith("torch/"))
+            found.update(_functions(frames[at:]))
+    return frozenset(found)
+
+
+def _functions(frames: Sequence[FrameRow]) -> Iterator[_Key]:
+    """Yield the user's functions of a stack, the innermost first."""
+    own = (one for one in reversed(frames) if not one.is_library)
+    return ((name, one.file) for one in own if (name := spoken(one.function)))
 
 
 def overhead(context: FindingContext) -> Finding | None:
@@ -330,6 +351,6 @@ def _function(context: FindingContext, stacks: set[int]) -> str:
     """Return the name of the user's function in which most of the time of some stacks goes by."""
     spent: Counter[str] = Counter()
     for stack in stacks:
-        own = (spoken(one.function) for one in reversed(context.reader.frames_of(stack)) if not one.is_library)
-        spent[next(filter(None, own), "")] += int(context.profile.time_ns[stack])
+        name, _ = next(_functions(context.reader.frames_of(stack)), ("", ""))
+        spent[name] += int(context.profile.time_ns[stack])
     return spent.most_common(1)[0][0]

@@ -405,3 +405,14 @@ def test_what_a_generator_makes_for_the_loop_is_its_input(case: Case, monkeypatc
     assert "stream prepares what" in case.told(overhead, (*step(*made), *torn)).title
     own = (*STREAM, Frame("relabel", DATA, 40))
     assert "a line of relabel takes" in case.told(overhead, ((own, 150), *within)).title
+
+
+def test_a_function_that_a_pass_of_torch_calls_is_a_model_elsewhere_too(case: Case) -> None:
+    functorch = Frame("grad_and_value_impl", LIBRARY + "torch/_functorch/eager_transforms.py", 443)
+    correction = Frame("correction", DATA, 45)
+    trained = (*LOOP, Frame("train_epoch", TRAIN, 61), functorch, Frame("loss_fn", DATA, 46), correction)
+    rolled_out = (*LOOP, Frame("train_epoch", TRAIN, 67), correction)
+    assert "relabel" in case.told(overhead, step((trained, 100), (OWN, 150))).title
+    assert case.found(overhead, step((trained, 100), (rolled_out, 150))) is None
+    # Where no pass calls it, it is none.
+    assert "correction" in case.told(overhead, step((rolled_out, 150))).title
