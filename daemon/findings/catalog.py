@@ -49,7 +49,7 @@ def find(
     """Return what slows a run in a selection's range of time, over its processes, ranked.
 
     That GPUs idle is left out where another finding above info shows the cause of half of it, and the largest part of
-    a step where another one has a line.
+    a step where another one has a line. Where half of what a line takes has grown there, that it grows says more.
     """
     context = FindingContext(reader, selection, phases)
     found = [finding for rule in rules if (finding := context.once(rule)) is not None]
@@ -58,6 +58,11 @@ def find(
     left_out = {"gpu-idle"} if max(lost, default=0.0) >= next(idle, math.inf) / 2 else set()
     if any(one.evidence.line for one in found if one.rule != "largest-part"):
         left_out.add("largest-part")
+    by_rule = {one.rule: one.evidence for one in found}
+    grown, lost_there = by_rule.get("slow-down"), by_rule.get("overhead")
+    if grown and lost_there and grown.line == lost_there.line:
+        has_grown = 1 - 1 / grown.measures[0].value
+        left_out |= {"overhead"} if has_grown >= lost_there.measures[0].value / 2 else set()
     return ranked(one for one in found if one.rule not in left_out)
 
 

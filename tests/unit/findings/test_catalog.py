@@ -22,7 +22,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.findings import catalog
 from profd.daemon.findings.catalog import RULES, analysis_name, as_stored, find, findings_in, present_findings, ranked
-from profd.daemon.findings.finding import CRITICAL, INFO, Finding
+from profd.daemon.findings.finding import CRITICAL, INFO, Finding, Measure
 from profd.daemon.findings.kinds import load_kinds
 from profd.daemon.findings.texts import table
 from profd.daemon.render.sections import finding_lines, verdict
@@ -49,6 +49,25 @@ def test_findings_that_are_alike_come_in_the_order_of_the_table(tmp_path: Path) 
     alike = [msgspec.structs.replace(one, rule=rule) for rule in ("of an older version", "slow-down", "straggler")]
 
     assert [one.rule for one in ranked(alike)] == ["straggler", "slow-down", "of an older version"]
+
+
+def test_a_line_that_takes_more_and_more_is_told_as_that_where_half_of_its_share_has_grown(tmp_path: Path) -> None:
+    with RunReader(write_case(tmp_path / "a.profd", BOTH)) as reader:
+        one = find(reader)[0]
+
+        def rules(times_longer: float, share: float) -> list[str]:
+            evidence = one.evidence
+            values = {"slow-down": times_longer, "overhead": share}
+            told = [
+                msgspec.structs.replace(
+                    one, rule=rule, evidence=msgspec.structs.replace(evidence, measures=(Measure("", value),))
+                )
+                for rule, value in values.items()
+            ]
+            return [found.rule for found in find(reader, rules=[lambda _, each=each: each for each in told])]
+
+        assert rules(1.83, 0.57) == ["slow-down"]
+        assert sorted(rules(1.3, 0.57)) == ["overhead", "slow-down"]
 
 
 def test_causes_come_before_symptoms_and_both_before_remarks(tmp_path: Path) -> None:
