@@ -55,19 +55,16 @@ def test_a_line_that_takes_more_and_more_is_told_as_that_where_half_of_its_share
     with RunReader(write_case(tmp_path / "a.profd", BOTH)) as reader:
         one = find(reader)[0]
 
+        def found(rule: str, value: float) -> Finding:
+            evidence = msgspec.structs.replace(one.evidence, measures=(Measure("", value),))
+            return msgspec.structs.replace(one, rule=rule, evidence=evidence)
+
         def rules(times_longer: float, share: float) -> list[str]:
-            evidence = one.evidence
-            values = {"slow-down": times_longer, "overhead": share}
-            told = [
-                msgspec.structs.replace(
-                    one, rule=rule, evidence=msgspec.structs.replace(evidence, measures=(Measure("", value),))
-                )
-                for rule, value in values.items()
-            ]
-            return [found.rule for found in find(reader, rules=[lambda _, each=each: each for each in told])]
+            grown, lost = found("slow-down", times_longer), found("overhead", share)
+            return sorted(each.rule for each in find(reader, rules=[lambda _: grown, lambda _: lost]))
 
         assert rules(1.83, 0.57) == ["slow-down"]
-        assert sorted(rules(1.3, 0.57)) == ["overhead", "slow-down"]
+        assert rules(1.3, 0.57) == ["overhead", "slow-down"]
 
 
 def test_causes_come_before_symptoms_and_both_before_remarks(tmp_path: Path) -> None:
