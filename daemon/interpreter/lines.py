@@ -11,6 +11,7 @@ The formats are those of CPython's ``Objects/lnotab_notes.txt`` in 3.8 and 3.10,
 from __future__ import annotations
 
 import struct
+from array import array
 from bisect import bisect_right
 from collections.abc import Iterator
 from functools import lru_cache, partial
@@ -22,6 +23,7 @@ from profd.daemon.interpreter.offsets import BYTES, SIZE, TYPE
 
 _MOST_BYTES = 1 << 20
 _NO_LINE = -128
+NONE = -1
 _SHORT, _LONG, _WITHOUT_LINE = {10: 0, 11: 1, 12: 2}, (13, 14), 15
 """Kinds of entries of 3.11, and by how much the lines of the short ones are further on; others are of the same line."""
 _Entries = Iterator[tuple[int, int, bool]]
@@ -87,23 +89,27 @@ class Lines:
         starts, lines = self._table(first_line, self._python.memory.read(address + BYTES, length))
         if not 0 <= at < starts[-1]:
             raise Unreadable("the instruction of a frame is not in its code")
-        return lines[bisect_right(starts, at) - 1]
+        line = lines[bisect_right(starts, at) - 1]
+        return None if line == NONE else line
 
 
-def decoded(version: tuple[int, int], first_line: int, data: bytes) -> tuple[list[int], list[int | None]]:
+def decoded(version: tuple[int, int], first_line: int, data: bytes) -> tuple[array[int], array[int]]:
     """Return where ranges of instructions start, in bytes and ascending, with the end of the last; and their lines.
 
-    No range is empty. A line is None where there is none, as that of the end.
+    No range is empty. A line is NONE where there is none, as that of the end. Lists would take ten times as much, some
+    20 kB a function, of which a thousand are kept. Raises Unreadable where a number is none of a line.
     """
     entries = _of_3_11 if version >= (3, 11) else _of_3_10 if version >= (3, 10) else _of_3_8
-    starts, line = [0], first_line
-    lines: list[int | None] = [None]
-    for length, delta, has_line in entries(data):
-        line += delta
-        lines[-1] = line if has_line else None
-        if length:
-            starts.append(starts[-1] + length)
-            lines.append(None)
+    starts, lines, line = array("q", [0]), array("q", [NONE]), first_line
+    try:
+        for length, delta, has_line in entries(data):
+            line += delta
+            lines[-1] = line if has_line else NONE
+            if length:
+                starts.append(starts[-1] + length)
+                lines.append(NONE)
+    except OverflowError as error:
+        raise Unreadable("a line in the table of a code is no line") from error
     return starts, lines
 
 

@@ -13,7 +13,7 @@ import pytest
 from msgspec.structs import replace
 from support.interpreters import VERSIONS, Program, python, standing
 
-from profd.daemon.interpreter.lines import Lines, decoded
+from profd.daemon.interpreter.lines import NONE, Lines, decoded
 from profd.daemon.interpreter.memory import Unreadable
 
 # The function ``here`` writes down where its callers are. What it returns is what ``input`` prints, from C: the frame
@@ -318,7 +318,14 @@ def test_tables_have_the_lines_that_their_python_says(version: str) -> None:
     major, minor = map(int, version.split("."))
     for first_line, table, said in codes:
         starts, lines = decoded((major, minor), first_line, bytes.fromhex(table))
-        assert [lines[bisect_right(starts, 2 * place) - 1] for place in range(len(said))] == said
+        found = [lines[bisect_right(starts, 2 * place) - 1] for place in range(len(said))]
+        assert [None if line == NONE else line for line in found] == said
         assert minor < 10 or starts[-1] == 2 * len(said)
     assert len(codes) > 300
     assert (None in {line for _, _, said in codes for line in said}) == (minor >= 10)
+
+
+def test_a_table_whose_line_is_none_is_unreadable() -> None:
+    entry = bytes([0b1_1101_000, *[0b01_111111] * 8])  # one without columns, whose line is 2^47 further back
+    with pytest.raises(Unreadable, match="no line"):
+        decoded((3, 12), 1, entry * 70_000)
