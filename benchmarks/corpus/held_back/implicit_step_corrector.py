@@ -102,7 +102,7 @@ def main():
     matrix = implicit_operator()
     inverse = torch.linalg.inv(matrix)
     frames = fine_trajectories(96, 40)
-    scale = frames.diff(dim=0).square().mean()  # errors are told in changes of a step
+    scale = frames.diff(dim=0).square().mean()  # the unit of errors is the change in one step
     params = init_params()
     state = Adam(
         {k: torch.zeros_like(p) for k, p in params.items()}, {k: torch.zeros_like(p) for k, p in params.items()}, 0

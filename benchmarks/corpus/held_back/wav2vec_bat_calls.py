@@ -1,4 +1,4 @@
-"""wav2vec 2.0 on recordings of bats: masked frames are told from distractors. Nothing is planted."""
+"""wav2vec 2.0 on recordings of bats: the model picks the masked frames out of distractors. Nothing is planted."""
 
 import math
 import sys

@@ -32,7 +32,7 @@ def test_a_function_of_a_model_with_much_of_the_time_in_no_module_is_told(
     assert case.told(part_of_model, step((spread, 200))).severity == INFO
     for other in (MEASURE, (*spread, CALL_IMPL), (*LOOP, Frame("forward", DATA, 88), Frame("spread", DATA, 87))):
         assert case.found(part_of_model, step((other, 200))) is None
-    # What is of a kind is told as that.
+    # A known kind has a finding of its own.
     monkeypatch.setitem(SOURCES, (DATA, 87), "top = torch.quantile(x, 0.999)")
     assert case.found(part_of_model, step((spread, 200))) is None
 
