@@ -124,7 +124,7 @@ def overhead(context: FindingContext) -> Finding | None:
     # Work in C on whole arrays may be what a step needs; known kinds and loops in Python are a loss at any size.
     perhaps = (stack for stack in stacks - brought if (one := of_stack(stack)) is None or one.perhaps)
     perhaps_ns = sum(spent_ns[stack] for stack in perhaps)
-    callee, named = _callee(context, {stack: paths[stack][len(anchor) :] for stack in stacks})
+    callee, named = _callee(context, {stack: _below(paths[stack], anchor) for stack in stacks})
     step_ns = Counter[LinePath]()
     for stack in step:
         step_ns[paths[stack]] += int(spent_ns[stack])
@@ -344,7 +344,14 @@ def _heaviest_line(
         return (), paths, set()  # other rules explain it
     below = {stack for stack, path in paths.items() if path[: len(found)] == found}
     below = {stack for stack in below if stack in lost or context.phases.of_stack(stack) not in _OF_INPUT}
-    return found, paths, below if is_extra(found) else below - step
+    # Other lines of a step may call the same one.
+    also = {stack for stack in lost if found and found[-1] in paths[stack]}
+    return found, paths, also | (below if is_extra(found) else below - step)
+
+
+def _below(path: LinePath, anchor: LinePath) -> LinePath:
+    """Return what follows the last frame of ``anchor`` in a path; all of the path where it does not have that frame."""
+    return path[path.index(anchor[-1]) + 1 :] if anchor and anchor[-1] in path else path
 
 
 def _function(context: FindingContext, stacks: set[int]) -> str:

@@ -67,6 +67,13 @@ def test_a_share_is_that_of_the_function_that_is_named(case: Case) -> None:
     assert [round(one.value, 2) for one in found.evidence.measures] == [0.35, 0.42]
 
 
+def test_a_line_has_its_time_wherever_the_step_calls_it(case: Case) -> None:
+    again = (*LOOP, Frame("train_epoch", TRAIN, 67), OWN[-1])
+    found = case.told(overhead, step((OWN, 100), (again, 60)))
+    assert found.title.startswith("overhead: a line of relabel takes 32 % of the time (augment.py:40)")
+    assert found.gain_bound == pytest.approx(at_most_without(0.32), rel=0.03)
+
+
 def test_what_the_rules_of_the_input_count_is_left_to_them(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(SOURCES, (DATA, 75), "state = self.envs.step(action)")
     spans = step((DUMPS, 150), ((*CALL, Frame("snapshot", DATA, 75)), 50))
