@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -20,6 +20,7 @@ from profd.daemon.store.rows import FrameRow
 
 BUILT_IN = Path(__file__).with_name("overhead.toml")
 _LEAST_NAMED = 0.01
+MODULE = "torch/nn/modules/module.py"  # calls the forward functions of modules
 _OF_A_PASS = ("torch/nn/modules/", "torch/autograd/", "torch/distributions/")
 
 
@@ -121,3 +122,13 @@ def spoken(function: str) -> str:
     Empty where the name does not tell the function, as in Python up to 3.10.
     """
     return _WITHIN_A_FUNCTION.sub("", function).replace("<module>", "the script")
+
+
+OwnFunction = tuple[str, str]
+"""A function of the user's: its spoken name and its file."""
+
+
+def own_functions(frames: Sequence[FrameRow]) -> Iterator[OwnFunction]:
+    """Yield the user's functions of a stack, the innermost first."""
+    own = (one for one in reversed(frames) if not one.is_library)
+    return ((name, one.file) for one in own if (name := spoken(one.function)))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from profd.daemon.analyze.phases import (
@@ -31,7 +31,7 @@ from profd.daemon.analyze.phases import (
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext, line_of
 from profd.daemon.findings.finding import Finding, Line
-from profd.daemon.findings.kinds import Kind, spoken
+from profd.daemon.findings.kinds import MODULE, Kind, OwnFunction, own_functions, spoken
 from profd.daemon.findings.loading import is_apart_from_environment
 from profd.daemon.findings.memory import collects_garbage
 from profd.daemon.store.rows import FrameRow
@@ -45,7 +45,6 @@ _LOOPS = 0.8
 _MOST = 0.5
 _NAMED = 2 / 3  # of the time below a line: what has as much is what the finding names
 
-_MODULE = "torch/nn/modules/module.py"
 LinePath = tuple[int, ...]
 
 
@@ -63,7 +62,7 @@ def _lost(context: FindingContext) -> set[int]:
 
     def is_lost(stack: int) -> bool:
         kind, phase = context.kinds.of_stack(stack), phase_of(stack)
-        if phase == OTHER and kind is None and next(_functions(context.reader.frames_of(stack)), None) in in_passes:
+        if phase == OTHER and kind is None and next(own_functions(context.reader.frames_of(stack)), None) in in_passes:
             return False
         if phase == DATA_LOAD:
             return is_apart_from_environment(context, stack)
@@ -77,21 +76,15 @@ def _lost(context: FindingContext) -> set[int]:
     return {stack for stack in context.profile.time_ns if is_lost(stack) and not collects_garbage(context, stack)}
 
 
-def _functions_of_passes(context: FindingContext) -> frozenset[_Key]:
+def _functions_of_passes(context: FindingContext) -> frozenset[OwnFunction]:
     """Return the user's functions that torch calls in its passes: a model of functions runs elsewhere, too."""
-    found: set[_Key] = set()
+    found: set[OwnFunction] = set()
     for stack in context.by_torch:
         if context.phases.of_stack(stack) in (FORWARD, LOSS):
             frames = context.reader.frames_of(stack)
             at = next(depth for depth, one in enumerate(frames) if one.module_path.startswith("torch/"))
-            found.update(_functions(frames[at:]))
+            found.update(own_functions(frames[at:]))
     return frozenset(found)
-
-
-def _functions(frames: Sequence[FrameRow]) -> Iterator[_Key]:
-    """Yield the user's functions of a stack, the innermost first."""
-    own = (one for one in reversed(frames) if not one.is_library)
-    return ((name, one.file) for one in own if (name := spoken(one.function)))
 
 
 def overhead(context: FindingContext) -> Finding | None:
@@ -218,8 +211,6 @@ _LEAST_OF_COMPREHENSION = 1 / 3  # whose line is all of it
 # Each has a rule of its own that says more.
 _OTHER_RULES = frozenset({DATA_LOAD, DATA_WAIT, STARTUP, SYNCHRONIZE})
 
-_Key = tuple[str, str]
-
 
 def hot_function(context: FindingContext) -> Finding | None:
     """Return the function that loops for most of the time; what its lines call may say more of it.
@@ -230,8 +221,8 @@ def hot_function(context: FindingContext) -> Finding | None:
     kinds, phase_of, time_ns = context.kinds, context.phases.of_stack, context.profile.time_ns
     functions = {stack: key for stack in time_ns if (key := _function_of(context, stack))}
 
-    def spent_ns(stacks: Iterable[int]) -> Counter[_Key]:  # by function
-        spent = Counter[_Key]()
+    def spent_ns(stacks: Iterable[int]) -> Counter[OwnFunction]:  # by function
+        spent = Counter[OwnFunction]()
         for stack in stacks:
             spent[functions[stack]] += int(time_ns[stack])
         return spent
@@ -242,7 +233,7 @@ def hot_function(context: FindingContext) -> Finding | None:
     loops, lines = at(_LOOP), {stack for stack in at(_COMPREHENSION) if phase_of(stack) != OPTIMIZER}
     own_ns, loops_ns, lines_ns = spent_ns(functions), spent_ns(loops), spent_ns(lines - loops)
 
-    def loops_all_the_time(key: _Key) -> bool:
+    def loops_all_the_time(key: OwnFunction) -> bool:
         return loops_ns[key] > _LEAST_OF_LOOP * own_ns[key] or lines_ns[key] > _LEAST_OF_COMPREHENSION * own_ns[key]
 
     stacks = [stack for stack, key in functions.items() if stack in lines or loops_all_the_time(key)]
@@ -271,15 +262,14 @@ def _by_element(context: FindingContext) -> frozenset[int]:
     return frozenset(stack for stack in stacks if any(map(is_element, frames_of(stack))))
 
 
-def _function_of(context: FindingContext, stack: int) -> _Key | None:
+def _function_of(context: FindingContext, stack: int) -> OwnFunction | None:
     """Return the user's function at the leaf of a stack, and its file; None where another rule speaks of the stack.
 
     What a comprehension takes is its function's, as Python has it itself from 3.12 on.
     """
     if context.leaf(stack).is_library or context.phases.of_stack(stack) in _OTHER_RULES:
         return None
-    frames = reversed(context.reader.frames_of(stack))
-    return next(((name, one.file) for one in frames if (name := spoken(one.function))), None)
+    return next(own_functions(context.reader.frames_of(stack)), None)
 
 
 def _is_hook(frames: Sequence[FrameRow]) -> bool:
@@ -291,7 +281,7 @@ def _is_hook(frames: Sequence[FrameRow]) -> bool:
         if caller.function.endswith("_engine_run_backward") or caller.module_path == "torch/utils/hooks.py":
             return True
         is_call = caller.function.endswith(("_call_impl", "inner"))
-        is_module = is_call and caller.module_path == _MODULE
+        is_module = is_call and caller.module_path == MODULE
         if is_module and "forward" not in frame.function and "lambda" not in frame.function:
             return True
     return False
@@ -314,7 +304,7 @@ def _heaviest_line(
     for stack, time_ns in context.profile.time_ns.items():
         frames = context.reader.frames_of(stack)
         path = paths[stack] = tuple(frame.id for frame in frames if not frame.is_library)
-        called = next((depth for depth, frame in enumerate(frames) if frame.module_path == _MODULE), len(frames))
+        called = next((depth for depth, frame in enumerate(frames) if frame.module_path == MODULE), len(frames))
         outside = sum(not frame.is_library for frame in frames[:called])
         within.update(path[:depth] for depth in range(outside + 1, len(path) + 1))
         is_update = stack in step and context.phases.of_stack(stack) in (BACKWARD, OPTIMIZER)
@@ -358,6 +348,6 @@ def _function(context: FindingContext, stacks: set[int]) -> str:
     """Return the name of the user's function in which most of the time of some stacks goes by."""
     spent: Counter[str] = Counter()
     for stack in stacks:
-        name, _ = next(_functions(context.reader.frames_of(stack)), ("", ""))
+        name, _ = next(own_functions(context.reader.frames_of(stack)), ("", ""))
         spent[name] += int(context.profile.time_ns[stack])
     return spent.most_common(1)[0][0]

@@ -10,13 +10,11 @@ from profd.daemon.analyze.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER, OTHE
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext, line_of
 from profd.daemon.findings.finding import Finding, Line
-from profd.daemon.findings.kinds import spoken
+from profd.daemon.findings.kinds import MODULE, OwnFunction, own_functions, spoken
 from profd.daemon.store.rows import FrameRow
 
-_MODULE = "torch/nn/modules/module.py"
 _WITHOUT_GRADIENTS = ("torch/utils/_contextlib.py", "torch/autograd/grad_mode.py")
 """Where `@torch.no_grad()` and `@torch.inference_mode()` call what they decorate; the latter is up to torch 1.13."""
-_Key = tuple[str, str]
 
 
 def part_of_model(context: FindingContext) -> Finding | None:
@@ -25,16 +23,16 @@ def part_of_model(context: FindingContext) -> Finding | None:
     What it computes may not depend on the batch, or cost less in other words; a kind that is known says more of it.
     """
 
-    def function_of(frames: Sequence[FrameRow], stack: int) -> _Key | None:
+    def function_of(frames: Sequence[FrameRow], stack: int) -> OwnFunction | None:
         if context.phases.of_stack(stack) != FORWARD or context.kinds.is_no_pass(stack):
             return None
         until = next((depth for depth, one in enumerate(reversed(frames)) if not one.is_library), len(frames))
         own, below = len(frames) - until - 1, frames[len(frames) - until :]
-        if any(one.module_path == _MODULE for one in below) or _MODULE not in {one.module_path for one in frames[:own]}:
+        if any(one.module_path == MODULE for one in below) or MODULE not in {one.module_path for one in frames[:own]}:
             return None
         name = spoken(frames[own].function)
         is_forward = name.rpartition(".")[2].startswith(("forward", "_forward"))
-        return None if frames[own - 1].module_path == _MODULE or is_forward else (name, frames[own].file)
+        return None if frames[own - 1].module_path == MODULE or is_forward else (name, frames[own].file)
 
     (name, _), stacks = _largest(context, function_of)
     share = context.share_of(context.profile, stacks.__contains__)
@@ -48,12 +46,12 @@ def forward_without_gradients(context: FindingContext) -> Finding | None:
     A model that is not trained gives the same for the same data again.
     """
 
-    def function_of(frames: Sequence[FrameRow], stack: int) -> _Key | None:
+    def function_of(frames: Sequence[FrameRow], stack: int) -> OwnFunction | None:
         if context.phases.of_stack(stack) not in (FORWARD, LOSS, OTHER):
             return None
         paths = [one.module_path for one in frames]
         at = next((depth for depth, path in enumerate(paths, 1) if path in _WITHOUT_GRADIENTS), len(frames))
-        is_own = _MODULE in paths[at:] and not frames[at].is_library  # libraries have gradients switched on, too
+        is_own = MODULE in paths[at:] and not frames[at].is_library  # libraries have gradients switched on, too
         return (spoken(frames[at].function), frames[at].file) if is_own else None
 
     (name, file), stacks = _largest(context, function_of)
@@ -77,14 +75,13 @@ def largest_part(context: FindingContext) -> Finding | None:
     """
     by_torch = context.by_torch
 
-    def function_of(frames: Sequence[FrameRow], stack: int) -> _Key | None:
+    def function_of(frames: Sequence[FrameRow], stack: int) -> OwnFunction | None:
         phase = context.phases.of_stack(stack)
         if phase not in (FORWARD, LOSS, OTHER, BACKWARD, OPTIMIZER) or context.kinds.of_stack(stack) is not None:
             return None
-        if (phase in (BACKWARD, OPTIMIZER) and stack in by_torch) or any(one.module_path == _MODULE for one in frames):
+        if (phase in (BACKWARD, OPTIMIZER) and stack in by_torch) or any(one.module_path == MODULE for one in frames):
             return None
-        own = next((one for one in reversed(frames) if not one.is_library and spoken(one.function)), None)
-        return (spoken(own.function), own.file) if own is not None else None
+        return next(own_functions(frames), None)
 
     (name, _), stacks = _largest(context, function_of)
     share = context.share_of(context.profile, stacks.__contains__)
@@ -95,10 +92,10 @@ def largest_part(context: FindingContext) -> Finding | None:
 
 
 def _largest(
-    context: FindingContext, function_of: Callable[[Sequence[FrameRow], int], _Key | None]
-) -> tuple[_Key, set[int]]:
+    context: FindingContext, function_of: Callable[[Sequence[FrameRow], int], OwnFunction | None]
+) -> tuple[OwnFunction, set[int]]:
     """Return the function with most time, as ``function_of`` names that of a stack, and its stacks."""
-    found: defaultdict[_Key, set[int]] = defaultdict(set)
+    found: defaultdict[OwnFunction, set[int]] = defaultdict(set)
     for stack in context.profile.time_ns:
         key = function_of(context.reader.frames_of(stack), stack)
         if key is not None:
