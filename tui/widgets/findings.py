@@ -23,6 +23,7 @@ from profd.tui.widgets.linewidget import StyledWidget
 from profd.tui.widgets.table import Column, CursorMoved, Table
 
 _MARKS = {INFO: ("·", "dim"), CRITICAL: ("▲", "bad")}
+_NONE, _NONE_YET = "Nothing was found.", "Nothing was found yet."
 _NOT_LOOKED = "Nothing looks for findings: the process that does has ended."
 
 
@@ -37,7 +38,7 @@ class FindingTable(Table[Finding]):
     """The list."""
 
     BINDINGS = [("enter", "choose")]
-    empty_text = "Nothing was found yet."
+    empty_text = _NONE_YET
 
     def action_choose(self) -> None:
         if self.shown is not None:
@@ -126,7 +127,8 @@ class FindingsPane(Horizontal):
         return self.table.has_cursor
 
     def show(self, snapshot: Snapshot) -> None:
-        self.table.empty_text = _NOT_LOOKED if snapshot.is_undiagnosable else FindingTable.empty_text
+        is_done = snapshot.is_diagnosed and snapshot.info.state != "live"
+        self.table.empty_text = _NOT_LOOKED if snapshot.is_undiagnosable else _NONE if is_done else _NONE_YET
         self.table.show_rows(snapshot.findings)
         self._show_evidence()
 

@@ -161,11 +161,18 @@ async def test_a_view_that_has_nothing_says_so(tmp_path: Path) -> None:
         await opened.until(OperatorsRead)
         assert "w takes one" in opened.text(OperatorTable)
         await opened.press("5", "enter")
-        assert "Nothing was found yet." in opened.text(FindingTable)
+        assert "Nothing was found." in opened.text(FindingTable)
         assert opened.widget(TabLine).tab == "findings"
         await opened.press("7")
         await opened.until(OutputDrawn)
         assert "it writes to a terminal of its own" in opened.text(OutputPane)
+
+
+async def test_of_a_live_run_something_may_still_be_found(tmp_path: Path) -> None:
+    with synthetic.live_run(tmp_path / "a.profd", seconds=3):
+        async with open_dashboard(tmp_path / "a.profd") as opened:
+            await opened.press("5")
+            assert "Nothing was found yet." in opened.text(FindingTable)
 
 
 async def test_operators_are_in_the_columns_of_torch_and_can_be_ordered(tmp_path: Path) -> None:
