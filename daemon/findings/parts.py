@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
-from profd.daemon.analyze.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER, OTHER
+from profd.daemon.analyze.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER, OTHER, own_frame
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext, line_of
 from profd.daemon.findings.finding import Finding, Line
@@ -106,4 +106,7 @@ def _largest(
 
 
 def _line_of(context: FindingContext, stacks: set[int]) -> Line | None:
-    return context.heaviest_line(context.profile, stacks.__contains__, context.leaf)
+    def frame_of(stack: int) -> FrameRow | None:
+        return own_frame(context.reader.frames_of(stack))
+
+    return context.heaviest_line(context.profile, stacks.__contains__, frame_of)
