@@ -71,7 +71,7 @@ class PointRollups:
 
     def settle(self, now_ns: int) -> None:
         """Write what is complete, and end series that were not read for long, as those of processes that have ended."""
-        if now_ns >= self._settled_ns + FORGOTTEN_NS:
+        if now_ns >= self._settled_ns + MINUTE_NS:
             self._settled_ns = now_ns
             going_on = {series for series, _, _ in self._added}
             last_ns = {series: known.builder.last_ns or 0 for series, known in self._minutes.items()}

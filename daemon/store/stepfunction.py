@@ -12,7 +12,6 @@ All that needs an answer asks here, while a run is written and afterwards: both 
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
-from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from itertools import pairwise
 from typing import NamedTuple
@@ -23,6 +22,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.rows import PointRow
 
 LONGEST_DISTANCES = 3  # for so many usual distances a reading holds at most
+DISTANCES = 9  # of the last readings: what is usual is their median
 
 
 class IntervalSet:
@@ -141,7 +141,7 @@ class StepBuilder:
     def __init__(self) -> None:
         self._first: PointRow | None = None
         self.last_ns: int | None = None
-        self._distances_ns: deque[int] = deque(maxlen=9)
+        self._distances_ns: list[int] = []  # a deque takes 0.7 kB, of each series
 
     def add(self, at_ns: int, value: float) -> Sequence[Step]:
         """Take in a reading, return what it tells: two steps at the second, nothing at the first or an older one."""
@@ -153,6 +153,8 @@ class StepBuilder:
             return ()
         distances_ns = self._distances_ns
         distances_ns.append(distance_ns)
+        if len(distances_ns) > DISTANCES:
+            del distances_ns[0]
         if distance_ns > LONGEST_DISTANCES * min(distances_ns):  # else it is not longer than so many medians either
             distance_ns = min(distance_ns, int(LONGEST_DISTANCES * _median(distances_ns)))
         self.last_ns = at_ns
