@@ -34,7 +34,7 @@ from profd.daemon.service.storage import Entry
 from profd.daemon.store.records import Identity
 from profd.tui.feed import Feed, SnapshotTaken
 
-PROGRAM = Path(__file__).parents[1] / "tests" / "programs" / "stalling.py"
+PROGRAM = Path(__file__).with_name("loads") / "stalling.py"
 RULE = "input-bound-in-process"
 BOUNDS_S = {
     "in the dashboard after its cause began": 20.0,

@@ -2,10 +2,10 @@
 
 ``python benchmarks/stepcounts.py [--pythons 3.8,3.13] [--programs while_loop,mnist_main] [--seconds 30] [--at-once 8]
 [--rounds 1] [--busy] [--frameworks] [--print-only]``, about 20 minutes; writes its section of ``docs/measurements.md``,
-another one for ``--busy``. The programs are those of ``tests/programs/steploops`` and ``tests/programs/publicloops``,
-under each Python of this machine that profd reads, with a stand-in for torch; ``--frameworks`` adds programs of
-``benchmarks/frameworks`` with the real libraries under this Python, best with ``--at-once 1``. Ends with 1 where a run
-failed, a stated error did not hold, or a program without steps got a number.
+another one for ``--busy``. The programs are those of ``loads/steploops``, ``loads/publicloops`` and
+``tests/programs/steploops``, under each Python of this machine that profd reads, with a stand-in for torch;
+``--frameworks`` adds programs of ``benchmarks/frameworks`` with the real libraries under this Python, best with
+``--at-once 1``. Ends with 1 where a run failed, a stated error did not hold, or a program without steps got a number.
 """
 
 from __future__ import annotations
@@ -36,7 +36,8 @@ from support.folders import BENCHMARKS, PROGRAMS
 from support.interpreters import VERSIONS, python
 from support.standins import site_packages
 
-FOLDERS = ("steploops", "publicloops")
+LOADS = Path(__file__).with_name("loads")
+FOLDERS = (PROGRAMS / "steploops", LOADS / "steploops", LOADS / "publicloops")
 NOT_PROGRAMS = ("diary",)
 FRAMEWORKS: dict[str, tuple[str, ...]] = {
     "Hugging Face Trainer": ("huggingface.py", "gpt2", "--steps", "1000000"),
@@ -85,7 +86,7 @@ class Result(NamedTuple):
 
 def jobs(options: argparse.Namespace) -> list[Job]:
     """Return what to run, in a random order, so that those which run at one time differ."""
-    paths = [path for folder in FOLDERS for path in sorted((PROGRAMS / folder).glob("*.py"))]
+    paths = [path for folder in FOLDERS for path in sorted(folder.glob("*.py"))]
     programs = {path.stem: path for path in paths if path.stem not in NOT_PROGRAMS}
     wanted = options.programs or [*programs, *(FRAMEWORKS if options.frameworks else ())]
     unknown = set(wanted) - programs.keys() - FRAMEWORKS.keys()

@@ -17,7 +17,7 @@ import sys
 import time
 
 _AT_ONCE_NS = 20_000_000
-_STANDIN = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__))), "torchlike")  # noqa: PTH100, PTH118, PTH120
+_STANDIN = os.path.join(os.path.dirname(os.path.dirname(os.path.realpath(__file__))), "torchlike")  # noqa: PTH118, PTH120
 
 if "torch" not in sys.modules and not any(
     os.path.exists(os.path.join(folder, "torch", "standin.py"))  # noqa: PTH110, PTH118

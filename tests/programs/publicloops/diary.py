@@ -1,1 +1,0 @@
-../steploops/diary.py
