@@ -12,14 +12,14 @@ from torch.utils.data import DataLoader, Dataset
 sys.path.insert(0, str(Path(__file__).parents[1]))
 from diary import begin
 
-SIZE, SEEDS, CORNERS = 96, 5, 14
+SIZE, SEEDS, CORNERS = 96, 9, 24
 YS, XS = np.mgrid[:SIZE, :SIZE].astype(np.float32)
 
 
 def make_polygons(rng):
     """Draw the outlines of seeds that lie anywhere."""
     angles = np.linspace(0, 2 * np.pi, CORNERS, endpoint=False)
-    radius = rng.uniform(8, 18, (SEEDS, 1)) * rng.uniform(0.8, 1.2, (SEEDS, CORNERS))
+    radius = rng.uniform(6, 14, (SEEDS, 1)) * rng.uniform(0.8, 1.2, (SEEDS, CORNERS))
     middle = rng.uniform(15, SIZE - 15, (SEEDS, 2, 1))
     x = middle[:, 0] + radius * np.cos(angles)
     y = middle[:, 1] + 0.6 * radius * np.sin(angles)
@@ -44,7 +44,7 @@ class Seeds(Dataset):
         self.polygons = [make_polygons(rng) for _ in range(count)]
         self.masks = np.stack([rasterize(polygons) for polygons in self.polygons])
         noise = rng.random((count, 3, SIZE, SIZE), dtype=np.float32)
-        self.images = 0.7 * noise + 0.3 * self.masks[:, None]
+        self.images = 0.7 * noise + 0.3 * self.masks[:, None].astype(np.float32)
         self.diary, self.is_mended = diary, is_mended
         if not is_mended:
             del self.masks
