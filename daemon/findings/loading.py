@@ -244,8 +244,10 @@ def _cause_between(context: FindingContext, share: Share, loaders: Loaders) -> d
         leaf = context.leaf(stack).function
         return context.phases.of_stack(stack) == DATA_WAIT and not any(name in leaf for name in _EMPTY_HANDED)
 
-    taking = context.share_of(context.profile, takes_a_batch)
-    return {"transfer": taking.value >= _MOST * share.value}
+    is_transfer = context.share_of(context.profile, takes_a_batch).value >= _MOST * share.value
+    # As much as the main thread would take for the work of all workers.
+    is_cheap = loaders.busy.value * loaders.at_once < _MOST * share.value
+    return {"transfer": is_transfer and not is_cheap, "cheap": is_transfer and is_cheap}
 
 
 _USED, _TOTAL = "shm_used_bytes", "shm_total_bytes"

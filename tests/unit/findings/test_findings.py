@@ -269,15 +269,18 @@ def test_a_wait_beside_idle_workers_is_not_for_want_of_workers(tmp_path: Path) -
     assert diagnose(path, saturated_workers) is None
 
 
-def test_idle_workers_should_persist_or_hand_over_smaller_types(case: Case) -> None:
+def test_idle_workers_should_persist_hand_over_smaller_types_or_be_done_without(case: Case) -> None:
     starting = (*DATA_WAIT[:3], Frame("iterate", TRAIN, 31), Frame("_get_iterator", DATA_WAIT[3].file, 9))
     spans = step((DATA_WAIT, 200), (starting, 50))
     found = case.told(idle_workers, spans, workers={1: IDLE_WORKER}, generations=6)
     assert "persistent_workers=True in the DataLoader (train.py:31)" in found.remedy
     # The same wait, but the main thread is busy with a batch that it has.
     rebuild = (*DATA_WAIT[:-2], Frame("rebuild_storage_fd", DATA_WAIT[-1].file, 9))
-    found = case.told(idle_workers, step((rebuild, 250)), workers={1: IDLE_WORKER})
+    found = case.told(idle_workers, step((rebuild, 250)), workers={1: IDLE_WORKER, 2: IDLE_WORKER})
     assert "smaller types" in found.remedy
+    # A worker of which 20 % is work makes batches in less time than the main thread takes them, 50 % of it.
+    found = case.told(idle_workers, step((rebuild, 250)), workers={1: IDLE_WORKER})
+    assert "num_workers=0 in the DataLoader (train.py:58)" in found.remedy
 
 
 COLLECT = (Frame("<module>", TRAIN, 96), Frame("main", TRAIN, 90), Frame("train_epoch", TRAIN, 80))
