@@ -254,32 +254,23 @@ def test_losses_that_go_on_are_said_once_a_minute() -> None:
     assert counted.take(0, is_end=True) == []
 
 
-def malformed(batch: Sequence[records.Record]) -> None:
-    raise sqlite3.DatabaseError("database disk image is malformed")
+def test_a_damaged_file_ends_the_writer_which_says_why(path: Path, gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    def malformed(batch: Sequence[records.Record]) -> None:
+        raise sqlite3.DatabaseError("database disk image is malformed")
 
-
-def test_a_damaged_file_ends_the_writer_which_says_why(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    writer = RunWriter(path, run_started(), describe)
-    monkeypatch.setattr(writer._tables, "commit", malformed)
-    writer.put(main_process())
-    writer.close(timeout_s=60)
-    assert writer.failure == "database disk image is malformed"
-    assert not writer.put(sampled())
-    with RunReader(path) as reader:
-        assert reader.info.state == "interrupted"
-
-
-def test_closing_a_writer_that_failed_with_a_full_queue_waits_for_nothing(path: Path, gate: Gate) -> None:
     writer = waits_before_the_gate(path, gate)
-    writer._tables.commit = malformed  # type: ignore[method-assign]
+    monkeypatch.setattr(writer._tables, "commit", malformed)
     while writer.put(sampled()):
         pass
-    closing = threading.Thread(target=writer.close, args=(3600.0,))
+    closing = threading.Thread(target=writer.close, args=(3600.0,))  # with a full queue it waits for nothing, too
     closing.start()
     gate.open()
     closing.join(60)
     assert not closing.is_alive()
     assert writer.failure == "database disk image is malformed"
+    assert not writer.put(records.EventHappened(STARTED_NS, "note", "small"))
+    with RunReader(path) as reader:
+        assert reader.info.state == "interrupted"
 
 
 def test_a_disk_that_is_too_slow_is_given_up_and_said(path: Path, gate: Gate) -> None:
