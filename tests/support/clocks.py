@@ -14,15 +14,12 @@ class StoppedClock(Clock):
         self.slept_ns = 0
 
     def now_ns(self) -> int:
-        """Return the time that was set."""
         return self.at_ns
 
     def wall_jump_ns(self) -> int:
-        """Return the jump that was set."""
         return self.jump_ns
 
     def suspended_ns(self) -> int:
-        """Return the sleep that was set."""
         return self.slept_ns
 
     def advance(self, seconds: float) -> None:

@@ -45,7 +45,6 @@ class AnalysisInProcess(Analysis):
     """Looks for findings in the thread that asks it: the product's own process would take half a second to start."""
 
     def poll(self) -> FindingsTaken:
-        """Look."""
         return look(Path(self._words[-1]))
 
 
@@ -145,7 +144,6 @@ class OpenDashboard:
             await self._pass_one()
 
     async def snapshot(self, accept: Callable[[Snapshot], bool] = lambda snapshot: True) -> Snapshot:
-        """Wait for a snapshot."""
         return (await self.until(SnapshotTaken, lambda message: accept(message.snapshot))).snapshot
 
     async def press(self, *keys: str) -> None:
@@ -187,16 +185,13 @@ class OpenDashboard:
         return self.app.screen
 
     def widget(self, kind: type[Shown]) -> Shown:
-        """Return the only widget of a kind."""
         return self.dashboard.query_one(kind)
 
     def text(self, kind: type[Widget]) -> str:
-        """Return what a widget shows."""
         widget = self.widget(kind)
         return "\n".join(widget.render_line(y).text for y in range(widget.size.height))
 
     async def until_text(self, kind: type[Widget], text: str) -> None:
-        """Wait until a widget shows a text."""
         while text not in self.text(kind):
             await self.until(Message)
 

@@ -64,7 +64,6 @@ class Page:
 
     @property
     def steps(self) -> int:
-        """How many steps were made."""
         return self._numbers[1]
 
     @property
@@ -73,11 +72,9 @@ class Page:
         return self._numbers[3]
 
     def signals(self, number: int) -> int:
-        """Return how often the script was given a signal."""
         return self._numbers[8 + number]
 
     def make_steps(self) -> None:
-        """Let the script make some more steps."""
         self._numbers[0] += STEPS
 
     @property
@@ -86,7 +83,6 @@ class Page:
         return self._numbers[0] == self._numbers[1]
 
     def end(self) -> None:
-        """Let the script end."""
         self._numbers[2] = 1
 
 
@@ -106,7 +102,6 @@ class Scene:
 
     @property
     def script(self) -> list[str]:
-        """The command of the script."""
         return [sys.executable, "-S", "-c", STEPPING, str(self.page.path)]
 
     def launch_with_dashboard(self) -> None:
@@ -126,7 +121,6 @@ class Scene:
         self._know_all()
 
     def attach(self) -> None:
-        """Attach to the script, without a dashboard."""
         self._start_target()
         self._begin([launches.PROFD, "attach", "--headless", str(self.page.script_pid)])
         self._know_all()
@@ -182,7 +176,6 @@ class Scene:
                 self.shown += data
 
     def type(self, keys: bytes) -> None:
-        """Press keys."""
         os.write(self._keys_fd, keys)
 
     def strike(self, victim: str, fault: str) -> None:

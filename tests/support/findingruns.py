@@ -79,7 +79,6 @@ def gpu(utilization: float) -> list[Series]:
 
 
 def cores(count: int) -> list[Series]:
-    """Return the series of a machine with so many cores."""
     return [Series("host_core_cpu_share", 0.5, identity=None, device=f"cpu{number}") for number in range(count)]
 
 

@@ -23,7 +23,6 @@ def template(folder: Path) -> Template:
 
 
 def make(folder: Path, plan: Plan = PLAN) -> Truth:
-    """Make a data set in a folder."""
     return make_fleet(DataSet(str(folder / "fleet")), template(folder), plan)
 
 

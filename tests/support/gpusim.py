@@ -89,7 +89,6 @@ class SimulatedDriver:
             self.add(name, value, device)
 
     def run(self, timeline: Timeline, device: str = "gpu0") -> None:
-        """Let kernels run on a GPU."""
         with self.scenario.open("a") as file:
             file.write(f"0,{device},utilization_share,,0\n")
             for start_s, end_s in timeline.kernels:
@@ -110,7 +109,6 @@ class SimulatedDriver:
         }
 
     def install(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        """Give this process the driver."""
         for name, value in self.environment.items():
             monkeypatch.setenv(name, value)
         monkeypatch.setattr(pynvml, "nvmlLib", ctypes.CDLL(str(self.library)))

@@ -18,19 +18,15 @@ class FakeTraces(ProcessTraces):
         self.other_pids: dict[int, frozenset[int]] = {}
 
     def sees_host_pids(self) -> bool:
-        """Return what was said at the start."""
         return self._on_host
 
     def namespace_pids(self, pid: int) -> frozenset[int]:
-        """Return the PIDs that were set."""
         return self.other_pids.get(pid, frozenset())
 
     def open_devices(self, pid: int) -> frozenset[str]:
-        """Return the devices that were set."""
         return self.devices.get(pid, frozenset())
 
     def environment(self, pid: int) -> dict[str, str]:
-        """Return the variables that were set."""
         return self.environments.get(pid, {})
 
     def compute(self, pid: int, *minors: int, visible: str | None = None) -> None:

@@ -107,7 +107,6 @@ class FakeWatch(Watch):
         return self._end
 
     def end(self) -> None:
-        """Let the process end."""
         os.close(self._start)
 
     def close(self) -> None:
@@ -152,7 +151,6 @@ class FakeSessions(Sessions):
         return self.why
 
     def end(self, pid: int) -> None:
-        """Let the session of a job end."""
         watch = self.live.pop(pid).watch
         assert isinstance(watch, FakeWatch)
         watch.end()

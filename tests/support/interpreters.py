@@ -37,7 +37,6 @@ class Standing:
         self._process = process
 
     def until_ready(self) -> None:
-        """Wait until it waits."""
         assert self._process.stdout is not None
         assert self._process.stdout.readline() == "ready\n"
 
@@ -49,7 +48,6 @@ class Standing:
         self.until_ready()
 
     def end(self) -> None:
-        """End it."""
         self._process.kill()
         self._process.wait()
 
@@ -84,7 +82,6 @@ class Program:
         self.reader = IntegerReader(self.python, self.thread)
 
     def frame(self, function: str) -> Frame:
-        """Return the innermost frame of a function."""
         return next(frame for frame in self.python.stack(self.thread) if frame.code.name == function)
 
     def local(self, function: str, name: str) -> Local:
@@ -102,5 +99,4 @@ class Program:
         return self.reader.object_of(self.of_module(name))
 
     def held(self, function: str) -> list[Held]:
-        """Return what a function's frame holds."""
         return held(self.python, self.frame(function))

@@ -48,12 +48,10 @@ class Rank:
 
 
 def identity_of(rank: int) -> Identity:
-    """Return the process of a rank."""
     return Identity(7000 + rank, 1000)
 
 
 def gpu_seen(number: int) -> records.DeviceSeen:
-    """Return the GPU of a rank."""
     return records.DeviceSeen(STARTED_NS, f"GPU {number}", number, "NVIDIA H100", f"GPU-{number}")
 
 

@@ -83,7 +83,6 @@ class Rank:
     is_alive: bool = True
 
     def do(self, stack: tuple[Frame, ...], wait: Wait = RUNS, cores: float = 1.0, bytes_per_s: int = 0) -> None:
-        """Do something else from now on."""
         self.stack, self.wait, self.cores, self.bytes_per_s = stack, wait, cores, bytes_per_s
 
     def wait_for_others(self) -> None:
@@ -128,11 +127,9 @@ class JobSim:
         self.server.__exit__()
 
     def members(self) -> list[Member]:
-        """Return the living processes."""
         return [rank.member for rank in self.ranks if rank.is_alive]
 
     def train(self, steps_per_s: int = 2) -> None:
-        """Make steps for a second."""
         for _ in range(steps_per_s):
             self.world.launch("AllReduce")
             self.steps += 1
@@ -174,11 +171,9 @@ class JobSim:
         await self.pass_s(30, lambda _: self.train())
 
     def hangs(self) -> list[HangFound]:
-        """Return the hangs that were reported."""
         return [record for record in self.put if isinstance(record, HangFound)]
 
     def notes(self) -> list[str]:
-        """Return the texts of notes."""
         return [record.text for record in self.put if isinstance(record, EventHappened) and record.kind == "note"]
 
     def _points(self) -> Iterator[Point]:

@@ -48,9 +48,7 @@ class KinetoClient:
         self._path.unlink()
 
     def send(self, datagram: bytes) -> None:
-        """Send a datagram to the daemon."""
         self._socket.sendto(datagram, str(self._folder / "dynolog"))
 
     async def answer(self) -> bytes:
-        """Return the next datagram of the daemon."""
         return await asyncio.wait_for(asyncio.get_running_loop().sock_recv(self._socket, 65536), _TIMEOUT_S)

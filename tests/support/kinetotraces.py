@@ -44,11 +44,9 @@ class TraceScript:
         return self
 
     def text(self) -> bytes:
-        """Return the trace as it would stand in a file."""
         return msgspec.json.encode({"baseTimeNanoseconds": 0, "traceEvents": self.events})
 
     def spans(self) -> Spans:
-        """Return what profd reads of it."""
         return read_spans(decode(self.text()))
 
     def totals(self) -> dict[str, Totals]:

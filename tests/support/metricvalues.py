@@ -28,7 +28,6 @@ def value(samples: Iterable[Sample], metric: Metric, *labels: str) -> float:
 
 
 def series(samples: Iterable[Sample]) -> set[tuple[str, tuple[str, ...]]]:
-    """Return the series that samples are of."""
     return {(sample.metric.name, sample.labels) for sample in samples}
 
 

@@ -87,7 +87,6 @@ class Life:
         return max(sum(self.spent_s[end - minute : end]) for end in ends) / MINUTE_S
 
     def changes(self) -> int:
-        """Return how often the rate changed."""
         return sum(one != other for one, other in zip(self.rates_hz, self.rates_hz[1:], strict=False))
 
 

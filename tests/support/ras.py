@@ -33,7 +33,6 @@ class FakeRank:
     is_dead: bool = False
 
     def launch(self, operation: str = "AllReduce", times: int = 1) -> None:
-        """Launch a collective."""
         self.counts[operation] += times
 
 
@@ -45,7 +44,6 @@ class FakeCommunicator:
     hash: int = 0x27A079B828FF1A75
 
     def launch(self, operation: str = "AllReduce", *, but: Iterable[int] = ()) -> None:
-        """Launch a collective on all ranks but some."""
         left_out = set(but)
         for rank in self.ranks:
             if rank.rank not in left_out:

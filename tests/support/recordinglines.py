@@ -54,12 +54,10 @@ class PySpyRecord(msgspec.Struct, frozen=True, tag_field="kind", tag="py-spy rec
 
     @property
     def identity(self) -> Identity:
-        """The process that was recorded."""
         return Identity(self.pid, self.start_ticks)
 
     @property
     def output(self) -> PySpyOutput:
-        """What py-spy wrote."""
         return PySpyOutput(
             self.trace.encode(), self.said.encode(), self.spawned_ns, self.sampling_ns, self.ended_ns, self.cpu_ns,
             self.wall_jump_ns,
@@ -119,7 +117,6 @@ _decoder = msgspec.json.Decoder(StoredLine)
 
 
 def read_lines(path: Path) -> list[StoredLine]:
-    """Return the lines of a stored recording."""
     return [_decoder.decode(line) for line in gzip.decompress(path.read_bytes()).splitlines()]
 
 

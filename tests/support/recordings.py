@@ -27,12 +27,10 @@ Found = TypeVar("Found", bound=StoredLine)
 
 
 def recording_names() -> list[str]:
-    """Return the names of the stored recordings."""
     return sorted(path.name.removesuffix(".jsonl.gz") for path in (RECORDINGS / "data").glob("*.jsonl.gz"))
 
 
 def recording_file(name: str) -> Path:
-    """Return the file of a stored recording."""
     return RECORDINGS / "data" / f"{name}.jsonl.gz"
 
 
@@ -96,14 +94,12 @@ class RecordedSource(Statements):
         self._files = sources.files
 
     def line(self, file: str, line: int) -> str | None:
-        """Return the text of a line."""
         if file not in self._files:
             return super().line(file, line)
         known = self._files[file].lines.get(str(line))
         return known.text if known else None
 
     def at(self, file: str, line: int) -> Statement | None:
-        """Return the statement at a line."""
         if file not in self._files:
             return super().at(file, line)
         known = self._files[file].lines.get(str(line))

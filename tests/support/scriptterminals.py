@@ -81,11 +81,9 @@ class OnTerminal:
         return line.strip()
 
     def type(self, keys: bytes) -> None:
-        """Press keys."""
         os.write(self.keys_fd, keys)
 
     def resize(self, rows: int, columns: int) -> None:
-        """Give the window another size."""
         fcntl.ioctl(self.keys_fd, termios.TIOCSWINSZ, struct.pack("HHHH", rows, columns, 0, 0))
 
     def current_modes(self) -> list[object]:

@@ -19,9 +19,7 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame, Identity, Interval
 from profd.daemon.store.writer import RunWriter
 from support.training_stacks import BACKWARD as BACKWARD
-from support.training_stacks import BATCH_NORM as BATCH_NORM
 from support.training_stacks import CONV as CONV
-from support.training_stacks import DATA as DATA
 from support.training_stacks import DATA_WAIT as DATA_WAIT
 from support.training_stacks import DEFORM as DEFORM
 from support.training_stacks import LIBRARY as LIBRARY
@@ -32,10 +30,8 @@ from support.training_stacks import PHASE_SHARES as PHASE_SHARES
 from support.training_stacks import PIN_MEMORY as PIN_MEMORY
 from support.training_stacks import SOURCES as SOURCES
 from support.training_stacks import STEP as STEP
-from support.training_stacks import SYNCHRONIZE as SYNCHRONIZE
 from support.training_stacks import TRAIN as TRAIN
 from support.training_stacks import WORKER_STEP as WORKER_STEP
-from support.training_stacks import ZERO_GRAD as ZERO_GRAD
 from support.training_stacks import describe as describe
 from support.waiting import DEADLINE_S, until
 
@@ -113,7 +109,6 @@ class LiveRun:
         self._wait_until_committed()
 
     def end(self, exit_code: int | None = 0, exit_signal: int | None = None) -> None:
-        """Write the end of the run."""
         end_ns = self.started_ns + self.seconds * SECOND_NS
         _put_all(self.writer, _last_records(end_ns, self._workers, exit_code, exit_signal))
         self.writer.close(DEADLINE_S)
@@ -201,7 +196,6 @@ def recording(
 
 
 def main_process(at_ns: int = STARTED_NS, *, rank: int | None = None) -> records.ProcessSeen:
-    """Return the record of the training process."""
     return records.ProcessSeen(MAIN, None, COMMAND, "main", rank, None, "3.11.7", at_ns)
 
 

@@ -53,7 +53,6 @@ class Terminal:
         self.press("Enter")
 
     def type(self, text: str) -> None:
-        """Type text as it is."""
         self._tmux("send-keys", "-l", text)
 
     def press(self, *keys: str) -> None:
@@ -61,11 +60,9 @@ class Terminal:
         self._tmux("send-keys", *keys)
 
     def resize(self, columns: int, lines: int) -> None:
-        """Make the terminal larger or smaller."""
         self._tmux("resize-window", "-x", str(columns), "-y", str(lines))
 
     def screen(self) -> str:
-        """Return what the terminal shows."""
         return self._tmux("capture-pane", "-p")
 
     def wait_for(self, *texts: str) -> str:
