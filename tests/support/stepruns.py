@@ -7,7 +7,9 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from profd.daemon.clock import MILLISECOND_NS
+from profd.daemon.compare.diff import Diff, take_diff
 from profd.daemon.store import records
+from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
 from support.synthetic import (
     BACKWARD,
@@ -62,3 +64,9 @@ def write_steps(
         found.append(records.PointsTaken(STARTED_NS + ends_ms[step] * MILLISECOND_NS, points))
     found.append(records.RunEnded(STARTED_NS + ends_ms[-1] * MILLISECOND_NS, "target-exited", 0))
     return write_records(path, found)
+
+
+def diff_of(base: Path, new: Path) -> Diff:
+    """Return how two runs differ."""
+    with RunReader(base) as first, RunReader(new) as second:
+        return take_diff(first, second)

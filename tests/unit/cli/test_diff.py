@@ -1,4 +1,4 @@
-"""`profd diff`: what it prints of two runs, and the code that a limit ends it with."""
+"""`profd diff`: what it prints of two runs; what a limit ends it with: tests/unit/compare/test_diff.py."""
 
 from __future__ import annotations
 
@@ -43,18 +43,6 @@ def test_text_goes_to_stdout_and_a_report_to_its_file(runs: tuple[str, str], tmp
     assert "data load in process" in said.out
     assert said.err == f"profd: wrote {page}\n"
     assert "Photos.__getitem__" in page.read_text()
-
-
-@pytest.mark.parametrize(
-    ("limit", "code"),
-    [("phase:data load in process>+100%", ExitCode.BEYOND_LIMIT), ("phase:data load in process>+200%", ExitCode.OK)],
-)
-def test_a_change_beyond_its_limit_ends_with_a_code_of_its_own(
-    runs: tuple[str, str], limit: str, code: ExitCode, capsys: Captured
-) -> None:
-    assert run_command_line(["diff", *runs, "--fail-on", limit]) == code
-    said = capsys.readouterr().err
-    assert said == (f"profd: beyond the limit {limit}\n" if code else "")
 
 
 def test_a_limit_that_is_none_is_refused_before_anything_is_read(capsys: Captured) -> None:

@@ -6,13 +6,13 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.stepruns import PLAIN_MS, Lengths, write_steps
+from support.stepruns import PLAIN_MS, Lengths, diff_of, write_steps
 from support.synthetic import DATA_WAIT, MAIN, MAIN_TID, STARTED_NS, main_process, recording, write_records
 
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.compare.blocks import Blocks, CpuContention, Item, Mean, slowing, take_blocks, take_cpu_contention
-from profd.daemon.compare.diff import Diff, take_diff
+from profd.daemon.compare.diff import Diff
 from profd.daemon.render.difftext import diff_text
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
@@ -72,8 +72,7 @@ def diff_in_company(folder: Path, others: tuple[float, float], factor: float = 1
         path = folder / f"{number}.profd"
         beside = tuple(readings(busy))
         paths.append(write_steps(path, number, slower if number else 1.0, lengths, beside=beside))
-    with RunReader(paths[0]) as base, RunReader(paths[1]) as new:
-        return take_diff(base, new)
+    return diff_of(*paths)
 
 
 def test_a_run_that_is_slower_as_a_whole_in_company_has_not_changed(tmp_path: Path) -> None:

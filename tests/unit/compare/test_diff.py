@@ -6,13 +6,13 @@ import math
 from pathlib import Path
 
 import pytest
-from support.stepruns import PLAIN_MS, STEPS, Lengths, write_steps
+from support.stepruns import PLAIN_MS, STEPS, Lengths, diff_of, write_steps
 from support.synthetic import BACKWARD, TRAIN
 
 from profd.cli.main import run_command_line
 from profd.daemon.compare import diff as diff_module
 from profd.daemon.compare.blocks import MOST_BLOCKS, Blocks, Mean, mean_of
-from profd.daemon.compare.diff import Diff, parse_limit, take_diff
+from profd.daemon.compare.diff import parse_limit, take_diff
 from profd.daemon.errors import ExitCode, UsageError
 from profd.daemon.render.difftext import diff_text, verdict
 from profd.daemon.store.reader import RunReader
@@ -24,11 +24,6 @@ def plain_and_slower(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Pa
     """Write a run, and one whose backward pass takes a fifth longer."""
     folder = tmp_path_factory.mktemp("runs")
     return write_steps(folder / "a.profd", 1), write_steps(folder / "b.profd", 2, slower=1.2)
-
-
-def diff_of(base: Path, new: Path) -> Diff:
-    with RunReader(base) as first, RunReader(new) as second:
-        return take_diff(first, second)
 
 
 def test_a_slower_function_is_named_first(plain_and_slower: tuple[Path, Path]) -> None:
@@ -106,8 +101,12 @@ def test_time_that_moves_between_the_lines_of_a_function_is_no_change(tmp_path: 
         ("speed>5", ExitCode.USAGE),
     ],
 )
-def test_limits_give_ci_an_exit_code(limit: str, code: int, plain_and_slower: tuple[Path, Path]) -> None:
+def test_limits_give_ci_an_exit_code(
+    limit: str, code: int, plain_and_slower: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
+) -> None:
     assert run_command_line(["diff", *map(str, plain_and_slower), "--fail-on", limit]) == code
+    said = capsys.readouterr().err
+    assert code == ExitCode.USAGE or said == (f"profd: beyond the limit {limit}\n" if code else "")
 
 
 def test_limit_words_and_neighbors_that_are_alike_widen_the_error() -> None:

@@ -8,19 +8,14 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.readingruns import write_run
+from support.stepruns import diff_of
 
 from profd.cli.main import run_command_line
 from profd.daemon.compare.blocks import CpuContention, Mean
-from profd.daemon.compare.diff import Diff, take_diff
+from profd.daemon.compare.diff import Diff
 from profd.daemon.compare.readings import Pair, Reading, judged
 from profd.daemon.errors import ExitCode
 from profd.daemon.render.difftext import diff_text, verdict
-from profd.daemon.store.reader import RunReader
-
-
-def diff_of(base: Path, new: Path) -> Diff:
-    with RunReader(base) as first, RunReader(new) as second:
-        return take_diff(first, second)
 
 
 @pytest.fixture(scope="module")

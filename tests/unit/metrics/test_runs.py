@@ -82,25 +82,17 @@ def phases(samples: list[Sample]) -> dict[str, float]:
     return {phase: seconds for phase, seconds in found.items() if seconds}
 
 
-def test_seconds_by_phase_are_those_of_the_run_however_often_it_is_looked_at(tmp_path: Path) -> None:
-    with live_run(tmp_path / "a.profd", seconds=4) as run:
-        watched = watch(run.path)
-        for _ in range(3):
-            watched.take()
-            watched.take()
-            run.advance(2)
-        found = phases(watched.take())
-    assert found == pytest.approx({phase: 10 * share for phase, share in PHASE_SHARES.items()})
-
-
-def test_counters_are_those_of_the_summary(tmp_path: Path) -> None:
+def test_counters_are_those_of_the_summary_however_often_a_run_is_looked_at(tmp_path: Path) -> None:
     with live_run(tmp_path / "a.profd", seconds=20) as run:
         watched = watch(run.path)
-        watched.take()
-        run.advance(10)
+        for _ in range(2):
+            watched.take()
+            watched.take()
+            run.advance(5)
         samples = watched.take()
         with RunReader(run.path) as reader:
             summary = summarize(reader)
+    assert phases(samples) == pytest.approx({phase: 30 * share for phase, share in PHASE_SHARES.items()})
     assert value(samples, catalog.COVERAGE) == summary.coverage
     assert value(samples, catalog.TORN) == summary.torn_share
     assert value(samples, catalog.TORN_SAMPLES) == 60

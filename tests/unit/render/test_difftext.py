@@ -8,12 +8,11 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.pages import unpack
-from support.stepruns import write_steps
+from support.stepruns import diff_of, write_steps
 from support.synthetic import BACKWARD
 
 from profd.cli.main import run_command_line
 from profd.daemon.analyze.selection import MAIN_THREADS
-from profd.daemon.compare.diff import Diff, take_diff
 from profd.daemon.errors import ExitCode
 from profd.daemon.render.diffreport import render_diff_report
 from profd.daemon.render.difftext import diff_text, verdict
@@ -28,11 +27,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
     return write_steps(folder / "a.profd", 1), write_steps(folder / "b.profd", 2, slower=1.5)
 
 
-def compared(base: Path, new: Path) -> Diff:
-    with RunReader(base) as first, RunReader(new) as second:
-        return take_diff(first, second)
-
-
 @pytest.mark.parametrize(
     ("order", "longer", "more", "sign"),
     [(1, " longer: ", " more", r"\+"), (-1, " less long: ", " less", "-")],
@@ -41,7 +35,7 @@ def compared(base: Path, new: Path) -> Diff:
 def test_what_got_slower_takes_more_and_has_a_plus_and_what_got_faster_a_minus(
     runs: tuple[Path, Path], order: int, longer: str, more: str, sign: str
 ) -> None:
-    diff = compared(*runs[::order])
+    diff = diff_of(*runs[::order])
     said = verdict(diff)
     assert longer in said
     assert said.endswith(more)
@@ -50,7 +44,7 @@ def test_what_got_slower_takes_more_and_has_a_plus_and_what_got_faster_a_minus(
 
 
 def test_a_name_does_nothing_to_the_terminal(runs: tuple[Path, Path]) -> None:
-    diff = compared(*runs)
+    diff = diff_of(*runs)
     first = diff.first
     assert first is not None
     hostile = msgspec.structs.replace(first, name="evil\x1b[2J\u202e", module_path="a\x1b[8m.py")
@@ -61,7 +55,7 @@ def test_a_name_does_nothing_to_the_terminal(runs: tuple[Path, Path]) -> None:
 
 def test_the_tree_of_a_page_is_in_seconds_a_step_of_both_runs(runs: tuple[Path, Path], tmp_path: Path) -> None:
     assert run_command_line(["diff", *map(str, runs), "-o", str(tmp_path)]) == ExitCode.UNWRITABLE_OUTPUT
-    diff = compared(*runs)
+    diff = diff_of(*runs)
     with RunReader(runs[0]) as first, RunReader(runs[1]) as second:
         page = render_diff_report((first, second), (MAIN_THREADS, MAIN_THREADS), diff)
     assert re.search(r'<tr class="differs"><th scope="row">lasted', page)

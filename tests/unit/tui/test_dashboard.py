@@ -13,7 +13,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from support import synthetic
-from support.dashboard import open_dashboard, train_backward
+from support.dashboard import OpenDashboard, open_dashboard, train_backward
 
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.errors import RunUnreadable
@@ -28,64 +28,60 @@ from profd.tui.widgets.tabs import TabLine
 from profd.tui.widgets.timeline import Timeline
 
 
-async def test_o_and_clicks_order_the_rows_l_shows_lines_and_tabs_can_be_clicked(
-    ended: Path,
-) -> None:
-    async with open_dashboard(ended) as opened:
-        table = opened.widget(HotTable)
-        await opened.press("o")
-        assert [row.total_share for row in table.rows[:3]] == [1, 1, 1]
-        assert "total ▾" in opened.text(HotTable)
-        await opened.press("o")
-        assert table.rows[0].function == "Condition.wait"
-        await opened.press("down")
-        chosen = table.current
-        assert chosen is not None
-        await opened.press("o")
-        assert table.current == chosen
-        assert chosen.function == "Condition.wait" != table.rows[0].function
-        await opened.press("o")
-        await opened.click(HotTable, (opened.text(HotTable).index("total"), 0))
-        assert table.sorted_by == "total"
-        assert [row.total_share for row in table.rows[:3]] == [1, 1, 1]
-        assert table.current == chosen
-        await opened.click(HotTable, (opened.text(HotTable).index("where"), 0))
-        assert table.sorted_by == "total"
+async def test_o_and_clicks_order_the_rows_l_shows_lines_and_tabs_can_be_clicked(opened: OpenDashboard) -> None:
+    table = opened.widget(HotTable)
+    await opened.press("o")
+    assert [row.total_share for row in table.rows[:3]] == [1, 1, 1]
+    assert "total ▾" in opened.text(HotTable)
+    await opened.press("o")
+    assert table.rows[0].function == "Condition.wait"
+    await opened.press("down")
+    chosen = table.current
+    assert chosen is not None
+    await opened.press("o")
+    assert table.current == chosen
+    assert chosen.function == "Condition.wait" != table.rows[0].function
+    await opened.press("o")
+    await opened.click(HotTable, (opened.text(HotTable).index("total"), 0))
+    assert table.sorted_by == "total"
+    assert [row.total_share for row in table.rows[:3]] == [1, 1, 1]
+    assert table.current == chosen
+    await opened.click(HotTable, (opened.text(HotTable).index("where"), 0))
+    assert table.sorted_by == "total"
 
-        await opened.press("l")
-        await opened.snapshot(lambda snapshot: snapshot.view.by_line)
-        assert not table.has_cursor
-        lines = [row for row in table.rows if row.function == "train_epoch"]
-        assert len(lines) > 1
-        assert sum(row.total_share for row in lines) == pytest.approx(1)
-        assert "for images, labels in loader:" in opened.text(HotTable)
-        await opened.press("l")
-        await opened.snapshot(lambda snapshot: not snapshot.view.by_line)
-        assert len([row for row in table.rows if row.function == "train_epoch"]) == 1
+    await opened.press("l")
+    await opened.snapshot(lambda snapshot: snapshot.view.by_line)
+    assert not table.has_cursor
+    lines = [row for row in table.rows if row.function == "train_epoch"]
+    assert len(lines) > 1
+    assert sum(row.total_share for row in lines) == pytest.approx(1)
+    assert "for images, labels in loader:" in opened.text(HotTable)
+    await opened.press("l")
+    await opened.snapshot(lambda snapshot: not snapshot.view.by_line)
+    assert len([row for row in table.rows if row.function == "train_epoch"]) == 1
 
-        await opened.click(TabLine, (18, 0))
-        assert opened.widget(TabLine).tab == "processes"
-        await opened.click(ProcessTable, (5, 2))
-        current = opened.widget(ProcessTable).current
-        assert current is not None
-        assert current.row.ordinal == 1
+    await opened.click(TabLine, (18, 0))
+    assert opened.widget(TabLine).tab == "processes"
+    await opened.click(ProcessTable, (5, 2))
+    current = opened.widget(ProcessTable).current
+    assert current is not None
+    assert current.row.ordinal == 1
 
 
-async def test_t_and_enter_on_a_process_say_whose_samples_count(ended: Path) -> None:
-    async with open_dashboard(ended) as opened:
-        await opened.press("t")
-        await opened.snapshot(lambda snapshot: snapshot.view.scope == Selection())
-        assert "all threads · whole run" in opened.text(TabLine)
-        assert "16,000 samples" in opened.text(TabLine)
-        await opened.press("t")
-        await opened.snapshot(lambda snapshot: snapshot.view.scope.processes is not None)
-        assert "main · pid 4242" in opened.text(TabLine)
-        await opened.press("t")
-        await opened.snapshot(lambda snapshot: snapshot.view.scope == MAIN_THREADS)
-        await opened.press("3", "down", "down", "enter")
-        await opened.snapshot(lambda snapshot: snapshot.view.scope.processes == frozenset({2}))
-        assert "worker 1 · pid 4243" in opened.text(TabLine)
-        assert opened.widget(HotTable).rows[0].function == "elastic_deform"
+async def test_t_and_enter_on_a_process_say_whose_samples_count(opened: OpenDashboard) -> None:
+    await opened.press("t")
+    await opened.snapshot(lambda snapshot: snapshot.view.scope == Selection())
+    assert "all threads · whole run" in opened.text(TabLine)
+    assert "16,000 samples" in opened.text(TabLine)
+    await opened.press("t")
+    await opened.snapshot(lambda snapshot: snapshot.view.scope.processes is not None)
+    assert "main · pid 4242" in opened.text(TabLine)
+    await opened.press("t")
+    await opened.snapshot(lambda snapshot: snapshot.view.scope == MAIN_THREADS)
+    await opened.press("3", "down", "down", "enter")
+    await opened.snapshot(lambda snapshot: snapshot.view.scope.processes == frozenset({2}))
+    assert "worker 1 · pid 4243" in opened.text(TabLine)
+    assert opened.widget(HotTable).rows[0].function == "elastic_deform"
 
 
 async def test_a_live_run_grows_on_the_screen_unless_p_holds_it_and_says_when_it_ends(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ KEYS = ("left", "left_square_bracket", "shift+left", "right_square_bracket", "z"
 
 @pytest.fixture
 def ended(tmp_path: Path) -> Path:
-    return synthetic.write_run(tmp_path / "a.profd", seconds=64)
+    return synthetic.write_run(tmp_path / "a.profd", seconds=64)  # 64 columns of a second
 
 
 async def press(opened: OpenDashboard, *keys: str) -> Snapshot:
@@ -36,73 +36,70 @@ def seconds_of(snapshot: Snapshot) -> tuple[float, float]:
     return (snapshot.from_ns - STARTED_NS) / SECOND_NS, (snapshot.to_ns - STARTED_NS) / SECOND_NS
 
 
-async def test_left_and_right_move_a_cursor_and_everything_below_follows(ended: Path) -> None:
-    async with open_dashboard(ended) as opened:  # 64 columns of a second
-        found = await press(opened, "left")
-        assert seconds_of(found) == (63, 64)
-        assert found.samples == 100
-        found = await press(opened, "left", "left", "shift+left", "right")
-        assert seconds_of(found) == (52, 53)
-        assert "12:00:52–12:00:53 · 100 samples" in opened.text(TabLine)  # noqa: RUF001
-        assert opened.text(Timeline).splitlines()[-2][LABEL_CELLS + 52] == "┃"
-        assert found.timeline.series[0].kind == "mean"
-        assert [share.share for share in found.timeline.phase_rows[0].shares] == pytest.approx(
-            sorted(synthetic.PHASE_SHARES.values(), reverse=True)
-        )
+async def test_left_and_right_move_a_cursor_and_everything_below_follows(opened: OpenDashboard) -> None:
+    found = await press(opened, "left")
+    assert seconds_of(found) == (63, 64)
+    assert found.samples == 100
+    found = await press(opened, "left", "left", "shift+left", "right")
+    assert seconds_of(found) == (52, 53)
+    assert "12:00:52–12:00:53 · 100 samples" in opened.text(TabLine)  # noqa: RUF001
+    assert opened.text(Timeline).splitlines()[-2][LABEL_CELLS + 52] == "┃"
+    assert found.timeline.series[0].kind == "mean"
+    assert [share.share for share in found.timeline.phase_rows[0].shares] == pytest.approx(
+        sorted(synthetic.PHASE_SHARES.values(), reverse=True)
+    )
 
 
-async def test_brackets_choose_a_range_that_is_shown_and_counted(ended: Path) -> None:
-    async with open_dashboard(ended) as opened:
-        keys = ["left", *["shift+left"] * 2, "left_square_bracket", "shift+right", "right_square_bracket"]
-        found = await press(opened, *keys)
-        assert seconds_of(found) == (43, 54)
-        assert found.samples == 1100
-        marks, axis = opened.text(Timeline).splitlines()[-2:]
-        assert marks[LABEL_CELLS + 43 : LABEL_CELLS + 54] == "[" + "─" * 9 + "┃"
-        assert "[── 12:00:43 – 12:00:54 ──]" in axis  # noqa: RUF001
-        found = await press(opened, "escape")
-        assert (found.view.chosen, found.samples) == (None, 6400)
+async def test_brackets_choose_a_range_that_is_shown_and_counted(opened: OpenDashboard) -> None:
+    keys = ["left", *["shift+left"] * 2, "left_square_bracket", "shift+right", "right_square_bracket"]
+    found = await press(opened, *keys)
+    assert seconds_of(found) == (43, 54)
+    assert found.samples == 1100
+    marks, axis = opened.text(Timeline).splitlines()[-2:]
+    assert marks[LABEL_CELLS + 43 : LABEL_CELLS + 54] == "[" + "─" * 9 + "┃"
+    assert "[── 12:00:43 – 12:00:54 ──]" in axis  # noqa: RUF001
+    found = await press(opened, "escape")
+    assert (found.view.chosen, found.samples) == (None, 6400)
 
 
-async def test_z_shows_less_time_around_the_cursor_and_capital_z_more(ended: Path) -> None:
-    async with open_dashboard(ended) as opened:
-        found = await press(opened, "z")
-        assert seconds_of(found) == (34, 64)
-        assert "last 30 s" in opened.text(TabLine)
-        assert found.samples == 3000
-        found = await press(opened, "Z", "left", "shift+left", "shift+left", "z")
-        ruler = found.timeline.ruler
-        assert (ruler.from_ns - STARTED_NS) / SECOND_NS == pytest.approx(28.5, abs=1)
-        assert (await press(opened, "Z")).view.span_ns is None
-        found = await press(opened, "escape", "3", "left", "shift+left")
-        main, worker, _ = found.processes
-        assert main.cpu_cores == pytest.approx(0.6)
-        assert worker.cpu_cores == pytest.approx(0.97)
-        assert main.rss_bytes == pytest.approx(900e6 + 53e6)
-        assert (worker.function, main.phase) == ("elastic_deform", "data wait")
+async def test_z_shows_less_time_around_the_cursor_and_capital_z_more(opened: OpenDashboard) -> None:
+    found = await press(opened, "z")
+    assert seconds_of(found) == (34, 64)
+    assert "last 30 s" in opened.text(TabLine)
+    assert found.samples == 3000
+    found = await press(opened, "Z", "left", "shift+left", "shift+left", "z")
+    ruler = found.timeline.ruler
+    assert (ruler.from_ns - STARTED_NS) / SECOND_NS == pytest.approx(28.5, abs=1)
+    assert (await press(opened, "Z")).view.span_ns is None
+    found = await press(opened, "escape", "3", "left", "shift+left")
+    main, worker, _ = found.processes
+    assert main.cpu_cores == pytest.approx(0.6)
+    assert worker.cpu_cores == pytest.approx(0.97)
+    assert main.rss_bytes == pytest.approx(900e6 + 53e6)
+    assert (worker.function, main.phase) == ("elastic_deform", "data wait")
 
 
-async def test_g_goes_to_a_time_or_says_what_is_none_and_the_mouse_drags_a_range(ended: Path) -> None:
-    async with open_dashboard(ended) as opened:
-        await opened.press("g", *"soon", "enter")
-        assert "soon is no time" in str(opened.top().query_one("#goto-error").render())
-        await opened.press("escape")
-        assert opened.top() is opened.dashboard
-        assert opened.widget(Timeline).scrub.is_live
-        found = await press(opened, "g", *"12.5", "enter")
-        assert seconds_of(found) == (12, 13)
-        await opened.press("escape")
-        await opened.click(Timeline, (LABEL_CELLS + 20, 1))
-        found = await opened.snapshot(lambda found: seconds_of(found) == (20, 21))
-        await opened.pilot.mouse_down(Timeline, offset=(LABEL_CELLS + 30, 2))
-        await opened.pilot.hover(Timeline, offset=(LABEL_CELLS + 39, 3))
-        await opened.pilot.mouse_up(Timeline, offset=(LABEL_CELLS + 39, 3))
-        found = await opened.snapshot(lambda found: found.to_ns - found.from_ns == 10 * SECOND_NS)
-        assert seconds_of(found) == (30, 40)
-        assert found.samples == 1000
-        height = opened.widget(Timeline).size.height
-        await opened.click(Timeline, (LABEL_CELLS + 70, height - 1))  # beside the axis: back to live
-        assert opened.widget(Timeline).scrub.is_live
+async def test_g_goes_to_a_time_or_says_what_is_none_and_the_mouse_drags_a_range(opened: OpenDashboard) -> None:
+    await opened.press("g", *"soon", "enter")
+    assert "soon is no time" in str(opened.top().query_one("#goto-error").render())
+    await opened.press("escape")
+    assert opened.top() is opened.dashboard
+    assert opened.widget(Timeline).scrub.is_live
+    for typed, at_s in (("12.5", 12), ("12:00:30", 30)):
+        found = await press(opened, "g", *typed, "enter")
+        assert seconds_of(found) == (at_s, at_s + 1)
+    await opened.press("escape")
+    await opened.click(Timeline, (LABEL_CELLS + 20, 1))
+    found = await opened.snapshot(lambda found: seconds_of(found) == (20, 21))
+    await opened.pilot.mouse_down(Timeline, offset=(LABEL_CELLS + 30, 2))
+    await opened.pilot.hover(Timeline, offset=(LABEL_CELLS + 39, 3))
+    await opened.pilot.mouse_up(Timeline, offset=(LABEL_CELLS + 39, 3))
+    found = await opened.snapshot(lambda found: found.to_ns - found.from_ns == 10 * SECOND_NS)
+    assert seconds_of(found) == (30, 40)
+    assert found.samples == 1000
+    height = opened.widget(Timeline).size.height
+    await opened.click(Timeline, (LABEL_CELLS + 70, height - 1))  # beside the axis: back to live
+    assert opened.widget(Timeline).scrub.is_live
 
 
 async def test_what_is_looked_at_stays_while_the_run_goes_on_and_escape_follows_it_again(tmp_path: Path) -> None:

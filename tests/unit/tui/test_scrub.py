@@ -38,6 +38,7 @@ def test_the_cursor_begins_at_the_newest_column_goes_by_columns_and_ends_with_th
 
 
 def test_brackets_choose_from_cursor_to_cursor_and_an_end_alone_all_before() -> None:
+    assert Scrub().begun(RULER, RUN).chosen == Range(minute(59).from_ns, EVER_NS)  # without a cursor the newest column
     begun = at(10).begun(RULER, RUN)
     assert begun.chosen == Range(minute(10).from_ns, EVER_NS)
     moved = begun.moved(5, RULER, RUN)

@@ -28,52 +28,50 @@ def title(view: FlameView) -> str:
     return block.node.title
 
 
-async def test_arrows_walk_enter_zooms_and_backspace_goes_back(ended: Path) -> None:
-    async with open_dashboard(ended) as opened:
-        view = await open_flame(opened)
-        await opened.press("down", "down", "down", "down")
-        assert title(view) == "train_epoch"
-        below = opened.text(FlameView).splitlines()[-2]
-        for part in ("train_epoch", "train.py:58", "self 0.0 %", "total 40.0 %", "for images, labels in loader:"):
-            assert part in below
-        await opened.press("right", "right")
-        assert "train.py:61" in opened.text(FlameView).splitlines()[-2]
-        await opened.press("enter")
-        assert [(block.node.place, block.width) for block in view.cursor.row(0)] == [("train.py:61", 120)]
-        assert "zoomed to train_epoch · ⌫ goes back" in opened.text(TabLine)
-        await opened.press("backspace")
-        assert [block.node.title for block in view.cursor.row(0)] == ["all"]
-        assert "train.py:61" in opened.text(FlameView).splitlines()[-2]
-        await opened.press("up", "up")
-        assert title(view) == "<module>"
-        await opened.press("escape")
-        assert not view.has_cursor
-        await opened.press("left")  # without a cursor arrows move through time
-        await opened.snapshot(lambda snapshot: snapshot.view.chosen is not None)
+async def test_arrows_walk_enter_zooms_and_backspace_goes_back(opened: OpenDashboard) -> None:
+    view = await open_flame(opened)
+    await opened.press("down", "down", "down", "down")
+    assert title(view) == "train_epoch"
+    below = opened.text(FlameView).splitlines()[-2]
+    for part in ("train_epoch", "train.py:58", "self 0.0 %", "total 40.0 %", "for images, labels in loader:"):
+        assert part in below
+    await opened.press("right", "right")
+    assert "train.py:61" in opened.text(FlameView).splitlines()[-2]
+    await opened.press("enter")
+    assert [(block.node.place, block.width) for block in view.cursor.row(0)] == [("train.py:61", 120)]
+    assert "zoomed to train_epoch · ⌫ goes back" in opened.text(TabLine)
+    await opened.press("backspace")
+    assert [block.node.title for block in view.cursor.row(0)] == ["all"]
+    assert "train.py:61" in opened.text(FlameView).splitlines()[-2]
+    await opened.press("up", "up")
+    assert title(view) == "<module>"
+    await opened.press("escape")
+    assert not view.has_cursor
+    await opened.press("left")  # without a cursor arrows move through time
+    await opened.snapshot(lambda snapshot: snapshot.view.chosen is not None)
 
 
-async def test_i_puts_the_leaves_on_top_f_folds_libraries_and_c_colors_by_module(ended: Path) -> None:
-    async with open_dashboard(ended) as opened:
-        view = await open_flame(opened)
-        await opened.press("i")
-        assert {block.node.title for block in view.cursor.row(1)} >= {"Condition.wait", "_engine_run_backward"}
-        assert "leaves on top" in opened.text(FlameView)
-        assert "folded" not in opened.text(FlameView)
-        await opened.press("i", "f")
-        folded = [block.node.title for block in view.cursor.row(4)]
-        assert "torch · 4 frames" in folded
-        assert "colors by phase   folded" in opened.text(FlameView)
-        await opened.press("f")
+async def test_i_puts_the_leaves_on_top_f_folds_libraries_and_c_colors_by_module(opened: OpenDashboard) -> None:
+    view = await open_flame(opened)
+    await opened.press("i")
+    assert {block.node.title for block in view.cursor.row(1)} >= {"Condition.wait", "_engine_run_backward"}
+    assert "leaves on top" in opened.text(FlameView)
+    assert "folded" not in opened.text(FlameView)
+    await opened.press("i", "f")
+    folded = [block.node.title for block in view.cursor.row(4)]
+    assert "torch · 4 frames" in folded
+    assert "colors by phase   folded" in opened.text(FlameView)
+    await opened.press("f")
 
-        def colors() -> list[object]:
-            return [segment.style.bgcolor for segment in view.render_line(4) if segment.style]
+    def colors() -> list[object]:
+        return [segment.style.bgcolor for segment in view.render_line(4) if segment.style]
 
-        by_phase = colors()
-        await opened.press("c")
-        assert "colors by module" in opened.text(FlameView)
-        assert colors() != by_phase
-        await opened.press("c")
-        assert colors() == by_phase
+    by_phase = colors()
+    await opened.press("c")
+    assert "colors by module" in opened.text(FlameView)
+    assert colors() != by_phase
+    await opened.press("c")
+    assert colors() == by_phase
 
 
 async def test_c_colors_by_the_idle_gpu_where_there_is_one(tmp_path: Path) -> None:
@@ -106,41 +104,39 @@ async def test_c_colors_by_the_idle_gpu_where_there_is_one(tmp_path: Path) -> No
         assert legend.rstrip().endswith("folded")
 
 
-async def test_a_search_marks_frames_and_says_their_share(ended: Path) -> None:
-    async with open_dashboard(ended) as opened:
-        view = await open_flame(opened)
-        await opened.press("slash", *"adam.py", "enter")
-        assert " 8.0 % of the time has “adam.py” in its stack" in opened.text(FlameView)
-        marked = {
-            segment.text.strip("▏P ")[:3]
-            for y in range(view.size.height)
-            for segment in view.render_line(y)
-            if segment.style and segment.style.underline
-        }
-        assert marked == {"_si", "….s"}  # the start of _single_tensor_adam and the end of Adam.step
-        await opened.press("escape")
-        assert opened.dashboard.query_one(Input).value == ""
-        assert "of the time has" not in opened.text(FlameView)
-        # With the cursor in the picture one escape ends the search, and another lets the cursor go.
-        await opened.press("slash", *"adam.py", "enter", "down", "down")
-        assert view.has_cursor
-        await opened.press("escape")
-        assert "of the time has" not in opened.text(FlameView)
-        assert view.has_cursor
-        await opened.press("escape")
-        assert not view.has_cursor
+async def test_a_search_marks_frames_and_says_their_share(opened: OpenDashboard) -> None:
+    view = await open_flame(opened)
+    await opened.press("slash", *"adam.py", "enter")
+    assert " 8.0 % of the time has “adam.py” in its stack" in opened.text(FlameView)
+    marked = {
+        segment.text.strip("▏P ")[:3]
+        for y in range(view.size.height)
+        for segment in view.render_line(y)
+        if segment.style and segment.style.underline
+    }
+    assert marked == {"_si", "….s"}  # the start of _single_tensor_adam and the end of Adam.step
+    await opened.press("escape")
+    assert opened.dashboard.query_one(Input).value == ""
+    assert "of the time has" not in opened.text(FlameView)
+    # With the cursor in the picture one escape ends the search, and another lets the cursor go.
+    await opened.press("slash", *"adam.py", "enter", "down", "down")
+    assert view.has_cursor
+    await opened.press("escape")
+    assert "of the time has" not in opened.text(FlameView)
+    assert view.has_cursor
+    await opened.press("escape")
+    assert not view.has_cursor
 
 
-async def test_a_click_takes_the_cursor_there_another_zooms_and_it_follows_the_scope(ended: Path) -> None:
-    async with open_dashboard(ended) as opened:
-        view = await open_flame(opened)
-        await opened.click(FlameView, (60, 3))
-        assert view.cursor.block is not None
-        assert view.cursor.block.node.place == "train.py:61"
-        await opened.click(FlameView, (60, 3))
-        assert [block.node.place for block in view.cursor.row(0)] == ["train.py:61"]
-        await opened.press("t")
-        await opened.snapshot(lambda snapshot: snapshot.view.scope == Selection())
-        grown = await opened.until(FlameGrown)
-        assert grown.tree.total_ns == 4 * 40e9
-        assert view.cursor.tree is grown.tree
+async def test_a_click_takes_the_cursor_there_another_zooms_and_it_follows_the_scope(opened: OpenDashboard) -> None:
+    view = await open_flame(opened)
+    await opened.click(FlameView, (60, 3))
+    assert view.cursor.block is not None
+    assert view.cursor.block.node.place == "train.py:61"
+    await opened.click(FlameView, (60, 3))
+    assert [block.node.place for block in view.cursor.row(0)] == ["train.py:61"]
+    await opened.press("t")
+    await opened.snapshot(lambda snapshot: snapshot.view.scope == Selection())
+    grown = await opened.until(FlameGrown)
+    assert grown.tree.total_ns == 4 * 40e9
+    assert view.cursor.tree is grown.tree

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from types import SimpleNamespace
 from typing import cast
 
 import msgspec
 import pytest
 from rich.style import Style
-from support.dashboard import OpenDashboard, open_dashboard
+from support.dashboard import OpenDashboard
 from textual.geometry import Region
 from textual.strip import Strip
 
@@ -37,41 +36,39 @@ def assert_is_drawn(opened: OpenDashboard) -> None:
         assert [line.text for line in drawn(widget)] == [line.text for line in made], kind
 
 
-async def test_what_stays_as_it_is_is_not_drawn_again(ended: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with open_dashboard(ended) as opened:
-        await opened.until_text(VerdictLine, "why")
-        await opened.settle()
-        table, asked, snapshot = opened.widget(HotTable), list[Region](), opened.widget(Header).snapshot
-        assert snapshot is not None
-        monkeypatch.setattr(table, "refresh", lambda *regions: asked.extend(regions))
-        table.show(snapshot)
-        assert asked == []
-        first, *others = snapshot.functions
-        changed = msgspec.structs.replace(first, self_share=first.self_share + 0.001)
-        table.show(msgspec.structs.replace(snapshot, functions=(changed, *others)))
-        assert [region.y for region in asked] == [1]
+async def test_what_stays_as_it_is_is_not_drawn_again(opened: OpenDashboard, monkeypatch: pytest.MonkeyPatch) -> None:
+    await opened.until_text(VerdictLine, "why")
+    await opened.settle()
+    table, asked, snapshot = opened.widget(HotTable), list[Region](), opened.widget(Header).snapshot
+    assert snapshot is not None
+    monkeypatch.setattr(table, "refresh", lambda *regions: asked.extend(regions))
+    table.show(snapshot)
+    assert asked == []
+    first, *others = snapshot.functions
+    changed = msgspec.structs.replace(first, self_share=first.self_share + 0.001)
+    table.show(msgspec.structs.replace(snapshot, functions=(changed, *others)))
+    assert [region.y for region in asked] == [1]
 
 
-async def test_a_cursor_that_comes_and_goes_leaves_nothing_behind_nor_does_a_theme(ended: Path) -> None:
-    async with open_dashboard(ended) as opened:
-        # The verdict takes a line of the table when it comes.
-        await opened.until_text(VerdictLine, "why")
-        await opened.settle()
-        table = opened.widget(HotTable)
-        before = drawn(table)
-        await opened.press("down", "down", "o")
-        assert drawn(table) != before
-        await opened.press("o", "escape")
-        assert drawn(table) == before
-        await opened.press("2", "1", "end", "slash", "q", "z", "escape")
-        assert_is_drawn(opened)
-        await opened.press("escape", "home")
-        dark = drawn(table)[1]
-        opened.app.theme = LIGHT.name
-        await opened.settle()
-        assert [part.style for part in drawn(table)[1]] != [part.style for part in dark]
-        await opened.resize(80, 24)
-        assert_is_drawn(opened)
+async def test_a_cursor_that_comes_and_goes_leaves_nothing_behind_nor_does_a_theme(opened: OpenDashboard) -> None:
+    # The verdict takes a line of the table when it comes.
+    await opened.until_text(VerdictLine, "why")
+    await opened.settle()
+    table = opened.widget(HotTable)
+    before = drawn(table)
+    await opened.press("down", "down", "o")
+    assert drawn(table) != before
+    await opened.press("o", "escape")
+    assert drawn(table) == before
+    await opened.press("2", "1", "end", "slash", "q", "z", "escape")
+    assert_is_drawn(opened)
+    await opened.press("escape", "home")
+    dark = drawn(table)[1]
+    opened.app.theme = LIGHT.name
+    await opened.settle()
+    assert [part.style for part in drawn(table)[1]] != [part.style for part in dark]
+    await opened.resize(80, 24)
+    assert_is_drawn(opened)
 
 
 def test_beside_a_gpu_memory_stays_and_watts_go_where_there_is_less_room() -> None:

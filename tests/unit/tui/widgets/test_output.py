@@ -6,7 +6,6 @@ import fcntl
 import os
 import struct
 import termios
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,19 +17,6 @@ from profd.daemon.store import records
 from profd.tui.dialogs import Leaving
 from profd.tui.widgets.output import OutputPane
 from profd.tui.widgets.tabs import TabLine
-
-
-@pytest.fixture
-def pty() -> Iterator[tuple[int, int]]:
-    """Give both ends of a pseudo-terminal: profd's, and the script's, which takes keys one by one."""
-    ours, scripts = os.openpty()
-    attributes = termios.tcgetattr(scripts)
-    attributes[0] = attributes[3] = 0
-    termios.tcsetattr(scripts, termios.TCSANOW, attributes)
-    yield ours, scripts
-    os.close(ours)
-    os.close(scripts)
-
 
 TYPED = b"q1\x03\r\x1b[Aa\rb"
 

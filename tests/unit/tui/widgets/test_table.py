@@ -65,24 +65,23 @@ async def test_the_cursor_goes_by_rows_by_pages_and_to_the_ends(tmp_path: Path) 
         assert f"worker {WORKERS}" not in opened.text(ProcessTable)
 
 
-async def test_a_filter_keeps_the_rows_with_a_word_in_every_table(ended: Path) -> None:
-    async with open_dashboard(ended) as opened:
-        every = len(opened.widget(HotTable).rows)
-        for key, kind, needle, kept, gone in FILTERED:
-            await opened.press(key)
-            assert gone in opened.text(kind)
-            await opened.press("slash", *needle)
-            assert opened.dashboard.query_one(Input).value == needle
-            assert kept in opened.text(kind)
-            assert gone not in opened.text(kind)
-            await opened.press("enter")
-            assert opened.app.focused is opened.widget(kind)
-            await opened.press("escape")
-            assert gone in opened.text(kind)
-        await opened.press("1", "slash", "q", "Z")  # letters there, and no commands
-        assert "Nothing here has" in opened.text(HotTable)
-        await opened.press("escape", "slash", *"LOADER")
-        assert 0 < len(opened.widget(HotTable).rows) < every
+async def test_a_filter_keeps_the_rows_with_a_word_in_every_table(opened: OpenDashboard) -> None:
+    every = len(opened.widget(HotTable).rows)
+    for key, kind, needle, kept, gone in FILTERED:
+        await opened.press(key)
+        assert gone in opened.text(kind)
+        await opened.press("slash", *needle)
+        assert opened.dashboard.query_one(Input).value == needle
+        assert kept in opened.text(kind)
+        assert gone not in opened.text(kind)
+        await opened.press("enter")
+        assert opened.app.focused is opened.widget(kind)
+        await opened.press("escape")
+        assert gone in opened.text(kind)
+    await opened.press("1", "slash", "q", "Z")  # letters there, and no commands
+    assert "Nothing here has" in opened.text(HotTable)
+    await opened.press("escape", "slash", *"LOADER")
+    assert 0 < len(opened.widget(HotTable).rows) < every
 
 
 async def test_the_output_scrolls_by_pages_and_stays_where_it_was_scrolled_to(tmp_path: Path) -> None:

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 from support import synthetic
-from support.dashboard import open_dashboard
+from support.dashboard import OpenDashboard, open_dashboard
 from textual.binding import Binding
 
 from profd.tui.app import ProfdApp
 from profd.tui.dashboard import Dashboard
-from profd.tui.dialogs import GotoScreen, HelpScreen
+from profd.tui.dialogs import HelpScreen
 from profd.tui.keys import HELP
 from profd.tui.widgets.flame import FlameView
-from profd.tui.widgets.tabs import KeyLine, TabLine
+from profd.tui.widgets.tabs import KeyLine
 from profd.tui.widgets.timeline import Timeline
 
 NAMES = {
@@ -65,29 +65,14 @@ async def test_the_sheet_shows_all_it_has_and_any_usual_key_closes_it(ended: Pat
 
 
 @pytest.mark.dashboard
-async def test_time_has_keys_for_terminals_without_arrows(ended: Path) -> None:
-    async with open_dashboard(ended) as opened:
-        for key, other in ARROWS.items():
-            await opened.press("escape", "left", *["shift+left"] * 2)
-            start = opened.widget(Timeline).scrub
-            await opened.press(key)
-            by_arrow = opened.widget(Timeline).scrub
-            assert by_arrow != start
-            await opened.press("escape", "left", *["shift+left"] * 2)
-            assert opened.widget(Timeline).scrub == start
-            await opened.press(other)
-            assert opened.widget(Timeline).scrub == by_arrow
-
-
-async def test_g_takes_a_time_of_day_and_a_range_begins_without_a_cursor(ended: Path) -> None:
-    async with open_dashboard(ended) as opened:
-        await opened.press("g")
-        assert isinstance(opened.top(), GotoScreen)
-        await opened.press(*"12:00:30", "enter")
-        await opened.snapshot(lambda found: found.view.chosen is not None)
-        assert "12:00:30" in opened.text(TabLine)
-        await opened.press("escape", "left_square_bracket")  # that of the newest column
-        scrub = opened.widget(Timeline).scrub
-        assert scrub.chosen is not None
-        assert (scrub.chosen.from_ns - synthetic.STARTED_NS) / 1e9 == 63
-        await opened.snapshot(lambda found: found.samples == 100)
+async def test_time_has_keys_for_terminals_without_arrows(opened: OpenDashboard) -> None:
+    for key, other in ARROWS.items():
+        await opened.press("escape", "left", *["shift+left"] * 2)
+        start = opened.widget(Timeline).scrub
+        await opened.press(key)
+        by_arrow = opened.widget(Timeline).scrub
+        assert by_arrow != start
+        await opened.press("escape", "left", *["shift+left"] * 2)
+        assert opened.widget(Timeline).scrub == start
+        await opened.press(other)
+        assert opened.widget(Timeline).scrub == by_arrow
