@@ -9,12 +9,11 @@ import itertools
 import subprocess
 
 from support.pyspy.standin import StandIn
-from support.sessions import begin_session, hand_over, hurry_until, running
-from support.waiting import DEADLINE_S, until
+from support.sessions import begin_session, finished, give_line, hand_over, hurry_until, running, seen
+from support.waiting import until
 
 from profd.daemon import processes
 from profd.daemon.session.session import RunningSession
-from profd.daemon.store.reader import RunReader
 
 CHILDREN = 8
 
@@ -30,15 +29,13 @@ def test_who_stays_is_sampled_while_others_come_and_go(py_spy: StandIn) -> None:
             lambda: all(py_spy.events("wrote", target=pid) for pid in stay),
             "a recording of each that stays",
         )
-        session.end()
-        assert session.wait_closed(DEADLINE_S)
-        with RunReader(session.run_file) as reader:
-            seen = {process.pid: process for process in reader.processes.values()}
+        with finished(session) as reader:
+            known = {process.pid: process for process in reader.processes.values()}
             recorded = {row.process for row in reader.recordings()}
             assert [event.text for event in reader.events() if event.kind in ("error", "loss")] == []
     assert len(stay) == 2
-    assert {seen[pid].id for pid in (program.pid, *stay)} <= recorded
-    assert [pid for pid in came[:-1] if seen[pid].ended_ns is None] == []
+    assert {known[pid].id for pid in (program.pid, *stay)} <= recorded
+    assert [pid for pid in came[:-1] if known[pid].ended_ns is None] == []
     assert has_no_gap(py_spy, program.pid)
 
 
@@ -52,15 +49,10 @@ def has_no_gap(py_spy: StandIn, pid: int) -> bool:
 
 def next_child(program: subprocess.Popen[str], session: RunningSession) -> int:
     """Have the next child come and the last one go, and wait until the session knows of both."""
-    assert program.stdin is not None
     assert program.stdout is not None
-    program.stdin.write("\n")
-    program.stdin.flush()
+    give_line(program)
     pid = int(program.stdout.readline())
-    until(lambda: is_known(session, pid), f"a look at {pid}")
+    until(
+        lambda: pid in seen(session, lambda reader: [row.pid for row in reader.processes.values()]), f"a look at {pid}"
+    )
     return pid
-
-
-def is_known(session: RunningSession, pid: int) -> bool:
-    with RunReader(session.run_file) as reader:
-        return any(process.pid == pid for process in reader.processes.values())

@@ -13,8 +13,8 @@ from typing import NamedTuple
 
 import pytest
 from support.pyspy.standin import StandIn
-from support.sessions import begin_session, counts_on, hand_over, running
-from support.waiting import DEADLINE_S, until
+from support.sessions import begin_session, counts_on, finished, give_line, hand_over, running, seen
+from support.waiting import until
 
 from profd.daemon import paths, processes
 from profd.daemon.session.session import RunningSession
@@ -43,12 +43,6 @@ class Scene(NamedTuple):
     def log_file(self) -> Path:
         """Where the session says what it has to say."""
         return paths.runtime_folder() / f"{self.session.run_file.stem}.log"
-
-    def end(self) -> RunReader:
-        """End the recording as a user does and return the run."""
-        self.session.end()
-        assert self.session.wait_closed(DEADLINE_S)
-        return RunReader(self.session.run_file)
 
 
 @pytest.fixture
@@ -98,15 +92,12 @@ def test_a_disk_that_others_fill_pauses_the_recording_until_there_is_room(small_
         with pytest.raises(OSError, match="No space left"):
             filler.write_bytes(bytes(SMALL_DISK))
         # It may see that there is no room before a write fails, and write that where the file has room for a line.
-        until(
-            lambda: "could not be written" in scene.log() or said(scene.session, "samples and readings pause"),
-            "the session to meet it",
-        )
+        until(lambda: "could not be written" in scene.log() or seen(scene.session, pauses), "the session to meet it")
         assert "Traceback" not in scene.log()
         scene.goes_on()
         filler.unlink()
         hand_over(scene.session.run_file)
-        with scene.end() as reader:
+        with finished(scene.session) as reader:
             assert reader.info.state == "ended"
 
 
@@ -118,7 +109,7 @@ def test_a_target_that_is_stopped_stays_so_and_is_recorded_when_it_goes_on(scene
     os.kill(scene.target, signal.SIGCONT)
     scene.goes_on()
     hand_over(scene.session.run_file, 2)
-    with scene.end() as reader:
+    with finished(scene.session) as reader:
         assert reader.info.state == "ended"
         assert not [event.text for event in reader.events() if event.kind == "error"]
 
@@ -133,7 +124,7 @@ def test_a_session_that_is_stopped_leaves_the_target_alone_and_goes_on_later(sce
     scene.goes_on()
     os.kill(scene.session.pid, signal.SIGCONT)
     hand_over(scene.session.run_file, 2)
-    with scene.end() as reader:
+    with finished(scene.session) as reader:
         assert reader.info.state == "ended"
 
 
@@ -143,21 +134,18 @@ def test_many_processes_are_all_told_and_may_all_become_another_program(tmp_path
     with running("counting.py", numbers, str(MANY)) as target:
         session = begin_session(target.pid)
         scene = Scene(target.pid, numbers, session)
-        until(lambda: processes_of(session) > MANY, "a look at all of them")
+        until(lambda: seen(session, lambda reader: len(reader.processes)) > MANY, "a look at all of them")
         scene.goes_on()
-        assert target.stdin is not None
-        target.stdin.write("go on\n")
-        target.stdin.flush()
-        until(lambda: became(session) == MANY, "their becoming another program")
+        give_line(target)
+        until(lambda: seen(session, became) == MANY, "their becoming another program")
         scene.goes_on()
-        with scene.end() as reader:
+        with finished(scene.session) as reader:
             assert len(reader.processes) == MANY + 1
             assert not [event.text for event in reader.events() if event.kind in ("error", "loss")]
 
 
-def said(session: RunningSession, text: str) -> bool:
-    with RunReader(session.run_file) as reader:
-        return any(text in event.text for event in reader.events())
+def pauses(reader: RunReader) -> bool:
+    return any("samples and readings pause" in event.text for event in reader.events())
 
 
 def state_of(pid: int) -> str:
@@ -165,12 +153,6 @@ def state_of(pid: int) -> str:
     return stat.state if stat else "gone"
 
 
-def processes_of(session: RunningSession) -> int:
-    with RunReader(session.run_file) as reader:
-        return len(reader.processes)
-
-
-def became(session: RunningSession) -> int:
+def became(reader: RunReader) -> int:
     """Return how often a process is told to have become another program."""
-    with RunReader(session.run_file) as reader:
-        return sum(event.kind == "exec" for event in reader.events())
+    return sum(event.kind == "exec" for event in reader.events())

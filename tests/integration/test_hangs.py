@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 from support.folders import PROGRAMS
-from support.sessions import begin_session, wait_ready
-from support.waiting import DEADLINE_S, until
+from support.sessions import begin_session, finished, give_line, seen, wait_ready
+from support.waiting import until
 
 from profd.cli.ls import dump
 from profd.daemon.session.session import RunningSession
@@ -45,29 +45,16 @@ def hanging(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
 def watched(pid: int, *, on_hang: str | None = None, nccl_ras: str = "hang") -> Iterator[RunningSession]:
     session = begin_session(pid, hang_after_s=AFTER_S, on_hang=on_hang, nccl_ras=nccl_ras)
     yield session
-    session.end()
-    assert session.wait_closed(DEADLINE_S)
-
-
-def recorded(session: RunningSession) -> int:
-    with RunReader(session.run_file) as reader:
-        return len(reader.processes)
+    finished(session).close()
 
 
 def told(session: RunningSession) -> list[HangRow]:
-    with RunReader(session.run_file) as reader:
-        return reader.hangs()
-
-
-def give_line(target: subprocess.Popen[str]) -> None:
-    assert target.stdin is not None
-    target.stdin.write("go on\n")
-    target.stdin.flush()
+    return seen(session, RunReader.hangs)
 
 
 def test_worker_that_was_killed() -> None:
     with hanging([sys.executable, str(HANGS / "dead_worker.py")]) as target, watched(target.pid) as session:
-        until(lambda: recorded(session) >= 3, "a recording of the pool")
+        until(lambda: seen(session, lambda reader: len(reader.processes)) >= 3, "a recording of the pool")
         give_line(target)
         (hang,) = until(lambda: told(session), "a hang")
         dumped = CliRunner().invoke(dump, [str(session.run_file)], standalone_mode=False)
@@ -110,18 +97,16 @@ def test_rank_that_nccl_has_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     program = [sys.executable, str(HANGS / "nccl_ranks.py"), str(tmp_path)]
     with hanging(program) as target, watched(target.pid, nccl_ras="poll") as session:
         # NCCL is not asked before the job is set up, and a job that hangs earlier has no counts.
-        until(lambda: {0, 1} <= ranks_of(session).keys(), "NCCL's ranks")
+        until(lambda: {0, 1} <= seen(session, ranks_of).keys(), "NCCL's ranks")
         give_line(target)
         (hang,) = until(lambda: told(session), "a hang")
-        ranks = ranks_of(session)
-        with RunReader(session.run_file) as reader:
-            notes = [event.text for event in reader.events() if event.kind == "note"]
+        ranks = seen(session, ranks_of)
+        notes = seen(session, lambda reader: [event.text for event in reader.events() if event.kind == "note"])
     (one,) = hang.report.behind
     assert (one.rank, one.pid, one.operation) == (1, ranks[1], "AllReduce"), (hang.text, notes)
     assert "has not come to AllReduce 1001, in which the others wait; it stands in " in hang.text
     assert "(nccl_ranks.py:" in one.place
 
 
-def ranks_of(session: RunningSession) -> dict[int | None, int]:
-    with RunReader(session.run_file) as reader:
-        return {row.rank: row.pid for row in reader.processes.values() if row.role == "main"}
+def ranks_of(reader: RunReader) -> dict[int | None, int]:
+    return {row.rank: row.pid for row in reader.processes.values() if row.role == "main"}

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import pytest
 from support.pyspy.standin import Fault, StandIn
-from support.sessions import begin_session, counts_on, hand_over, hurry_until, running
+from support.sessions import begin_session, counts_on, finished, hand_over, hurry_until, running
 from support.waiting import DEADLINE_S, count_recordings, until
 
 from profd.daemon.render.report import write_report
@@ -84,9 +84,7 @@ def test_killing_py_spy_costs_a_recording_and_nothing_else(tmp_path: Path, py_sp
     with running("counting.py", tmp_path / "numbers") as target:
         session = begin_session(target.pid)
         hand_over(session.run_file, 3)
-        session.end()
-        assert session.wait_closed(DEADLINE_S)
-        with RunReader(session.run_file) as reader:
+        with finished(session) as reader:
             assert [event.text for event in reader.events() if event.kind == "loss"] != []
         assert target.poll() is None
 

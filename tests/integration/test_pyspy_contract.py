@@ -17,6 +17,7 @@ import pytest
 from support.plainuser import as_plain_user
 from support.pyspy.standin import StandIn
 from support.pyspyprocesses import ENVIRONMENT, HEAD, LOGGING, REAL, Begun, Ended, PySpy, run_calm
+from support.sessions import give_line
 from support.waiting import until
 
 from profd.daemon.clock import Clock
@@ -205,9 +206,7 @@ def read_to_failure(recording: Begun, pid: int) -> str:
 
 
 def become_another_program(process: subprocess.Popen[str]) -> None:
-    assert process.stdin is not None
-    process.stdin.write("\n")
-    process.stdin.flush()
+    give_line(process)
     until(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n", "its becoming another program")
 
 

@@ -28,30 +28,26 @@ def test_options_of_the_command_are_its_own() -> None:
     assert done.stdout == b"['--name', 'x', '--', '-o']\n"
 
 
-@pytest.mark.parametrize(("name", "content", "code"), [("absent", None, 127), ("plain", "no program", 126)])
-def test_command_that_cannot_be_executed(tmp_path: Path, name: str, content: str | None, code: int) -> None:
-    command = tmp_path / name
-    if content is not None:
-        command.write_text(content)
-    done = launches.run("--", str(command))
-    assert done.returncode == code
-    assert done.stderr.count(b"\n") == 1
-    assert str(command).encode() in done.stderr
+@pytest.mark.parametrize(
+    ("command", "mode", "code", "said"),
+    [
+        ("./absent", None, 127, "./absent"),
+        ("./plain", 0o644, 126, "./plain"),
+        ("./train.py", 0o755, 126, "#!"),  # it names no interpreter
+        ("no-such-command-on-the-path", None, 127, "no-such-command-on-the-path"),
+    ],
+)
+def test_command_that_cannot_be_executed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, mode: int | None, code: int, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if mode is not None:
+        Path(command).write_text("print('hello')\n")
+        Path(command).chmod(mode)
+    done = launches.run("--", command)
+    assert (done.returncode, done.stderr.count(b"\n")) == (code, 1)
+    assert said.encode() in done.stderr
     assert not list_runs()
-
-
-def test_command_that_is_not_on_the_path() -> None:
-    done = launches.run("no-such-command-anywhere")
-    assert (done.returncode, done.stderr.count(b"\n")) == (127, 1)
-
-
-def test_script_without_an_interpreter(tmp_path: Path) -> None:
-    script = tmp_path / "train.py"
-    script.write_text("print('hello')\n")
-    script.chmod(0o755)
-    done = launches.run(str(script))
-    assert done.returncode == 126
-    assert b"#!" in done.stderr
 
 
 @pytest.mark.parametrize("output", ["missing/run.profd", "there.profd"])

@@ -19,13 +19,12 @@ from typing import Any
 import pytest
 from support.folders import TARGET
 from support.launches import PROFD
-from support.sessions import begin_session, hand_over, hurry_until, running
-from support.waiting import DEADLINE_S, until
+from support.sessions import begin_session, finished, hand_over, hurry_until, running, seen
+from support.waiting import until
 
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS
 from profd.daemon.analyze.steps import take_steps
-from profd.daemon.session.session import RunningSession
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import STEPS_LOST
 from profd.daemon.store.rows import PointRow
@@ -44,11 +43,8 @@ train()
 """Lines of source are stored; what they build in a local variable is not."""
 
 
-def finished(session: RunningSession) -> RunReader:
-    """Stop a session, and return its run."""
-    session.end()
-    assert session.wait_closed(DEADLINE_S)
-    return RunReader(session.run_file)
+def has_counts(reader: RunReader) -> bool:
+    return len(step_counts(reader)) >= COUNTS
 
 
 def step_counts(reader: RunReader) -> list[PointRow]:
@@ -68,13 +64,12 @@ def test_a_training_and_its_workers_are_sampled_by_their_roles() -> None:
     with running("loader.py") as program:
         session = begin_session(program.pid)
 
-        def has_turns() -> bool:
-            with RunReader(session.run_file) as reader:
-                workers = [row.id for row in reader.processes.values() if row.role == "worker"]
-                taken = Counter(one.process for one in reader.recordings())
-                return len(workers) == 2 and all(taken[worker] >= TURNS for worker in workers)
+        def has_turns(reader: RunReader) -> bool:
+            workers = [row.id for row in reader.processes.values() if row.role == "worker"]
+            taken = Counter(one.process for one in reader.recordings())
+            return len(workers) == 2 and all(taken[worker] >= TURNS for worker in workers)
 
-        hurry_until(session.run_file, has_turns, "two turns of each worker")
+        hurry_until(session.run_file, lambda: seen(session, has_turns), "two turns of each worker")
         reader = finished(session)
     with reader:
         (trainer,) = (row for row in reader.processes.values() if row.role == "main")
@@ -93,12 +88,7 @@ def test_a_training_and_its_workers_are_sampled_by_their_roles() -> None:
 def test_the_loop_counter_is_found_named_and_followed(tmp_path: Path) -> None:
     with running(str(Path("steploops") / "enumerate_loop.py"), tmp_path / "diary") as program:
         session, without = begin_session(program.pid), begin_session(program.pid, steps=False)
-
-        def has_counts() -> bool:
-            with RunReader(session.run_file) as reader:
-                return len(step_counts(reader)) >= COUNTS
-
-        until(has_counts, "counts of steps")
+        until(lambda: seen(session, has_counts), "counts of steps")
         hand_over(without.run_file)
         reader, unread = finished(session), finished(without)
     with reader, unread:
@@ -116,17 +106,12 @@ def test_a_training_that_nothing_counts_has_no_steps_by_its_warm_up(tmp_path: Pa
     with running(str(Path("steploops") / "warmed_up.py"), tmp_path / "diary") as program:
         session = begin_session(program.pid)
 
-        def is_counted() -> bool:
-            with RunReader(session.run_file) as reader:
-                return len(step_counts(reader)) > 0
+        def is_lost(reader: RunReader) -> bool:
+            return any(event.kind == STEPS_LOST for event in reader.events())
 
-        def is_lost() -> bool:
-            with RunReader(session.run_file) as reader:
-                return any(event.kind == STEPS_LOST for event in reader.events())
-
-        until(is_counted, "a count of steps")
+        until(lambda: seen(session, step_counts), "a count of steps")
         (tmp_path / "diary.warm").touch()
-        until(is_lost, "training without a counter")
+        until(lambda: seen(session, is_lost), "training without a counter")
         reader = finished(session)
     with reader:
         steps = take_steps(reader, MAIN_THREADS, PhaseIndex(reader))
@@ -141,12 +126,7 @@ def test_no_environment_and_no_local_variable_is_in_the_file(monkeypatch: pytest
     with running(script) as program:
         assert b"canary-of-the-environment" in Path(f"/proc/{program.pid}/environ").read_bytes()
         session = begin_session(program.pid)
-
-        def has_counts() -> bool:
-            with RunReader(session.run_file) as reader:
-                return len(step_counts(reader)) >= COUNTS
-
-        until(has_counts, "counts of steps, for which py-spy shows all local variables")
+        until(lambda: seen(session, has_counts), "counts of steps, for which py-spy shows all local variables")
         finished(session).close()
     stored = b"".join(everything_in(session.run_file))
     assert b"train" in stored  # the name of the function

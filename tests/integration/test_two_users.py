@@ -14,7 +14,7 @@ import pytest
 from support.kinetoclient import inquiry, message
 from support.plainuser import NOBODY, as_plain_user, process_of_plain_user
 from support.pyspy.standin import LENGTH_US, StandIn
-from support.sessions import begin_session, hand_over, wait_ready
+from support.sessions import begin_session, finished, hand_over, wait_ready
 from support.traces import ROOT, Told, write_trace
 from support.waiting import DEADLINE_S, until
 
@@ -130,12 +130,10 @@ def test_another_user_is_hung_up_on_by_a_session_of_roots(py_spy: StandIn, profd
             )
             assert (told.stdout, told.stderr) == ("hung up\n", "")
             assert ControlClient(session.control_socket).hello().run_id
-            session.end()
-            assert session.wait_closed(DEADLINE_S)
+            with finished(session) as reader:
+                assert "by another user" not in {event.text for event in reader.events()}
         finally:
             target.kill()
-    with RunReader(session.run_file) as reader:
-        assert "by another user" not in {event.text for event in reader.events()}
 
 
 async def test_another_user_is_told_nothing_of_a_window_that_a_process_of_roots_is_asked_for(

@@ -12,7 +12,7 @@ from types import SimpleNamespace
 import pytest
 from support.folders import PROGRAMS
 from support.launches import printed, profd
-from support.sessions import begin_session, wait_ready
+from support.sessions import begin_session, give_line, wait_ready
 from support.waiting import DEADLINE_S
 
 from profd.daemon import paths
@@ -35,10 +35,8 @@ def target(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[str]]:
 
 def wrong_rounds(target: subprocess.Popen[str]) -> int:
     """Return how many rounds were wrong since the last time, of which there were some."""
-    assert target.stdin is not None
     assert target.stdout is not None
-    target.stdin.write("\n")
-    target.stdin.flush()
+    give_line(target)
     answer = json.loads(target.stdout.readline())
     assert answer["rounds"] > 0
     return int(answer["wrong"])

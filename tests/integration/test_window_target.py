@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from support.sessions import wait_ready
+from support.sessions import give_line, wait_ready
 from support.waiting import eventually, until
 
 from profd.daemon import processes
@@ -43,10 +43,8 @@ class Target:
         self.pid = process.pid
 
     def ask(self) -> tuple[int, str]:
-        assert self._process.stdin is not None
         assert self._process.stdout is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
+        give_line(self._process)
         count, _, names = self._process.stdout.readline().partition(" ")
         return int(count), names
 

@@ -7,6 +7,7 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
@@ -16,7 +17,9 @@ from profd.daemon.session.session import RunningSession, SessionOptions, start_s
 from profd.daemon.store.reader import RunReader
 from support.folders import PROGRAMS
 from support.synthetic import identity_of
-from support.waiting import count_recordings, until
+from support.waiting import DEADLINE_S, count_recordings, until
+
+Seen = TypeVar("Seen")
 
 
 @contextlib.contextmanager
@@ -41,6 +44,13 @@ def wait_ready(process: subprocess.Popen[str]) -> None:
         if line.strip() == "ready":
             return
     raise AssertionError(f"the program ended with {process.wait()} before it was ready")
+
+
+def give_line(process: subprocess.Popen[str]) -> None:
+    """Let a program go on that waits for a line."""
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
 
 
 def counts_on(pid: int, numbers: Path) -> None:
@@ -87,6 +97,19 @@ def session_options(
         duration_s=duration_s,
         hang_after_s=hang_after_s,
     )
+
+
+def seen(session: RunningSession, look: Callable[[RunReader], Seen]) -> Seen:
+    """Return what a look into the run file of a session shows."""
+    with RunReader(session.run_file) as reader:
+        return look(reader)
+
+
+def finished(session: RunningSession) -> RunReader:
+    """End a recording as a user does, and return its run."""
+    session.end()
+    assert session.wait_closed(DEADLINE_S)
+    return RunReader(session.run_file)
 
 
 def record(pid: int, seconds: float, *, rate_hz: int = 100) -> RunReader:

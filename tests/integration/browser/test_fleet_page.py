@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from support import hostiletexts
+from support.browser import ReportPage
 from support.fleets import asked, make, renamed
 
 from profd.daemon.fleet.dataset import DataSet
@@ -17,38 +18,31 @@ if TYPE_CHECKING:
     from playwright.sync_api import Browser
 
 
-def texts(chromium: Browser, path: Path) -> tuple[list[list[str]], list[str], list[str]]:
-    """Return the cells of all tables, what the page complained of, and what it asked for."""
-    complaints: list[str] = []
-    requests: list[str] = []
-    page = chromium.new_page()
-    page.on("console", lambda message: complaints.append(message.text))
-    page.on("pageerror", lambda error: complaints.append(str(error)))
-    page.on("request", lambda request: requests.append(request.url))
+def cells_of(chromium: Browser, path: Path) -> list[list[str]]:
+    """Return the cells of all tables of a page that complains of nothing and asks for nothing."""
+    opened = ReportPage(chromium.new_page(), path)
+    page = opened.page
     page.goto(path.as_uri())
-    rows = page.locator("tbody tr").all()
-    cells = [row.locator("td").all_inner_texts() for row in rows]
+    cells = [row.locator("td").all_inner_texts() for row in page.locator("tbody tr").all()]
     assert page.evaluate("window.hurt") is None
     assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
     page.close()
-    return cells, complaints, requests
+    assert (opened.complaints, opened.requests) == ([], [path.as_uri()])
+    return cells
 
 
 def test_it_shows_what_is_named_first_and_needs_nothing_else(chromium: Browser, tmp_path: Path) -> None:
     truth = make(tmp_path)
     write_fleet_page(tmp_path / "fleet.html", asked(tmp_path))
-    cells, complaints, requests = texts(chromium, tmp_path / "fleet.html")
+    cells = cells_of(chromium, tmp_path / "fleet.html")
     assert truth.cause in cells[0]
     assert any(truth.slow_node in row for row in cells)
     assert any(truth.slower_job in row for row in cells)
-    assert complaints == []
-    assert requests == [(tmp_path / "fleet.html").as_uri()]
 
 
 def test_hostile_names_stay_text(chromium: Browser, tmp_path: Path) -> None:
     with renamed(hostiletexts.write_run(tmp_path / "a.profd"), host=hostiletexts.EVIL) as reader:
         export_run(reader, DataSet(str(tmp_path / "fleet")))
     write_fleet_page(tmp_path / "fleet.html", ask(DataSet(str(tmp_path / "fleet")), Question()))
-    cells, complaints, _ = texts(chromium, tmp_path / "fleet.html")
+    cells = cells_of(chromium, tmp_path / "fleet.html")
     assert any(hostiletexts.MARKUP in cell for row in cells for cell in row)
-    assert complaints == []

@@ -163,7 +163,7 @@ def use(report: ReportPage, controls: Controls) -> None:
             report.page.click(f"#{name}")
 
 
-def test_roles_of_processes_and_threads_that_are_not_main(report: ReportPage) -> None:
+def test_roles_of_processes_several_of_them_and_threads_that_are_not_main(report: ReportPage) -> None:
     report.page.select_option("#process", label="workers")
     assert report.samples == 4_000
     report.page.select_option("#process", label="all processes")
@@ -171,18 +171,15 @@ def test_roles_of_processes_and_threads_that_are_not_main(report: ReportPage) ->
     assert report.samples == 4_000
     assert {label.partition(":")[0] for label in report.labels()} >= {"Thread._bootstrap", "_pin_memory_loop"}
     assert not {"main", "<module>"} & {label.partition(":")[0] for label in report.labels()}
-
-
-def test_several_processes_stand_in_an_address(report: ReportPage) -> None:
     report.open("#process=1,3&thread=all")
     assert report.samples == 4_000
     assert report.shown("document.getElementById('process').selectedOptions[0].text") == "2 processes"
 
 
 def test_the_row_of_filters_says_what_is_selected(report: ReportPage) -> None:
-    use(report, {"rank": "rank 0", "phase": "B backward", "on-cpu": ""})
+    use(report, {"rank": "rank 0", "phase": "B backward", "on-cpu": "", "gpu-idle": ""})
     basis = report.shown("document.getElementById('basis').textContent")
-    assert basis.startswith("main threads · backward · rank 0 · on CPU · whole run")
+    assert basis.startswith("main threads · backward · rank 0 · on CPU · GPU idle (below 5.0 %) · whole run")
     assert report.page.get_attribute("#on-cpu", "aria-pressed") == "true"
 
 
@@ -227,19 +224,16 @@ def test_a_selected_caller_of_the_zoomed_frame_comes_back(report: ReportPage) ->
     assert seen(report) == before
 
 
-def test_another_tree_has_other_frames(report: ReportPage) -> None:
+def test_an_address_without_a_frame_shows_all_and_another_tree_has_other_frames(report: ReportPage) -> None:
     report.page.mouse.click(*report.place_of("train_epoch:63"))
     assert "frame=" in report.address
-    report.page.select_option("#by", "function")
-    assert report.address == "#by=function"
-
-
-def test_an_address_without_a_frame_shows_all(report: ReportPage) -> None:
-    report.page.mouse.click(*report.place_of("train_epoch:63"))
     report.page.evaluate("location.hash = 't=4-12'")
     report.wait_for("profd.selection.fromMs === 4000")
     assert report.zoomed().startswith("all")
     assert report.selected().startswith("all")
+    report.page.mouse.click(*report.place_of("train_epoch:63"))
+    report.page.select_option("#by", "function")
+    assert report.address == "#t=4-12&by=function"
 
 
 def test_a_frame_that_is_none_does_no_harm(report: ReportPage) -> None:
