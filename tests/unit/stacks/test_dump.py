@@ -57,11 +57,12 @@ def test_look_that_always_fails_says_why_on_one_line(py_spy: StandIn) -> None:
         take_dump(os.getpid())
 
 
-def test_py_spy_that_hangs_is_given_up(py_spy: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_py_spy_that_hangs_is_given_up_and_killed(py_spy: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(dump, "_TIMEOUT_S", 0.1)
     py_spy.fails(Fault("start", "hang", command="dump"))
     with pytest.raises(DumpFailed, match="did not answer"):
         take_dump(os.getpid())
+    assert dump._hanging.pop(os.getpid()).wait() == -signal.SIGKILL
 
 
 class Undying(subprocess.Popen[bytes]):
