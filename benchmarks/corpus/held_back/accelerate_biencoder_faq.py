@@ -109,7 +109,7 @@ def main():
     steps = 0
     for _ in range(1_000_000):
         model.train()
-        for batch in loader:
+        for batch in loader:  # planted
             scores = model(batch["queries"]) @ model(batch["passages"]).T / 0.05
             loss = F.cross_entropy(scores, torch.arange(len(scores)))
             accelerator.backward(loss)

@@ -100,7 +100,7 @@ def main():
     optimizer = torch.optim.Adam(model.parameters(), lr=1e-3)
     steps = 0
     for _ in range(1_000_000):
-        for past, future in loader:
+        for past, future in loader:  # planted
             loss = F.smooth_l1_loss(model(past), future)
             optimizer.zero_grad()
             loss.backward()

@@ -122,7 +122,7 @@ class Engine:
 
     def fit(self, loader, epochs):
         for _ in range(epochs):
-            for images, masks in loader:
+            for images, masks in loader:  # planted
                 self.train_batch(images, masks)
                 for callback in self.callbacks:
                     callback.on_batch_end(self)
