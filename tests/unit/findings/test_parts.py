@@ -51,14 +51,14 @@ def test_a_model_that_the_user_runs_without_gradients_in_a_step_is_a_remark_at_i
         assert case.found(forward_without_gradients, step((other, 200))) is None
 
 
-def test_the_largest_part_of_a_step_by_hand_is_a_remark_at_the_users_line(tmp_path: Path) -> None:
-    backward = (*LOOP, Frame("backward", TRAIN, 70))
+def test_the_largest_part_of_a_step_by_hand_is_a_remark_at_its_call(tmp_path: Path) -> None:
+    backward = (LOOP[0], Frame("main", TRAIN, 91), Frame("backward", TRAIN, 70))
     einsum = (*backward, Frame("einsum", LIBRARY + "numpy/core/einsumfunc.py", 1371))
     by_hand = ((backward, 100), (einsum, 200), ((*LOOP, Frame("forward", TRAIN, 71)), 200))
     with RunReader(write_case(tmp_path / "a.profd", by_hand)) as reader:
         (found,) = find(reader)
     assert (found.severity, found.rule) == (INFO, "largest-part")
-    assert found.title.startswith("largest part: backward takes 60 % of the time (train.py:70)")
+    assert found.title.startswith("largest part: backward takes 60 % of the time (train.py:91)")
     with RunReader(write_case(tmp_path / "b.profd", (*by_hand[:2], (LOAD_IN_PROCESS, 200)))) as reader:
         assert [one.rule for one in find(reader)] == ["input-bound-in-process"]
 
