@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -29,7 +29,7 @@ from profd.daemon.analyze.phases import (
 from profd.daemon.analyze.profile import Profile, take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.findings.finding import Evidence, Finding, Line, Measure
-from profd.daemon.findings.kinds import Kinds
+from profd.daemon.findings.kinds import Kinds, spoken
 from profd.daemon.findings.shares import NONE, Share, share_of_series, shares_by
 from profd.daemon.findings.texts import at, speeds_up, table
 from profd.daemon.store.reader import RunReader
@@ -46,6 +46,9 @@ _ALL_WORK = 0.9
 
 _CROWDED = 1.05
 """From this crowding on it raises a bound so much that the finding says so."""
+
+MOST = 2 / 3
+"""Of some time: what has as much is what a finding names."""
 
 _OF_EVALUATION = frozenset({EVALUATION, DATA_WAIT, DATA_LOAD})
 _OF_TRAINING = frozenset({BACKWARD, OPTIMIZER})
@@ -277,6 +280,23 @@ class FindingContext:
             if frame is not None:
                 spent_ns[frame.id] += time_ns
         return line_of(self.reader.frames[max(spent_ns, key=spent_ns.__getitem__)]) if spent_ns else None
+
+    def innermost(self, paths: Mapping[int, Sequence[int]]) -> tuple[str | None, set[int]]:
+        """Return the innermost function with most of the time of stacks, and its stacks; None and all: none has it.
+
+        ``paths`` are the ids of the user's frames in each, from the outermost one to look at on.
+        """
+        found: defaultdict[str, set[int]] = defaultdict(set)
+        for stack, path in paths.items():
+            for name in filter(None, (spoken(self.reader.frames[frame].function) for frame in path)):
+                found[name].add(stack)
+        spent_ns = {name: sum(self.profile.time_ns[stack] for stack in stacks) for name, stacks in found.items()}
+        least_ns = MOST * sum(self.profile.time_ns[stack] for stack in paths)
+        most = [name for name in reversed(found) if spent_ns[name] >= least_ns]
+        if not most:
+            return None, set(paths)
+        innermost = min(most, key=spent_ns.__getitem__)  # which has the least, and of equals comes last
+        return innermost, found[innermost]
 
     def leaf(self, stack: int) -> FrameRow:
         return self.reader.frames[self.reader.stacks[stack].frame]

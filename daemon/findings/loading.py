@@ -15,6 +15,7 @@ from profd.daemon.analyze.series import mean_of_known
 from profd.daemon.findings.bounds import bound, ceiling, usable_cores
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import INFO, Finding, Line
+from profd.daemon.findings.kinds import spoken
 from profd.daemon.findings.shares import Share
 from profd.daemon.findings.texts import at
 from profd.daemon.store.rows import FrameRow
@@ -36,8 +37,32 @@ def load_in_process(context: FindingContext) -> Finding | None:
     cases = {"iterable": _is_most(context, _ITERABLE), "without-loader": not _is_most(context, _LOADER)}
     told, line = plural(workers, "worker"), partial(_line_of_loading, context)
     return context.finding(
-        "input-bound-in-process", share, gain=gain, line=line, cases=cases, workers=told, number=workers
+        "input-bound-in-process",
+        share,
+        gain=gain,
+        line=line,
+        cases=cases,
+        workers=told,
+        number=workers,
+        mostly=_mostly(context),
     )
+
+
+def _mostly(context: FindingContext) -> str:
+    """Return in a sentence which function of the user's has most of what a DataLoader does; nothing where none has."""
+    paths: dict[int, list[int]] = {}
+    for stack in filter(partial(_loads, context), context.profile.time_ns):
+        frames = context.reader.frames_of(stack)
+        loader = next((depth for depth, one in enumerate(frames) if _LOADER.match(one.module_path)), len(frames))
+        paths[stack] = [one.id for one in frames[loader:] if not one.is_library]
+    name, stacks = context.innermost(paths)
+
+    def frame_of(stack: int) -> FrameRow | None:
+        return next((one for one in reversed(context.reader.frames_of(stack)) if spoken(one.function) == name), None)
+
+    line = context.heaviest_line(context.profile, stacks.__contains__, frame_of)
+    share = context.share_of(context.profile, stacks.__contains__)
+    return f" See whether {name}{at(line)} can cost less: it takes {percent(share.value)} of the time." if name else ""
 
 
 _TRAINERS = ("transformers/", "lightning/", "pytorch_lightning/")

@@ -11,7 +11,7 @@ from __future__ import annotations
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial
 
 from profd.daemon.analyze.phases import (
@@ -29,7 +29,7 @@ from profd.daemon.analyze.phases import (
     WAITING,
 )
 from profd.daemon.findings.bounds import bound
-from profd.daemon.findings.context import FindingContext, line_of
+from profd.daemon.findings.context import MOST, FindingContext, line_of
 from profd.daemon.findings.finding import Finding, Line
 from profd.daemon.findings.kinds import MODULE, Kind, OwnFunction, own_functions, spoken
 from profd.daemon.findings.loading import is_apart_from_environment
@@ -43,7 +43,6 @@ _STEP_BESIDE = 0.1  # of the time below a line; with more of a step it is a line
 _NEARLY_ALL = 0.9
 _LOOPS = 0.8
 _MOST = 0.5
-_NAMED = 2 / 3  # of the time below a line: what has as much is what the finding names
 
 LinePath = tuple[int, ...]
 
@@ -117,7 +116,7 @@ def overhead(context: FindingContext) -> Finding | None:
     # Work in C on whole arrays may be what a step needs; known kinds and loops in Python are a loss at any size.
     perhaps = (stack for stack in stacks - brought if (one := of_stack(stack)) is None or one.perhaps)
     perhaps_ns = sum(spent_ns[stack] for stack in perhaps)
-    callee, named = _callee(context, {stack: _below(paths[stack], anchor) for stack in stacks})
+    callee, named = context.innermost({stack: _below(paths[stack], anchor) for stack in stacks})
     step_ns = Counter[LinePath]()
     for stack in step:
         step_ns[paths[stack]] += int(spent_ns[stack])
@@ -127,7 +126,7 @@ def overhead(context: FindingContext) -> Finding | None:
     if severity is None:
         return None
     # The share is that of what is named; what only waits is apart from the rest of a line. All of it may be gained.
-    kind = kind if most_ns >= _NAMED * by_kind.total() else None
+    kind = kind if most_ns >= MOST * by_kind.total() else None
     if kind is not None:
         named = {stack for stack in stacks if of_stack(stack) == kind} if kind.waits else stacks
     share, gain = context.share_of(context.profile, named.__contains__), partial(bound, context, whole)
@@ -184,24 +183,6 @@ def _is_input(context: FindingContext, line: LinePath, step_ns: Counter[LinePath
         if below_ns < _STEP_BESIDE * around_ns:
             return True
     return False
-
-
-def _callee(context: FindingContext, paths: Mapping[int, LinePath]) -> tuple[str | None, set[int]]:
-    """Return the innermost function that has most of the time of stacks, and its stacks; None and all where none has.
-
-    ``paths`` are the ids of the user's frames in each, from the outermost one to look at on.
-    """
-    found: defaultdict[str, set[int]] = defaultdict(set)
-    for stack, path in paths.items():
-        for name in filter(None, (spoken(context.reader.frames[frame].function) for frame in path)):
-            found[name].add(stack)
-    spent_ns = {name: sum(context.profile.time_ns[stack] for stack in stacks) for name, stacks in found.items()}
-    least_ns = _NAMED * sum(context.profile.time_ns[stack] for stack in paths)
-    most = [name for name in reversed(found) if spent_ns[name] >= least_ns]
-    if not most:
-        return None, set(paths)
-    innermost = min(most, key=spent_ns.__getitem__)  # which has the least, and of equals comes last
-    return innermost, found[innermost]
 
 
 _LOOP, _COMPREHENSION = re.compile(r"^\s*(for|while)\b"), re.compile(r"\bfor\b.+\bin\b")

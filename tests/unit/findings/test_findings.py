@@ -21,7 +21,7 @@ from support.findingruns import (
     write_case,
 )
 from support.synthetic import MAIN, MAIN_TID, worker
-from support.training_stacks import DATA_WAIT, LIBRARY, OPTIMIZER, TRAIN
+from support.training_stacks import DATA, DATA_WAIT, LIBRARY, OPTIMIZER, TRAIN
 
 from profd.daemon.findings.catalog import Rule
 from profd.daemon.findings.cpu import cpu_limit, oversubscription
@@ -181,6 +181,17 @@ def test_below_the_loop_of_a_framework_the_line_is_that_of_the_dataset(case: Cas
     trainer = (*LOAD_IN_PROCESS[:3], Frame("Trainer._inner_training_loop", LIBRARY + "transformers/trainer.py", 2400))
     found = case.told(load_in_process, step(((*trainer, *LOAD_IN_PROCESS[3:]), 200)))
     assert "(augment.py:33)" in found.title
+
+
+def test_the_function_with_most_of_the_loading_is_named(case: Case) -> None:
+    decode = (*LOAD_IN_PROCESS, Frame("decode", DATA, 40))
+    found = case.told(load_in_process, step((decode, 150), (LOAD_IN_PROCESS, 50)))
+    assert "See whether decode (augment.py:40) can cost less: it takes 30 % of the time." in found.remedy
+    crop = (*LOAD_IN_PROCESS, Frame("crop", DATA, 50))
+    found = case.told(load_in_process, step((decode, 100), (crop, 100)))
+    assert "See whether Photos.__getitem__ (augment.py:33) can cost less: it takes 40 % of the time." in found.remedy
+    library = (*LOAD_IN_PROCESS[:-1], Frame("default_collate", LIBRARY + "torch/utils/data/_utils/collate.py", 398))
+    assert "See whether" not in case.told(load_in_process, step((library, 200))).remedy
 
 
 def test_workers_share_a_stream(case: Case) -> None:
