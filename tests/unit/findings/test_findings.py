@@ -194,6 +194,19 @@ def test_the_function_with_most_of_the_loading_is_named(case: Case) -> None:
     assert "See whether" not in case.told(load_in_process, step((library, 200))).remedy
 
 
+@pytest.mark.parametrize(
+    ("per_s", "severity", "advice"), [(50, WARNING, "num_workers=1"), (100, INFO, "batch_size=None in the DataLoader")]
+)
+def test_a_batch_that_is_made_as_soon_as_it_is_handed_over_needs_no_worker(
+    case: Case, per_s: int, severity: str, advice: str
+) -> None:
+    # 30 % of the time: 6 ms a step at 50 steps a second, 3 ms at 100.
+    series = [Series("step_count", *(float(second * per_s) for second in range(60)))]
+    found = case.told(load_in_process, step((LOAD_IN_PROCESS, 150)), series=series)
+    assert (found.severity, advice in found.remedy) == (severity, True)
+    assert ("3.0 ms a step" in found.title) == (severity == INFO)
+
+
 def test_workers_share_a_stream(case: Case) -> None:
     fetch = Frame("_IterableDatasetFetcher.fetch", LIBRARY + "torch/utils/data/_utils/fetch.py", 33)
     loading = (*LOAD_IN_PROCESS[:5], fetch, Frame("ClickLog.__iter__", TRAIN, 30))
