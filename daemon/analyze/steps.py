@@ -77,6 +77,8 @@ def lost_ranges(events: Iterable[EventRow], process: int) -> list[Lost]:
 
 def counts_of(reader: RunReader, process: int, selection: Selection) -> Counts:
     """Return the counts in a selection's range of time: none where less than half of its training is counted."""
+    if reader.find_series(STEP_COUNT, process) is None:
+        return Counts([])  # as of workers: a run may have thousands, and tens of thousands of events
     points, lost = points_of(reader, STEP_COUNT, process, selection), lost_ranges(reader.events(), process)
     if not lost:
         return Counts([points] if points else [])

@@ -181,6 +181,13 @@ def test_what_is_made_between_two_sources_is_unknown(tmp_path: Path) -> None:
     assert ([len(piece) for piece in pieces], why) == ([3, 2], WHY)
 
 
+def test_events_are_not_read_for_each_of_thousands_of_workers(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write_records(tmp_path / "a.profd", [main_process()])
+    monkeypatch.setattr(RunReader, "events", lambda _: pytest.fail("all events of the run were read"))
+    with RunReader(path) as reader:
+        assert [counts_of(reader, process, Selection()).pieces for process in reader.processes] == [[]]
+
+
 def test_all_of_a_training_that_ends_before_is_counted(tmp_path: Path) -> None:
     run = lost(tmp_path / "r", 20.5, counts=[(0.0, 0), (20.0, 200)])
     assert (steps_of(run).count, steps_of(run).why_unknown) == (200, None)
