@@ -40,25 +40,34 @@ def load_in_process(context: FindingContext) -> Finding | None:
     gain = bound(context, share, ceiling(context))
     per_s = take_steps(context.reader, context.selection, context.phases).per_s
     step_s, has_loader = share.value / per_s if per_s else math.inf, _is_most(context, _LOADER)
-    is_quick = has_loader and step_s < HAND_OVER_S
-    cases = {"iterable": _is_most(context, _ITERABLE), "quick": is_quick, "without-loader": not has_loader}
-    told, line = plural(workers, "worker"), partial(_line_of_loading, context)
+    # An IterableDataset takes no list of indices, and what comes from no DataLoader has no worker to be spared.
+    is_iterable = _is_most(context, _ITERABLE)
+    is_quick = has_loader and not is_iterable and step_s < HAND_OVER_S
+    function, of_function, function_line = _costly_function(context)
+    cases = {
+        "iterable": is_iterable,
+        "quick": is_quick,
+        "without-loader": not has_loader,
+        "named": function is not None,
+    }
     return context.finding(
         "input-bound-in-process",
         share,
         severity=INFO if is_quick else None,
         gain=gain,
-        line=line,
+        line=partial(_line_of_loading, context),
         cases=cases,
-        workers=told,
+        workers=plural(workers, "worker"),
         number=workers,
         milliseconds=f"{1000 * step_s:.1f}",
-        mostly=_mostly(context),
+        function=function,
+        at_function=at(function_line),
+        of_function=percent(of_function.value),
     )
 
 
-def _mostly(context: FindingContext) -> str:
-    """Return in a sentence which function of the user's has most of what a DataLoader does; nothing where none has."""
+def _costly_function(context: FindingContext) -> tuple[str | None, Share, Line | None]:
+    """Return the user's function with most of what a DataLoader does, its share and line; None where none has it."""
     paths: dict[int, list[int]] = {}
     for stack in filter(partial(_loads, context), context.profile.time_ns):
         frames = context.reader.frames_of(stack)
@@ -70,8 +79,7 @@ def _mostly(context: FindingContext) -> str:
         return next((one for one in reversed(context.reader.frames_of(stack)) if spoken(one.function) == name), None)
 
     line = context.heaviest_line(context.profile, stacks.__contains__, frame_of)
-    share = context.share_of(context.profile, stacks.__contains__)
-    return f" See whether {name}{at(line)} can cost less: it takes {percent(share.value)} of the time." if name else ""
+    return name, context.share_of(context.profile, stacks.__contains__), line
 
 
 _TRAINERS = ("transformers/", "lightning/", "pytorch_lightning/")

@@ -205,6 +205,10 @@ def test_a_batch_that_is_made_as_soon_as_it_is_handed_over_needs_no_worker(
     found = case.told(load_in_process, step((LOAD_IN_PROCESS, 150)), series=series)
     assert (found.severity, advice in found.remedy) == (severity, True)
     assert ("3.0 ms a step" in found.title) == (severity == INFO)
+    # A stream is read by no list of indices.
+    fetch = Frame("_IterableDatasetFetcher.fetch", LIBRARY + "torch/utils/data/_utils/fetch.py", 33)
+    stream = (*LOAD_IN_PROCESS[:5], fetch, Frame("ClickLog.__iter__", TRAIN, 30))
+    assert "get_worker_info" in case.told(load_in_process, step((stream, 150)), series=series).remedy
 
 
 def test_workers_share_a_stream(case: Case) -> None:

@@ -106,6 +106,15 @@ def test_a_minute_that_is_written_twice_keeps_its_peak(connection: sqlite3.Conne
     assert rows(connection)[0] == (0, Aggregate(59, 59.0, 1.0, 9.0))
 
 
+def test_a_series_that_has_ended_is_let_go_within_a_minute_of_five(connection: sqlite3.Connection) -> None:
+    sums = PointRollups(connection, STARTED_NS)
+    add(sums, (1, 2.0), (2, 2.0))
+    add(sums)
+    for minutes, written in ((5, []), (6, [(0, Aggregate(2, 4.0, 2.0, 2.0))])):
+        sums.settle(STARTED_NS + minutes * MINUTE_NS)
+        assert rows(connection) == written
+
+
 def test_a_series_that_goes_on_after_a_pause_is_not_ended(connection: sqlite3.Connection) -> None:
     """Else its reading would hold for as long as the next one does, and not for three usual distances."""
     sums = PointRollups(connection, STARTED_NS)
