@@ -23,6 +23,10 @@ The client's messages, and what is answered to the socket that they came from:
 
     answered by ``req`` with an empty payload for *no*, or with the text of a configuration for *yes*: lines KEY=VALUE
 
+A client waits 90 ms for an answer and then goes on. An answer that comes later stays in its socket, and is taken for
+that to its next question, and each later one for that to the question after it, for as long as the process lives:
+what has waited here for too long is not answered.
+
 The daemon only answers; nothing but the file itself says that a trace is finished. Whatever is no message of the
 protocol is ignored, and the run goes on.
 """
@@ -34,12 +38,14 @@ import contextlib
 import errno
 import socket
 import struct
+import time
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
 from profd.daemon import processes
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import SessionFailed
 
 DAEMON_NAME = "dynolog"
@@ -58,7 +64,10 @@ _AT_ONCE = 64
 """Datagrams read at one go, so that a flood of them does not block the rest of the session."""
 _CREDENTIALS_NOTE = 2
 _CREDENTIALS = struct.Struct("3i")  # struct ucred: pid, uid, gid
-_NOTES_BYTES = socket.CMSG_SPACE(_CREDENTIALS.size)
+_TIMESTAMP_NOTE = 35  # SO_TIMESTAMPNS, which the socket module does not name
+_TIMESTAMP = struct.Struct("@ll")  # struct timespec, of the wall clock: when the kernel took the datagram
+_NOTES_BYTES = socket.CMSG_SPACE(_CREDENTIALS.size) + socket.CMSG_SPACE(_TIMESTAMP.size)
+ANSWERED_WITHIN_NS = 50_000_000
 _MOST_HEARD = 1000
 
 
@@ -111,11 +120,13 @@ def encode(kind: str, payload: bytes) -> bytes:
 class KinetoDaemon:
     """Answers the clients in one folder, and hands a configuration to those that a trace is wanted of."""
 
-    def __init__(self, folder: Path | None, delivered: Callable[[int], None]) -> None:
-        """Call ``delivered`` with the PID of each that got its order; ``folder`` None is the abstract namespace."""
-        self._folder, self._delivered = folder, delivered
+    def __init__(self, folder: Path | None) -> None:
+        """``folder`` None is the abstract namespace."""
+        self._folder = folder
         self._socket: socket.socket | None = None
-        self._wanted: dict[int, str] = {}
+        self._wanted: dict[int, Callable[[], str]] = {}
+        self.given: dict[int, int] = {}
+        """The processes that have got their order, and how often each has said since that it is at no trace."""
         self.clients: set[int] = set()
         """The processes that have ever asked for work."""
         self._starts = 0
@@ -129,6 +140,7 @@ class KinetoDaemon:
     def _listen(self) -> None:
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK | socket.SOCK_CLOEXEC)
         self._socket.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._socket.setsockopt(socket.SOL_SOCKET, _TIMESTAMP_NOTE, 1)
         try:
             self._bind(self._socket)
         except OSError as error:
@@ -150,13 +162,15 @@ class KinetoDaemon:
         path.unlink(missing_ok=True)
         daemon.bind(str(path))
 
-    def ask(self, pid: int, configuration: str) -> None:
-        """Give a process this configuration the next time that it asks for one and is free to take a trace."""
+    def ask(self, pid: int, configuration: Callable[[], str]) -> None:
+        """Give a process a configuration, made then, when it next asks for one and is free to take a trace."""
         self._wanted[pid] = configuration
+        self.given.pop(pid, None)
 
     def withdraw(self, pid: int) -> None:
-        """Ask nothing of a process any more, where it has not been given it yet."""
+        """Ask nothing of a process any more, and forget what it has got."""
         self._wanted.pop(pid, None)
+        self.given.pop(pid, None)
 
     def close(self) -> None:
         """Take one ``start`` back."""
@@ -176,20 +190,28 @@ class KinetoDaemon:
             except OSError:  # nothing left to read
                 return
             message = decode(datagram)
-            if message is not None and _is_of(message.pid, notes):
-                self._take(message, sender)
+            if message is None or not _is_of(message.pid, notes):
+                continue
+            if isinstance(message, Inquiry):
+                self._count(message)
+            if _age_ns(notes) <= ANSWERED_WITHIN_NS:
+                self._reply(message, sender)
 
-    def _take(self, message: Context | Inquiry, sender: str | bytes | None) -> None:
+    def _count(self, inquiry: Inquiry) -> None:
+        if len(self.clients) >= _MOST_HEARD:  # each was a process that lived
+            self.clients = {pid for pid in self.clients if processes.read_stat(pid) is not None}
+        self.clients.add(inquiry.pid)
+        if inquiry.is_free and inquiry.pid in self.given:
+            self.given[inquiry.pid] += 1
+
+    def _reply(self, message: Context | Inquiry, sender: str | bytes | None) -> None:
         if isinstance(message, Context):
             self._answer(sender, encode("ctxt", _COUNT.pack(1)))
-        else:
-            if len(self.clients) >= _MOST_HEARD:  # each was a process that lived
-                self.clients = {pid for pid in self.clients if processes.read_stat(pid) is not None}
-            self.clients.add(message.pid)
-            configuration = self._wanted.get(message.pid) if message.is_free else None
-            if self._answer(sender, encode("req", (configuration or "").encode())) and configuration:
-                del self._wanted[message.pid]
-                self._delivered(message.pid)
+            return
+        order = self._wanted.get(message.pid) if message.is_free else None
+        if self._answer(sender, encode("req", order().encode() if order else b"")) and order:
+            del self._wanted[message.pid]
+            self.given[message.pid] = 0
 
     def _answer(self, client: str | bytes | None, datagram: bytes) -> bool:
         """Send a datagram to a client in the folder; False where it is gone, or does not listen."""
@@ -215,6 +237,16 @@ def _is_of(pid: int, notes: list[tuple[int, int, bytes]]) -> bool:
             uid = _CREDENTIALS.unpack_from(note)[1]
             return uid in (0, processes.owner_uid(pid))
     return False
+
+
+def _age_ns(notes: list[tuple[int, int, bytes]]) -> int:
+    """Return for how long a datagram has waited here, by the time that the kernel noted on it."""
+    for level, kind, note in notes:
+        if (level, kind) == (socket.SOL_SOCKET, _TIMESTAMP_NOTE) and len(note) >= _TIMESTAMP.size:
+            seconds, nanoseconds = _TIMESTAMP.unpack_from(note)
+            sent_ns: int = seconds * SECOND_NS + nanoseconds
+            return time.time_ns() - sent_ns
+    return 0
 
 
 def _is_served(path: Path) -> bool:

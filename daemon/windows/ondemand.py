@@ -16,17 +16,22 @@ from pathlib import Path
 from typing import NamedTuple
 
 from profd.daemon import paths, processes
-from profd.daemon.clock import Clock
+from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.store.records import Identity
 from profd.daemon.userfiles import UserFiles, sees_our_files
 from profd.daemon.windows.kineto import KinetoDaemon
-from profd.daemon.windows.request import WindowFailed, WindowRequest
+from profd.daemon.windows.request import WARMUP_S, WindowFailed, WindowRequest
 from profd.daemon.windows.taking import ExchangeFolder, meeting, wait_until
 
 ANSWER_TIMEOUT_S = 20.0
 """Kineto asks once a second, and not while a thread of it is held up by the training."""
 TRACE_TIMEOUT_S = 120.0
+START_AFTER_S = WARMUP_S + 1.5
+"""From the order of a window of seconds to its begin; see ``_orders``."""
+_REFUSED_AFTER = 3
+"""How often a process that was given a window of seconds may say that it is at no trace, while there is none: it has
+begun one before the third time, or has thrown the order away."""
 _SWITCH, _SOCKETS = "KINETO_USE_DAEMON", "KINETO_IPC_SOCKET_DIR"
 PlaceOf = Callable[[int], AbstractContextManager[ExchangeFolder]]
 
@@ -43,8 +48,7 @@ class OnDemand:
     def __init__(self, sockets: Path | None, clock: Clock, place: PlaceOf = meeting) -> None:
         """``sockets`` is the folder of ``kineto``; ``place`` gives the folder for the trace of a process."""
         self._place, self._clock = place, clock
-        self._delivered: set[int] = set()
-        self.daemon = KinetoDaemon(sockets, self._delivered.add)
+        self.daemon = KinetoDaemon(sockets)
 
     @contextlib.asynccontextmanager
     async def trace(self, identity: Identity, request: WindowRequest, asked_ns: int) -> AsyncIterator[int]:
@@ -55,24 +59,55 @@ class OnDemand:
         try:
             with self._place(pid) as place:
                 try:
-                    self.daemon.ask(pid, request.configuration(place.there / f"{name}.json"))
-                    if not await wait_until(lambda: pid in self._delivered, identity, self._clock, ANSWER_TIMEOUT_S):
-                        what = f"process {pid} did not ask for work within {ANSWER_TIMEOUT_S:.0f} s"
-                        raise WindowFailed(what, "it may have ended its use of torch, or be taking a trace of its own")
-                    # It is whole once it is there: Kineto writes it under another name first.
-                    timeout_s = TRACE_TIMEOUT_S + (request.seconds or 0.0)
-                    if not await wait_until(lambda: place.has(trace), identity, self._clock, timeout_s):
-                        what = f"no trace of process {pid} has arrived within {timeout_s:.0f} s"
-                        remedy = "give --seconds, if its optimizer is not torch's or steps take minutes"
-                        raise WindowFailed(what, "" if request.seconds else remedy)
+                    for order in self._orders(request, place.there / f"{name}.json"):
+                        self.daemon.ask(pid, order)
+                        if await self._has_come(place, trace, identity, request):
+                            break
+                    else:
+                        raise WindowFailed(f"process {pid} has begun no window, twice", "ask for it again")
                     with place.opened(trace) as opened:
                         yield opened
                 finally:
                     place.files.remove(place.there / trace)
         finally:
             self.daemon.withdraw(pid)
-            self._delivered.discard(pid)
             self.daemon.close()
+
+    def _orders(self, request: WindowRequest, trace: Path) -> list[Callable[[], str]]:
+        """Return how a process is asked, and how once more where it has thrown the order away.
+
+        Kineto looks once a second at what it was given. A window of seconds is begun by a look in one certain second,
+        and thrown away by a later one, so that none is begun where a look comes a little late and the two looks lie
+        at the two ends of that second. By itself Kineto places it so that they do, as soon as it was asked before.
+        The two orders have seconds that begin half a second apart.
+        """
+        if request.seconds is None:
+            return [lambda: request.configuration(trace)]
+
+        def begun_by_us() -> str:
+            wall_ns = self._clock.now_ns() + self._clock.wall_jump_ns()
+            return request.configuration(trace, wall_ns + int(START_AFTER_S * SECOND_NS))
+
+        return [begun_by_us, lambda: request.configuration(trace)]
+
+    async def _has_come(self, place: ExchangeFolder, trace: str, identity: Identity, request: WindowRequest) -> bool:
+        """Wait for the trace of a process that was asked; False where it threw the order away. Raises WindowFailed."""
+        pid = identity.pid
+        if not await wait_until(lambda: pid in self.daemon.given, identity, self._clock, ANSWER_TIMEOUT_S):
+            what = f"process {pid} did not ask for work within {ANSWER_TIMEOUT_S:.0f} s"
+            raise WindowFailed(what, "it may have ended its use of torch, or be taking a trace of its own")
+
+        def is_over() -> bool:
+            # The file is whole once it is there: Kineto writes it under another name first, and is free only after.
+            is_refused = request.seconds is not None and self.daemon.given.get(pid, 0) >= _REFUSED_AFTER
+            return place.has(trace) or is_refused
+
+        timeout_s = TRACE_TIMEOUT_S + (request.seconds or 0.0)
+        if not await wait_until(is_over, identity, self._clock, timeout_s):
+            what = f"no trace of process {pid} has arrived within {timeout_s:.0f} s"
+            remedy = "give --seconds, if its optimizer is not torch's or steps take minutes"
+            raise WindowFailed(what, "" if request.seconds else remedy)
+        return place.has(trace)
 
 
 def on_demand_in(folder: Path, clock: Clock) -> OnDemand:

@@ -8,11 +8,14 @@ from typing import Annotated
 
 import msgspec
 
+from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.errors import ProfdError, UsageError
 
 DEFAULT_STEPS = 5
 MAX_STEPS = 1000
 MAX_SECONDS = 600
+WARMUP_S = 1
+"""How long Kineto records before a window of seconds, and throws away."""
 
 
 # Those of torch.profiler: by itself Kineto also records synchronizations and events, which cost time and are no work.
@@ -39,12 +42,17 @@ class WindowRequest(msgspec.Struct, frozen=True):
     inject: bool = False
     pid: int | None = None
 
-    def configuration(self, trace: Path) -> str:
-        """Return the text that asks Kineto for this window; it puts ``_<pid>`` before the suffix of ``trace``."""
+    def configuration(self, trace: Path, start_ns: int = 0) -> str:
+        """Return the text that asks Kineto for this window; it puts ``_<pid>`` before the suffix of ``trace``.
+
+        A window of seconds begins at ``start_ns``, nanoseconds since the epoch; where Kineto likes, with 0.
+        """
         settings: dict[str, object] = {"ACTIVITIES_LOG_FILE": trace}
         if self.seconds is not None:
             length_ms = max(1, round(self.seconds * 1000))
-            settings |= {"ACTIVITIES_DURATION_MSECS": length_ms, "ACTIVITIES_WARMUP_PERIOD_SECS": 1}
+            settings |= {"ACTIVITIES_DURATION_MSECS": length_ms, "ACTIVITIES_WARMUP_PERIOD_SECS": WARMUP_S}
+            if start_ns:
+                settings |= {"PROFILE_START_TIME": start_ns // MILLISECOND_NS}
         else:
             settings |= {"PROFILE_START_ITERATION": 0, "PROFILE_START_ITERATION_ROUNDUP": 1}
             settings |= {"ACTIVITIES_ITERATIONS": self.steps, "ACTIVITIES_WARMUP_ITERATIONS": 1}

@@ -19,6 +19,7 @@ from support.traces import ROOT, Told, write_trace
 from support.waiting import DEADLINE_S, until
 
 from profd.daemon import processes
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.service.processes import ProcessTable
 from profd.daemon.session.control import ControlClient
 from profd.daemon.store.reader import RunReader
@@ -141,10 +142,10 @@ async def test_another_user_is_told_nothing_of_a_window_that_a_process_of_roots_
 ) -> None:
     name = b"\0profd-two-users-%d\0" % os.getpid()
     monkeypatch.setattr(kineto, "ABSTRACT_NAME", name)
-    delivered: list[int] = []
-    daemon = KinetoDaemon(None, delivered.append)
+    monkeypatch.setattr(kineto, "ANSWERED_WITHIN_NS", int(DEADLINE_S * SECOND_NS))  # both wait
+    daemon = KinetoDaemon(None)
     daemon.start()
-    daemon.ask(os.getpid(), "ACTIVITIES_LOG_FILE=x")
+    daemon.ask(os.getpid(), lambda: "ACTIVITIES_LOG_FILE=x")
     try:
         words = by_another(ASK, inquiry(os.getpid()).hex(), name.hex())
         with subprocess.Popen(words, stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True) as other:
@@ -160,4 +161,4 @@ async def test_another_user_is_told_nothing_of_a_window_that_a_process_of_roots_
             assert out == "nothing\n"
     finally:
         daemon.close()
-    assert delivered == [os.getpid()]
+    assert list(daemon.given) == [os.getpid()]

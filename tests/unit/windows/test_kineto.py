@@ -7,6 +7,7 @@ import contextlib
 import os
 import socket
 import struct
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from support.kinetoclient import KinetoClient, context, inquiry, message
 from support.waiting import DEADLINE_S
 
 from profd.daemon import processes
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import SessionFailed
 from profd.daemon.windows import kineto
 from profd.daemon.windows.kineto import Context, Inquiry, KinetoDaemon, decode
@@ -38,9 +40,15 @@ def owners(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
     return owners
 
 
+@pytest.fixture(autouse=True)
+def patient_clients(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Have clients that wait for their answers, however busy the machine is."""
+    monkeypatch.setattr(kineto, "ANSWERED_WITHIN_NS", int(DEADLINE_S * SECOND_NS))
+
+
 @contextlib.contextmanager
-def daemon_in(folder: Path, delivered: list[int] | None = None) -> Iterator[KinetoDaemon]:
-    daemon = KinetoDaemon(folder, (delivered if delivered is not None else []).append)
+def daemon_in(folder: Path) -> Iterator[KinetoDaemon]:
+    daemon = KinetoDaemon(folder)
     daemon.start()
     try:
         yield daemon
@@ -91,37 +99,76 @@ async def test_who_is_asked_nothing_is_told_no_and_a_context_is_answered_with_a_
         assert daemon.clients == {PID}
         client.send(context(PID))
         assert await client.answer() == message(b"ctxt", struct.pack("=i", 1))
-        daemon.ask(PID, ASKED)
+        daemon.ask(PID, lambda: ASKED)
         daemon.withdraw(PID)
         client.send(inquiry(PID))
         assert await client.answer() == message(b"req", b"")
 
 
 async def test_configuration_is_given_once_and_to_whom_it_is_for_when_that_is_free(folder: Path) -> None:
-    delivered: list[int] = []
-    with daemon_in(folder, delivered) as daemon, KinetoClient(folder) as one, KinetoClient(folder) as other:
-        daemon.ask(PID, ASKED)
+    with daemon_in(folder) as daemon, KinetoClient(folder) as one, KinetoClient(folder) as other:
+        daemon.ask(PID, lambda: ASKED)
         other.send(inquiry(PID + 1, PID))
         assert await other.answer() == message(b"req", b"")
         one.send(inquiry(PID, kinds=1))  # it is at a trace
         assert await one.answer() == message(b"req", b"")
         one.send(inquiry(PID, 1))
         assert await one.answer() == message(b"req", ASKED.encode())
-        assert delivered == [PID]
+        assert daemon.given == {PID: 0}
         one.send(inquiry(PID, 1))
         assert await one.answer() == message(b"req", b"")
+        assert daemon.given == {PID: 1}
+        one.send(inquiry(PID, kinds=1))
+        other.send(inquiry(PID + 1, PID))
+        await asyncio.gather(one.answer(), other.answer())
+        assert daemon.given == {PID: 1}  # it was at a trace, and the other has got nothing
+        daemon.ask(PID, lambda: ASKED)
+        assert daemon.given == {}
+
+
+async def test_who_does_not_wait_for_an_answer_any_more_is_given_none(
+    folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with daemon_in(folder) as daemon, KinetoClient(folder) as late, KinetoClient(folder) as client:
+        daemon.ask(PID, lambda: ASKED)
+        with monkeypatch.context() as too_late:
+            too_late.setattr(kineto, "ANSWERED_WITHIN_NS", -1)
+            for datagram in (inquiry(PID), context(PID)):
+                late.send(datagram)
+            daemon._read()
+        assert daemon.clients == {PID}
+        assert daemon.given == {}
+        client.send(inquiry(PID + 1))
+        await client.answer()
+        late.send(inquiry(PID))
+        assert await late.answer() == message(b"req", ASKED.encode())
+
+
+def test_age_of_a_datagram_is_since_the_kernel_took_it() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    with ours, theirs:
+        ours.setsockopt(socket.SOL_SOCKET, kineto._TIMESTAMP_NOTE, 1)
+        before_ns = time.time_ns()
+        theirs.send(b"x")
+        sent_ns = time.time_ns()
+        _, notes, _, _ = ours.recvmsg(10, kineto._NOTES_BYTES)
+        asked_ns = time.time_ns()
+        age_ns = kineto._age_ns(notes)
+        answered_ns = time.time_ns()
+    assert asked_ns - age_ns <= sent_ns
+    assert before_ns <= answered_ns - age_ns
+    assert kineto._age_ns([]) == 0
 
 
 async def test_client_that_is_gone_is_asked_again_when_it_is_back(folder: Path) -> None:
-    delivered: list[int] = []
-    with daemon_in(folder, delivered) as daemon:
-        daemon.ask(PID, ASKED)
+    with daemon_in(folder) as daemon:
+        daemon.ask(PID, lambda: ASKED)
         with KinetoClient(folder) as gone:
             gone.send(inquiry(PID))
         with KinetoClient(folder) as client:
             client.send(inquiry(PID + 1))
             await client.answer()  # so that the one before it was read, too
-            assert delivered == []
+            assert daemon.given == {}
             client.send(inquiry(PID))
             assert await client.answer() == message(b"req", ASKED.encode())
 
@@ -130,16 +177,15 @@ async def test_client_that_is_gone_is_asked_again_when_it_is_back(folder: Path) 
 async def test_only_sockets_in_the_folder_are_answered(
     folder: Path, tmp_path_factory: pytest.TempPathFactory, where: str
 ) -> None:
-    delivered: list[int] = []
     address = where.format(elsewhere=tmp_path_factory.mktemp("e"), pid=os.getpid())
-    with daemon_in(folder, delivered) as daemon, KinetoClient(folder) as client:
-        daemon.ask(PID, ASKED)
+    with daemon_in(folder) as daemon, KinetoClient(folder) as client:
+        daemon.ask(PID, lambda: ASKED)
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
             stranger.bind(address)
             stranger.sendto(inquiry(PID), str(folder / "dynolog"))
             client.send(inquiry(PID + 1))
             await client.answer()
-        assert delivered == []
+        assert daemon.given == {}
 
 
 async def test_socket_of_a_daemon_that_died_is_taken_over_and_of_one_that_lives_left_to_it(folder: Path) -> None:
@@ -150,21 +196,21 @@ async def test_socket_of_a_daemon_that_died_is_taken_over_and_of_one_that_lives_
         client.send(inquiry(PID))
         assert await client.answer() == message(b"req", b"")
         with pytest.raises(SessionFailed, match="another daemon serves this Kineto"):
-            KinetoDaemon(folder, lambda pid: None).start()
+            KinetoDaemon(folder).start()
         client.send(inquiry(PID))
         assert await client.answer() == message(b"req", b"")
     with KinetoClient(folder) as client, pytest.raises(ConnectionRefusedError):  # it is closed
         client.send(inquiry(PID))
     with pytest.raises(SessionFailed, match="takes no socket"):
-        KinetoDaemon(folder / "missing", lambda pid: None).start()
+        KinetoDaemon(folder / "missing").start()
 
 
 async def test_clients_of_no_folder_are_served_in_the_abstract_namespace(monkeypatch: pytest.MonkeyPatch) -> None:
     name = b"\0profd-test-%d\0" % os.getpid()
     monkeypatch.setattr("profd.daemon.windows.kineto.ABSTRACT_NAME", name)
-    daemon = KinetoDaemon(None, lambda pid: None)
+    daemon = KinetoDaemon(None)
     daemon.start()
-    daemon.ask(PID, "ACTIVITIES_LOG_FILE=x")
+    daemon.ask(PID, lambda: "ACTIVITIES_LOG_FILE=x")
     try:
         for own, answer in ((b"\0dynoconfigclient%d\0" % os.getpid(), b"ACTIVITIES_LOG_FILE=x"), (name + b"2", None)):
             with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_NONBLOCK) as client:
@@ -187,7 +233,7 @@ async def test_nobody_speaks_for_a_process_of_another_user(
     owners[PID] = 1001
     monkeypatch.setattr(kineto, "_CREDENTIALS", As(1000))
     with daemon_in(folder) as daemon, KinetoClient(folder) as client:
-        daemon.ask(PID, ASKED)
+        daemon.ask(PID, lambda: ASKED)
         owners[PID + 1] = 1000
         client.send(inquiry(PID))
         client.send(inquiry(PID + 1))

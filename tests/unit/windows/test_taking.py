@@ -17,11 +17,12 @@ from support.kinetoclient import KinetoClient, inquiry
 from support.kinetotraces import TraceScript
 from support.plainuser import NOBODY, process_of_plain_user
 from support.synthetic import identity_of
-from support.waiting import eventually
+from support.waiting import DEADLINE_S, eventually
 
+from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.errors import OutputUnwritable, SessionFailed
 from profd.daemon.store.records import EventHappened, Record, WindowTaken
-from profd.daemon.windows import ondemand
+from profd.daemon.windows import kineto, ondemand
 from profd.daemon.windows.ondemand import OnDemand, on_demand_in
 from profd.daemon.windows.request import WindowFailed, WindowRequest
 from profd.daemon.windows.taking import ExchangeFolder, WindowTaker, meeting
@@ -48,16 +49,27 @@ class Run:
         """Begin a window of the process."""
         return self.taker.begin({self.identity: self.way}, request or WindowRequest())
 
-    async def give_configuration(self) -> Path:
-        """Ask for a configuration as torch does until there is one; returns where it wants the trace."""
+    async def configuration(self) -> str:
+        """Ask for a configuration as torch does until there is one."""
         with KinetoClient(self.folder) as client:
             text = ""
             while "ACTIVITIES_LOG_FILE" not in text:
                 client.send(inquiry(self.identity.pid, 1))
                 text = (await client.answer())[40:].decode()
-        match = re.search(r"ACTIVITIES_LOG_FILE=(.*)\.json", text)
+        return text
+
+    async def give_configuration(self) -> Path:
+        """Ask for a configuration; returns where it wants the trace."""
+        match = re.search(r"ACTIVITIES_LOG_FILE=(.*)\.json", await self.configuration())
         assert match
         return Path(f"{match[1]}_{self.identity.pid}.json")
+
+    async def inquire(self, times: int, kinds: int = 3) -> None:
+        """Ask for work, as a process does that has none."""
+        with KinetoClient(self.folder) as client:
+            for _ in range(times):
+                client.send(inquiry(self.identity.pid, 1, kinds=kinds))
+                assert (await client.answer())[40:] == b""
 
     def goes_by(self, seconds: float) -> bool:
         """Let time go by; says whether anything came of it."""
@@ -76,7 +88,8 @@ class Run:
 
 
 @pytest.fixture
-async def run(tmp_path_factory: pytest.TempPathFactory) -> AsyncIterator[Run]:
+async def run(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[Run]:
+    monkeypatch.setattr(kineto, "ANSWERED_WITHIN_NS", int(DEADLINE_S * SECOND_NS))  # its clients wait
     process = subprocess.Popen(WAITING, stdin=subprocess.PIPE)
     run = Run(tmp_path_factory.mktemp("w"), process)
     yield run
@@ -113,6 +126,29 @@ async def test_window_of_seconds_begins_in_the_middle_of_a_step(run: Run) -> Non
     run.begin(WindowRequest(seconds=0.5))
     (await run.give_configuration()).write_bytes(steps_of_two())
     assert [(step.start_ns, step.end_ns) for step in (await run.outcome()).steps] == [(10_000, 25_000)]
+
+
+async def test_window_of_seconds_that_was_not_begun_is_asked_for_once_more(run: Run) -> None:
+    run.clock.jump_ns = -3 * SECOND_NS
+    run.begin(WindowRequest(seconds=0.5))
+    # The begin lies on the wall clock, half a second from where Kineto would place it: its warm-up and 2 s ahead.
+    assert f"PROFILE_START_TIME={run.clock.now_ns() // MILLISECOND_NS - 500}\n" in await run.configuration()
+    await run.inquire(times=2)
+    await run.inquire(times=9, kinds=1)  # it is at a trace of somebody else's
+    assert run.way.daemon.given == {run.identity.pid: 2}
+    await run.inquire(times=1)
+    again = await run.configuration()
+    assert "PROFILE_START_TIME" not in again
+    await run.inquire(times=3)
+    assert "has begun no window, twice" in (await run.outcome()).error
+
+
+async def test_window_of_steps_is_waited_for_however_long_they_are(run: Run) -> None:
+    run.begin()
+    trace = await run.give_configuration()
+    await run.inquire(times=100)
+    trace.write_bytes(steps_of_two())
+    assert (await run.outcome()).error == ""
 
 
 async def test_process_that_ends_in_the_middle_is_said(run: Run) -> None:
