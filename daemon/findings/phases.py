@@ -8,7 +8,7 @@ from functools import partial
 from profd.daemon.analyze.phases import EVALUATION, OPTIMIZER, OTHER, STEP, SYNCHRONIZE
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext
-from profd.daemon.findings.finding import SEVERITIES, Finding, Measure
+from profd.daemon.findings.finding import INFO, Finding, Measure
 from profd.daemon.findings.overhead import overhead
 from profd.daemon.findings.texts import table
 from profd.daemon.store.rows import FrameRow
@@ -106,9 +106,8 @@ def _of_heavy_optimizer(context: FindingContext) -> Finding | None:
         return context.phases.of_stack(stack) == OPTIMIZER and "torch/optim/sparse_adam.py" not in modules
 
     share = context.share_of(context.profile, is_as_large)
-    severity, slow = context.severity("small-batches-on-cpu", share.low), context.once(unfused_optimizer)
-    if severity is None:
+    if context.severity("small-batches-on-cpu", share.low) is None:
         return None
-    if slow is not None:  # the optimizer is slow by itself, which is to be mended first
-        severity = min(severity, slow.severity, key=SEVERITIES.index)
+    # Where the optimizer is slow by itself, that is to be mended first.
+    severity = INFO if context.once(unfused_optimizer) is not None else None
     return context.finding("small-batches-on-cpu", share, severity=severity, gain=bound(context, share))

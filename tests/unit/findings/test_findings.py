@@ -46,11 +46,16 @@ def test_a_gpu_that_waits_for_python_wants_larger_batches(case: Case) -> None:
 
 
 def test_without_a_gpu_the_optimizer_tells_that_batches_are_small(case: Case) -> None:
-    found = case.told(small_batches, step((OPTIMIZER, 150)))
+    fused = (*OPTIMIZER[:-1], Frame("_fused_adam", LIBRARY + "torch/optim/adam.py", 790))
+    found = case.told(small_batches, step((fused, 150)))
     assert found.severity == WARNING
     assert "the optimizer takes 32 % of a step (train.py:64)" in found.title
     assert found.gain_bound is None
     assert "one step of the optimizer for several of them (train.py:64) speeds steps up by at most 1.6" in found.remedy
+
+
+def test_an_optimizer_that_is_slow_by_itself_is_warned_of_once(case: Case) -> None:
+    assert case.told(small_batches, step((OPTIMIZER, 150))).severity == INFO
 
 
 def test_an_optimizer_warns_from_a_quarter_of_a_step_on(case: Case) -> None:

@@ -59,6 +59,20 @@ def test_a_lambda_has_the_name_of_its_function(case: Case) -> None:
     ]  # fmt: skip
 
 
+def test_a_profiler_of_the_script_is_named_and_the_marks_that_torch_sets_for_one_are_none(case: Case) -> None:
+    def in_torch(function: str, line: int) -> tuple[Frame, ...]:
+        return (*CALL, Frame(function, LIBRARY + "torch/autograd/profiler.py", line))
+
+    assert case.told(overhead, step((in_torch("profile.__exit__", 403), 150))).title.startswith(
+        "overhead: a profiler of torch.autograd in the script takes 30 % of the time"
+    )
+    marks = (*CALL, Frame("_BaseDataLoaderIter.__next__", LIBRARY + "torch/utils/data/dataloader.py", 721))
+    for mark in ("record_function.__exit__", "__exit__"):  # as named up to Python 3.10
+        stack = (*marks, Frame(mark, LIBRARY + "torch/autograd/profiler.py", 954))
+        found = case.found(overhead, step((stack, 150)))
+        assert found is None or "profiler" not in found.title
+
+
 def test_kinds_of_the_user_come_first(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PROFD_HOME", str(tmp_path))
     (tmp_path / "overhead.toml").write_text(
