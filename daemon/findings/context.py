@@ -22,6 +22,7 @@ from profd.daemon.analyze.phases import (
     DATA_WAIT,
     EVALUATION,
     OPTIMIZER,
+    STEP,
     WITHOUT_WORK,
     PhaseIndex,
     training_range,
@@ -231,6 +232,11 @@ class FindingContext:
         return frozenset(
             stack for stack in stacks if any(one.module_path.startswith("torch/") for one in frames_of(stack))
         )
+
+    @cached_property
+    def steps_by_torch(self) -> bool:
+        """Whether a part of the steps is by torch: advice on its threads or optimizers helps no other loop."""
+        return any(self.phases.of_stack(stack) in STEP for stack in self.by_torch)
 
     def share(self, *phases: str) -> Share:
         if phases not in self._shares:

@@ -40,7 +40,7 @@ _CPU_SHARE = "host_cpu_share"
 
 
 def idle_cores(context: FindingContext) -> Finding | None:
-    if context.uses_gpu is not False or not context.is_training or not context.trainers:
+    if context.uses_gpu is not False or not context.steps_by_torch or not context.trainers:
         return None
     for row in context.trainers:
         whole, main = context.mean("cpu_cores", row.id), context.main_thread_cores(row.id)

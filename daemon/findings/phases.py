@@ -98,7 +98,7 @@ def small_batches(context: FindingContext) -> Finding | None:
 
 
 def _of_heavy_optimizer(context: FindingContext) -> Finding | None:
-    if not any(context.phases.of_stack(stack) in STEP for stack in context.by_torch):
+    if not context.steps_by_torch:
         return None  # an optimizer of the user's own on arrays may be as slow for other reasons
 
     def is_as_large(stack: int) -> bool:  # sparse gradients have as many rows as the batch has

@@ -196,6 +196,10 @@ def test_idle_cores_beside_a_model_in_one_thread_are_told(case: Case) -> None:
 
 
 FUSED = (*OPTIMIZER[:-1], Frame("_fused_adam", LIBRARY + "torch/optim/adam.py", 790))
+OWN_NETWORK = (  # "loss" and "backward" of no torch
+    ((*ROOT, Frame("loss", TRAIN, 17), Frame("Value.__init__", TRAIN, 10)), 300),
+    ((*ROOT, Frame("Value.backward", TRAIN, 65)), 200),
+)
 FOREACH = (*OPTIMIZER[:-1], Frame("_multi_tensor_adam", LIBRARY + "torch/optim/adam.py", 590))
 
 
@@ -240,6 +244,7 @@ NOTHING: dict[str, tuple[Rule, Spans, dict[str, Any]]] = {
     "no core is idle": (idle_cores, HEALTHY, {"series": machine(4, used=0.95)}),
     "it has several threads": (idle_cores, HEALTHY, {"series": machine(4, used=0.5, process=2.0)}),
     "it computes on a GPU": (idle_cores, HEALTHY, {"series": [*machine(4, used=0.26), ON_A_GPU]}),
+    "a network in pure Python": (idle_cores, OWN_NETWORK, {"series": machine(4, used=0.26)}),
     "operations too short for several threads": (
         idle_cores, ((CONV, 25), (BACKWARD, 25)) * 10, {"series": machine(4, used=0.26)}
     ),
