@@ -53,6 +53,12 @@
 int main(void) {
     PRINT("main_interpreter", _PyRuntimeState, interpreters.main);
     PRINT("main_thread", _PyRuntimeState, main_thread);
+#if PY_VERSION_HEX >= 0x03090000 && PY_VERSION_HEX < 0x030e0000
+    PRINT("collector", PyInterpreterState, gc);
+    PRINT("_GENERATIONS", struct _gc_runtime_state, generations);
+    PRINT("_YOUNGEST", struct _gc_runtime_state, generation0);
+    PRINT("_COLLECTING", struct _gc_runtime_state, collecting);
+#endif
     PRINT("next_thread", PyThreadState, next);
     PRINT("interpreter", PyThreadState, interp);
     PRINT("ident", PyThreadState, thread_id);

@@ -16,7 +16,7 @@ import tempfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from profd.daemon.interpreter import offsets
+from profd.daemon.interpreter import garbage, offsets
 
 SOURCE = Path(__file__).with_suffix(".c")
 
@@ -38,7 +38,8 @@ def printed(folders: Sequence[str]) -> dict[str, int]:
 
 def known(version: tuple[int, int], name: str) -> int | None:
     """Return the offset that the table has; None where it has none of this name."""
-    value: int | None = getattr(offsets, name, None) or getattr(offsets.BY_VERSION[version], name, None)
+    tables = offsets, garbage, offsets.BY_VERSION[version]
+    value: int | None = next((getattr(one, name) for one in tables if hasattr(one, name)), None)
     return value
 
 

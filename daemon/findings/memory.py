@@ -1,6 +1,6 @@
 """Rules on memory: growth, limits, swapping, the allocator and the garbage collector.
 
-Collections that Python makes by itself have no frame and no line: their time is that of the line they fell on.
+Collections that Python makes by itself have no frame and no line: their share of the time is a series.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ from profd.daemon.analyze.series import total_of_series
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import CRITICAL, WARNING, Finding, Measure
-from profd.daemon.findings.shares import Share, share_of_series
+from profd.daemon.findings.shares import NONE, Share, share_of_series
 from profd.daemon.naming import process_title
+from profd.daemon.store.records import COLLECTING
 from profd.daemon.units import duration, size
 
 _MINOR_FAULTS, _SYSTEM, _USER = "minor_faults_per_s", "cpu_system_cores", "cpu_user_cores"
@@ -56,10 +57,20 @@ def collects_garbage(context: FindingContext, stack: int) -> bool:
 
 
 def garbage_collection(context: FindingContext) -> Finding | None:
+    """Return the finding where the script calls for it, or else where Python itself does it for so long."""
     collects = partial(collects_garbage, context)
     share = context.share_of(context.profile, collects)
-    line = partial(context.heaviest_line, context.profile, collects)
-    return context.finding("garbage-collection", share, gain=partial(bound, context, share), line=line)
+    by_itself = context.severity("garbage-collection", share.low) is None
+    if by_itself:  # in the process with most of it
+        shares = (share_of_series(context.values(COLLECTING, row.id)) for row in context.trainers)
+        share = max((one for one in shares if one is not None), key=lambda one: one.value, default=NONE)
+    return context.finding(
+        "garbage-collection",
+        share,
+        gain=partial(bound, context, share),
+        line=None if by_itself else partial(context.heaviest_line, context.profile, collects),
+        cases={"by-itself": by_itself},
+    )
 
 
 # Sooner than this, there is hardly time to see to it.

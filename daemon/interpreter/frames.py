@@ -58,6 +58,10 @@ class Interpreter:
         self._runtime = runtime
         self._code_at = lru_cache(4_096)(self._read_code)
 
+    def interpreter(self) -> int:
+        """Return the address of the state of the main interpreter."""
+        return self.memory.word(self._runtime + self.offsets.main_interpreter)
+
     def main_thread(self) -> int:
         ident = self.memory.word(self._runtime + self.offsets.main_thread)
         for thread in self._threads():
@@ -120,7 +124,7 @@ class Interpreter:
         return self.memory.read(address + at, length * kind).decode(codec, "replace")
 
     def _threads(self) -> Iterator[int]:
-        interpreter = self.memory.word(self._runtime + self.offsets.main_interpreter)
+        interpreter = self.interpreter()
         thread = self.memory.word(interpreter + self.offsets.threads)
         for _ in range(10_000):
             if not thread:

@@ -27,6 +27,7 @@ class Offsets(msgspec.Struct, frozen=True):
     main_thread: int
     # PyInterpreterState
     threads: int
+    collector: int | None  # gc; 3.8 has it elsewhere, and in 3.14 it is another
     # PyThreadState: from 3.11 to 3.12 its frame lies behind a _PyCFrame
     next_thread: int
     interpreter: int
@@ -89,7 +90,7 @@ IS_TYPE, HAS_MANAGED_DICTIONARY, HAS_INLINE_VALUES = 1 << 31, 1 << 4, 1 << 2
 """Flags of a type: its instances are types; they have the dictionary in front of them; they have values behind them."""
 
 _3_8 = Offsets(
-    main_interpreter=40, main_thread=72, threads=8,
+    main_interpreter=40, main_thread=72, threads=8, collector=None,
     next_thread=8, interpreter=16, ident=176, frame=24, frame_of_c=None,
     code=32, previous=24, globals=48, values=360, instruction=104,
     file=104, name=112, first_line=40, variables=72, cells=88, stack_size=32, line_table=120,
@@ -97,7 +98,7 @@ _3_8 = Offsets(
     shared_keys=872, generator_frame=16, generator_code=32, stack=64, range_left=40, range_index=16,
 )  # fmt: skip
 _3_11 = Offsets(
-    main_interpreter=48, main_thread=80, threads=16,
+    main_interpreter=48, main_thread=80, threads=16, collector=648,
     next_thread=8, interpreter=16, ident=152, frame=56, frame_of_c=8,
     code=32, previous=48, globals=8, values=72, instruction=56,
     file=112, name=120, first_line=72, variables=96, cells=None, stack_size=68, line_table=136, first_instruction=184,
@@ -106,25 +107,25 @@ _3_11 = Offsets(
     dictionary=-24, array=-32,
 )  # fmt: skip
 _3_12 = replace(
-    _3_11, main_thread=64, threads=72, ident=136, frame_of_c=0, code=0, previous=8, globals=24,
+    _3_11, main_thread=64, threads=72, collector=112, ident=136, frame_of_c=0, code=0, previous=8, globals=24,
     first_line=68, has_tag=True, ascii=40, compact=56, stack_size=64, shared_keys=880,
     generator_frame=72, generator_state=67, range_left=32, range_index=None, array=None,
     first_instruction=192,
 )  # fmt: skip
 _3_13 = replace(
-    _3_12, main_interpreter=640, main_thread=656, threads=7344, ident=152, frame=72, frame_of_c=None,
+    _3_12, main_interpreter=640, main_thread=656, threads=7344, collector=7400, ident=152, frame=72, frame_of_c=None,
     first_value=8, are_valid=3, first_instruction=200,
 )  # fmt: skip
 _3_14 = replace(
-    _3_13, main_interpreter=816, main_thread=832, values=80, items=32, has_tagged_references=True,
+    _3_13, main_interpreter=816, main_thread=832, collector=None, values=80, items=32, has_tagged_references=True,
     first_instruction=208,
 )  # fmt: skip
 _3_15 = replace(_3_14, main_interpreter=944, main_thread=960, threads=7336, ident=176, shared_keys=888, ended=5)
 
 BY_VERSION = {
     (3, 8): _3_8,
-    (3, 9): replace(_3_8, shared_keys=864),
-    (3, 10): replace(_3_8, values=352, instruction=96, generator_code=24),
+    (3, 9): replace(_3_8, shared_keys=864, collector=616),
+    (3, 10): replace(_3_8, collector=616, values=352, instruction=96, generator_code=24),
     (3, 11): _3_11,
     (3, 12): _3_12,
     (3, 13): _3_13,
@@ -190,6 +191,7 @@ def offsets_of(memory: Memory, runtime: int, version: tuple[int, int]) -> Offset
         main_interpreter=ahead,
         main_thread=ahead + known.main_thread - known.main_interpreter,
         threads=said["threads_head"],
+        collector=known.collector and said["gc"],
         next_thread=said["thread_next"],
         interpreter=said["thread_interp"],
         ident=said["thread_id"],

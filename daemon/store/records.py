@@ -20,6 +20,7 @@ Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 48)]
 COLLECTIVES_BEHIND = "collectives_behind"
 """By how many collectives a rank is behind all others at once; 0 where it is not the only one that is last."""
 STEP_COUNT, STEP_ERROR, STEP_SOURCE, STEPS_LOST = "step_count", "step_count_error", "counter", "uncounted"
+COLLECTING = "garbage_collection_share"
 """The series of the steps of a process and of how many may be wrong; the kinds of the events that say what counts from
 there on, and that and why nothing does."""
 

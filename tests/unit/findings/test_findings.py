@@ -328,6 +328,16 @@ def test_calls_of_the_garbage_collector_are_found_with_their_line(case: Case) ->
     assert case.found(garbage_collection, HEALTHY) is None
 
 
+def test_collections_that_python_makes_by_itself_are_found_by_its_flag(case: Case) -> None:
+    shares = Series("garbage_collection_share", 0.4)
+    found = case.told(garbage_collection, HEALTHY, series=[shares])
+    assert found.title.startswith("garbage collection: Python collects garbage by itself for 40 % of the time: doing")
+    assert (found.severity, found.evidence.line) == (CRITICAL, None)
+    assert found.gain_bound == pytest.approx(at_most_without(0.4), rel=0.05)
+    called = case.told(garbage_collection, step((COLLECT, 150)), series=[shares])
+    assert called.title.startswith("garbage collection: gc.collect() takes 30 % of the time")
+
+
 def faulting(faults: float, *, system: float, user: float = 0.7) -> list[Series]:
     """Return how many pages a process asks for a second, and its CPU time in the kernel and outside."""
     return [Series("minor_faults_per_s", faults), Series("cpu_system_cores", system), Series("cpu_user_cores", user)]

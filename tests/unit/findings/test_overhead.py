@@ -124,6 +124,8 @@ PERHAPS = ("a line of relabel", "turning lists into tensors", "indexing element 
         ("item = np.random.choice(items)", "a line of relabel"),
         ("while not self.ready:", "polling or sleeping"),
         ("x = torch.tensor(rows)", "turning lists into tensors"),
+        ("x = np.asarray(rows).mean(axis=0)", "turning lists into tensors"),
+        ("window = torch.i0(taps) / torch.i0(torch.tensor(beta))", "a line of relabel"),
         ("out[i, j] = token", "indexing element by element"),
         ("np.add.at(padded, (rows, columns), values)", "ufunc.at, element by element"),
     ],

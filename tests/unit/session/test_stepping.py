@@ -46,6 +46,24 @@ class Listener:
         self.heard += data
 
 
+class Collections:
+    """A stand-in for the reader of garbage collections."""
+
+    fails = False
+    ended: list[Identity]
+
+    def __init__(self, identity: Identity, *_: object) -> None:
+        self.identity = identity
+
+    def poll(self) -> float:
+        if self.fails:
+            raise ValueError("of the collector")
+        return 0.001
+
+    def end(self) -> None:
+        Collections.ended.append(self.identity)
+
+
 def member(identity: Identity = MAIN, role: str = MAIN_ROLE) -> Member:
     return Member(identity, None, COMMAND, role, None, None, None, 1)
 
@@ -53,8 +71,9 @@ def member(identity: Identity = MAIN, role: str = MAIN_ROLE) -> Member:
 @pytest.fixture
 def records(monkeypatch: pytest.MonkeyPatch) -> list[Record]:
     """Give the place for records, with listeners instead of readers."""
-    Listener.made = []
+    Listener.made, Collections.ended = [], []
     monkeypatch.setattr(stepping, "StepReader", Listener)
+    monkeypatch.setattr(stepping, "GarbageReader", Collections)
     return []
 
 
@@ -70,8 +89,10 @@ def test_each_process_that_trains_is_read_until_it_ends(records: list[Record]) -
     until(lambda: second.polls > polls + 10, "the other one to be read")
     assert first.polls == polls
     assert not second.has_ended.is_set()
+    assert Collections.ended == [MAIN]
     followed.close()
     assert second.has_ended.is_set()
+    assert Collections.ended == [MAIN, OTHER]
 
 
 def test_who_comes_and_goes_is_not_kept_waiting_for_the_next_reading(records: list[Record]) -> None:
@@ -116,3 +137,20 @@ def test_a_reader_that_fails_is_said_and_is_alone(records: list[Record], capsys:
     assert isinstance(said, EventHappened)
     assert (said.kind, said.identity) == ("error", MAIN)
     assert "ValueError" in capsys.readouterr().err
+
+
+def test_steps_are_followed_where_collections_cannot_be(
+    records: list[Record], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(Collections, "fails", True)
+    followed = Stepping(Clock(), records.append)
+    followed.begin(member())
+    until(lambda: records, "the failure")
+    (steps,) = Listener.made
+    polls = steps.polls
+    until(lambda: steps.polls > polls, "the steps to be read")
+    followed.close()
+    (said,) = records
+    assert isinstance(said, EventHappened)
+    assert said.text.startswith("garbage collections are not followed: ValueError")
+    assert "of the collector" in capsys.readouterr().err
