@@ -28,7 +28,7 @@ START_S = 10.0
 """The timeout of the child's start; on a machine with many busy processes Python takes a second or two for that."""
 PAUSE_S = 30.0
 """Nothing is read for that long after a timeout, so that little of a run's time is spent on waiting."""
-MOST_FILES, MOST_PACKED_BYTES = 128, 4 << 20
+MOST_FILES, MOST_PACKED_BYTES = 64, 4 << 20
 """So much is kept of what was read, packed to a fifth."""
 
 

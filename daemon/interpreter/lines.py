@@ -38,7 +38,7 @@ class Lines:
         places = interpreter.offsets.code, interpreter.offsets.instruction
         self._first, self._length = min(places), max(places) - min(places) + 8
         # By what a table has, not by its address: that may be another's by the next time.
-        self._table = lru_cache(1_024)(partial(decoded, interpreter.version))
+        self._table = lru_cache(128)(partial(decoded, interpreter.version))
 
     def line_of(self, frame: Frame) -> int | None:
         """Return the line that a frame stands at, counted from 1; of a caller that is the line of its call.
@@ -97,10 +97,10 @@ def decoded(version: tuple[int, int], first_line: int, data: bytes) -> tuple[arr
     """Return where ranges of instructions start, in bytes and ascending, with the end of the last; and their lines.
 
     No range is empty. A line is NONE where there is none, as that of the end. Lists would take ten times as much, some
-    20 kB a function, of which a thousand are kept. Raises Unreadable where a number is none of a line.
+    20 kB a function. Raises Unreadable where a number is none of a line.
     """
     entries = _of_3_11 if version >= (3, 11) else _of_3_10 if version >= (3, 10) else _of_3_8
-    starts, lines, line = array("q", [0]), array("q", [NONE]), first_line
+    starts, lines, line = array("i", [0]), array("i", [NONE]), first_line
     try:
         for length, delta, has_line in entries(data):
             line += delta
@@ -119,7 +119,7 @@ def _of_3_8(data: bytes) -> _Entries:
     for length, following in struct.iter_unpack("Bb", data[: len(data) & ~1]):
         yield length, delta, True
         delta = following
-    yield 1 << 32, delta, True
+    yield 1 << 30, delta, True
 
 
 def _of_3_10(data: bytes) -> _Entries:

@@ -5,11 +5,16 @@ Answers one line on stdout and closes it; then ``recorder`` records.
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import os
 import signal
 import sys
+
+# asyncio takes ssl where it is there, which is 1.5 MB that nothing here uses.
+sys.modules["ssl"] = None  # type: ignore[assignment]
+import asyncio
+
+del sys.modules["ssl"]
 
 from profd.daemon import paths, processes
 from profd.daemon.clock import Clock

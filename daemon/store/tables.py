@@ -231,10 +231,10 @@ class Tables:
 
 
 REMEMBERED_NS = 30 * SECOND_NS  # recordings and counters of a process that has ended come in for some seconds more
-# Some hundred bytes each, and of both generations of them. A training has some thousand frames and stacks.
-FRAMES_HELD = 2048
-STACKS_HELD = 4096
-WHOLE_HELD = 1024
+# Some hundred bytes each, and of both generations of them. A training has some thousand stacks, and few at a time.
+FRAMES_HELD = 1024
+STACKS_HELD = 2048
+WHOLE_HELD = 512
 # Of one process: workers that come and go leave threads behind in the one that started them.
 THREADS_HELD = 256
 SERIES_HELD = 512
