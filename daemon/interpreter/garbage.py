@@ -15,9 +15,9 @@ from profd.daemon.store.records import COLLECTING, Identity, Point, PointsTaken,
 
 # In struct _gc_runtime_state (internal/pycore_gc.h, since 3.14 pycore_interp_structs.h), from 3.9 to 3.13.
 _GENERATIONS, _YOUNGEST, _COLLECTING = 24, 96, 200
-READINGS = 20
+READINGS = 8
 """So many make a point."""
-READ_S = 0.1
+READ_S = 0.25  # a look costs 0.2 ms of CPU time, nearly all of it to wake up
 _PART = 0.618034
 """Of a period: multiples of it lie nowhere near those of the steps of a loop."""
 RETRY_S, TRIES = 2.0, 10

@@ -74,8 +74,7 @@ class Stepping:
             if key is None:
                 self._news.wait()
                 continue
-            if (wait_s := due_s[key] - time.monotonic()) > 0:
-                self._news.wait(wait_s)
+            if (wait_s := due_s[key] - time.monotonic()) > 0 and self._news.wait(wait_s):
                 continue
             try:  # many ranks are read in turn: together they take no more than one does
                 pause_s = readers[key].poll() * len({identity for identity, _ in readers})

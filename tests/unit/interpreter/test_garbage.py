@@ -71,10 +71,10 @@ def reader_of(collector: Collector) -> tuple[GarbageReader, list[Record]]:
 
 
 def test_looks_at_irregular_times_become_a_share() -> None:
-    reader, records = reader_of(Collector(([True] * 5 + [False] * (READINGS - 5)) * 2))
+    reader, records = reader_of(Collector(([True] * (READINGS // 4) + [False] * (READINGS - READINGS // 4)) * 2))
     pauses = [reader.poll() for _ in range(2 * READINGS)]
     assert records == [PointsTaken(StoppedClock().now_ns(), (Point(COLLECTING, 0.25, MAIN),))] * 2
-    assert sum(pauses) / len(pauses) == pytest.approx(READ_S, rel=0.05)
+    assert sum(pauses) / len(pauses) == pytest.approx(READ_S, rel=0.1)
     assert len({round(pause, 4) for pause in pauses}) == len(pauses)
 
 

@@ -54,6 +54,7 @@ class Run:
         with KinetoClient(self.folder) as client:
             text = ""
             while "ACTIVITIES_LOG_FILE" not in text:
+                assert not self.records, "it was given up"
                 client.send(inquiry(self.identity.pid, 1))
                 text = (await client.answer())[40:].decode()
         return text
