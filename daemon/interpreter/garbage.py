@@ -13,13 +13,13 @@ from profd.daemon.interpreter.frames import Interpreter, open_interpreter
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.store.records import COLLECTING, Identity, Point, PointsTaken, Record
 
-# In struct _gc_runtime_state (internal/pycore_gc.h, since 3.14 pycore_interp_structs.h), from 3.9 to 3.13.
+# In struct _gc_runtime_state (internal/pycore_gc.h), from 3.9 to 3.13.
 _GENERATIONS, _YOUNGEST, _COLLECTING = 24, 96, 200
 READINGS = 8
 """So many make a point."""
 READ_S = 0.25  # a look costs 0.2 ms of CPU time, nearly all of it to wake up
 _PART = 0.618034
-"""Of a period: multiples of it lie nowhere near those of the steps of a loop."""
+"""Each pause is longer by this part of ``READ_S``, or wraps: readings meet a loop of equal steps at all its points."""
 RETRY_S, TRIES = 2.0, 10
 
 

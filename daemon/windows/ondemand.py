@@ -76,10 +76,10 @@ class OnDemand:
     def _orders(self, request: WindowRequest, trace: Path) -> list[Callable[[], str]]:
         """Return how a process is asked, and how once more where it has thrown the order away.
 
-        Kineto looks once a second at what it was given. A window of seconds is begun by a look in one certain second,
-        and thrown away by a later one, so that none is begun where a look comes a little late and the two looks lie
-        at the two ends of that second. By itself Kineto places it so that they do, as soon as it was asked before.
-        The two orders have seconds that begin half a second apart.
+        Kineto looks once a second at what it was given. A look begins a window of seconds in one certain second only:
+        an earlier look leaves the order alone, a later one throws it away. Looks at the two ends of that second miss
+        it where the later one is a little late. In a process that was asked before, Kineto places the second so that
+        its looks lie at the ends. The two orders have seconds that begin half a second apart.
         """
         if request.seconds is None:
             return [lambda: request.configuration(trace)]

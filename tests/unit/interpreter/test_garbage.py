@@ -49,7 +49,7 @@ def test_what_is_no_collector_is_not_read(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 class Collector:
-    """Is at work as it is told to be; None is where it cannot be read."""
+    """A collector whose looks are given: at work, not at work, or None for one that cannot be read."""
 
     def __init__(self, looks: Sequence[bool | None]) -> None:
         self._looks = iter(looks)
