@@ -104,6 +104,7 @@ def zooms_and_searches_the_flame_graph(terminal: Terminal) -> None:
     gone(terminal, "zoomed to")
 
     terminal.press("/")
+    terminal.wait_for("show only what has this in it")  # keys that come sooner still go to the graph
     terminal.type("adam.py")
     terminal.press("Enter")
     terminal.wait_for("of the time has “adam.py” in its stack")
