@@ -75,6 +75,8 @@ def play(scene: Scene, case: Case) -> None:
     WAYS[case.way](scene)
     scene.goes_on()
     for number, (victim, fault) in enumerate(case.faults):
+        if (victim, fault) == ("relay", "SIGKILL"):  # what it has read and the session has no room for is lost with it
+            scene.until(lambda: _kept() == _made(scene), "the output to be kept")
         scene.strike(victim, fault)
         scene.goes_on()
         _expect_signal(scene, case, number)
@@ -102,7 +104,7 @@ def _judge(scene: Scene, case: Case) -> None:
             assert scene.page.signals(getattr(signal, name)) <= most, f"{name} reached the script twice"
         if ("launcher", "SIGKILL") not in case.faults:
             assert scene.exit_code() == EXIT_CODE
-    made = list(range(1, scene.page.steps + 1))
+    made = _made(scene)
     if case.way != "run":
         assert steps_in(scene.output.read_bytes()) == made
         return
@@ -116,3 +118,14 @@ def _judge(scene: Scene, case: Case) -> None:
             kept = b"".join(part.data for part in reader.output())
         assert steps_in(kept) == made, "what is kept has a gap"
         assert b"the end" in kept
+
+
+def _made(scene: Scene) -> list[int]:
+    """Return the steps that the script has printed."""
+    return list(range(1, scene.page.steps + 1))
+
+
+def _kept() -> list[int]:
+    """Return the steps that the run file has."""
+    with RunReader(list_runs()[0]) as reader:
+        return steps_in(b"".join(part.data for part in reader.output()))
