@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 from profd.daemon.analyze.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER, OTHER, own_frame
 from profd.daemon.findings.bounds import bound
@@ -16,6 +17,7 @@ from profd.daemon.store.rows import FrameRow
 _WITHOUT_GRADIENTS = ("torch/utils/_contextlib.py", "torch/autograd/grad_mode.py")
 """Where `@torch.no_grad()` and `@torch.inference_mode()` call what they decorate; the latter is up to torch 1.13."""
 _NEARLY_ALL = 0.9
+Key = TypeVar("Key", bound=tuple[object, ...])
 
 
 def part_of_model(context: FindingContext) -> Finding | None:
@@ -35,10 +37,12 @@ def part_of_model(context: FindingContext) -> Finding | None:
         is_forward = name.rpartition(".")[2].startswith(("forward", "_forward"))
         return None if frames[own - 1].module_path == MODULE or is_forward else (name, frames[own].file)
 
-    (name, _), stacks = _largest(context, function_of)
+    function, stacks = _largest(context, function_of)
+    if function is None:
+        return None
     share = context.share_of(context.profile, stacks.__contains__)
     gain, line = partial(bound, context, share), partial(_line_of, context, stacks)
-    return context.finding("part-of-model", share, gain=gain, line=line, function=name) if stacks else None
+    return context.finding("part-of-model", share, gain=gain, line=line, function=function[0])
 
 
 def forward_without_gradients(context: FindingContext) -> Finding | None:
@@ -47,26 +51,36 @@ def forward_without_gradients(context: FindingContext) -> Finding | None:
     A model that is not trained gives the same for the same data again.
     """
 
-    def function_of(frames: Sequence[FrameRow], stack: int) -> OwnFunction | None:
+    def is_switched_off(one: FrameRow) -> bool:
+        return one.module_path in _WITHOUT_GRADIENTS or one.id in context.reader.entities.without_gradients
+
+    def function_of(frames: Sequence[FrameRow], stack: int) -> tuple[str, str, int] | None:
         if context.phases.of_stack(stack) not in (FORWARD, LOSS, OTHER):
             return None
-        paths = [one.module_path for one in frames]
-        at = next((depth for depth, path in enumerate(paths, 1) if path in _WITHOUT_GRADIENTS), len(frames))
-        is_own = MODULE in paths[at:] and not frames[at].is_library  # libraries have gradients switched on, too
-        return (spoken(frames[at].function), frames[at].file) if is_own else None
+        at = next((depth for depth, one in enumerate(frames, 1) if is_switched_off(one)), len(frames))
+        if not any(one.module_path == MODULE for one in frames[at:]):
+            return None
+        if not frames[at].is_library:
+            return spoken(frames[at].function), frames[at].file, 0
+        # A block that calls a model itself. Libraries have gradients switched on, too.
+        block = frames[at - 1]
+        return None if block.is_library else (spoken(block.function), block.file, block.id)
 
-    (name, file), stacks = _largest(context, function_of)
-    if not stacks or not context.share(BACKWARD).value:
+    function, stacks = _largest(context, function_of)
+    if function is None or not context.share(BACKWARD).value:
         return None
 
-    def line() -> Line | None:
+    def line() -> Line:
+        name, file, block = function
+        if block:
+            return line_of(context.reader.frames[block])
         frames = context.reader.frames_of(max(stacks, key=context.profile.time_ns.__getitem__))
         at = next(depth for depth, one in enumerate(frames) if (spoken(one.function), one.file) == (name, file))
         return next((line_of(one) for one in reversed(frames[:at]) if not one.is_library), line_of(frames[at]))
 
     share = context.share_of(context.profile, stacks.__contains__)
     gain = partial(bound, context, share)
-    return context.finding("forward-without-gradients", share, gain=gain, line=line, function=name)
+    return context.finding("forward-without-gradients", share, gain=gain, line=line, function=function[0])
 
 
 def largest_part(context: FindingContext) -> Finding | None:
@@ -84,26 +98,26 @@ def largest_part(context: FindingContext) -> Finding | None:
             return None
         return next(own_functions(frames), None)
 
-    (name, _), stacks = _largest(context, function_of)
+    function, stacks = _largest(context, function_of)
     share = context.share_of(context.profile, stacks.__contains__)
-    if not stacks or context.is_all_work(share):
+    if function is None or context.is_all_work(share):
         return None
     gain, line = partial(bound, context, share), partial(_line_of_call, context, stacks)
-    return context.finding("largest-part", share, gain=gain, line=line, function=name)
+    return context.finding("largest-part", share, gain=gain, line=line, function=function[0])
 
 
 def _largest(
-    context: FindingContext, function_of: Callable[[Sequence[FrameRow], int], OwnFunction | None]
-) -> tuple[OwnFunction, set[int]]:
+    context: FindingContext, function_of: Callable[[Sequence[FrameRow], int], Key | None]
+) -> tuple[Key | None, set[int]]:
     """Return the function with most time, as ``function_of`` names that of a stack, and its stacks."""
-    found: defaultdict[OwnFunction, set[int]] = defaultdict(set)
+    found: defaultdict[Key, set[int]] = defaultdict(set)
     for stack in context.profile.time_ns:
         key = function_of(context.reader.frames_of(stack), stack)
         if key is not None:
             found[key].add(stack)
     time_ns: Mapping[int, float] = context.profile.time_ns
-    name = max(found, key=lambda key: sum(time_ns[stack] for stack in found[key]), default=("", ""))
-    return name, found[name]
+    function = max(found, key=lambda key: sum(time_ns[stack] for stack in found[key]), default=None)
+    return (None, set()) if function is None else (function, found[function])
 
 
 def _line_of(context: FindingContext, stacks: set[int]) -> Line | None:

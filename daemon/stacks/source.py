@@ -42,9 +42,11 @@ class SourceTree:
         if cell is not None:
             lines = cell.text.splitlines()
             line = lines[frame.line - 1].strip()[:200] if 0 < frame.line <= len(lines) else None
-            return FrameDescription(f"cell {cell.number}", False, line)
+            return FrameDescription(f"cell {cell.number}", False, line, is_without_gradients(lines, frame.line))
         of_library = is_library(frame.file.removeprefix(self._own))
-        return FrameDescription(self.module_path(frame.file), of_library, self.line(frame.file, frame.line))
+        switched_off = not of_library and is_without_gradients(self.lines(frame.file), frame.line)
+        text = self.line(frame.file, frame.line)
+        return FrameDescription(self.module_path(frame.file), of_library, text, switched_off)
 
     def lines(self, file: str) -> list[str]:
         """Return the lines of a file as Python counts them; none where it cannot be read."""
@@ -95,6 +97,7 @@ def parsed(text: str) -> ast.Module | None:
 
 MOST_LINES = 1000
 _FUNCTION = re.compile(r"(async\s+)?def\b")
+_NO_GRADIENTS = re.compile(r"with\b.*\b(no_grad|inference_mode|set_grad_enabled\(\s*False)\b")
 # What stands alone at the left and neither begins a statement nor ends one that is longer.
 _NO_STATEMENT = ("#", ")", "]", "}")
 _INDENTED = "if 1:\n"
@@ -135,15 +138,26 @@ def _head_above(lines: Sequence[str], index: int) -> int | None:
     """Return the index of the head of the function that holds a line, its own where it is one; None outside of any."""
     if _FUNCTION.match(lines[index].lstrip()):
         return index
+    return next((above for above in _heads_above(lines, index) if _FUNCTION.match(lines[above].lstrip())), None)
+
+
+def _heads_above(lines: Sequence[str], index: int) -> Iterator[int]:
+    """Yield the indexes of the lines that a line stands below of further left, up to the head of its function."""
     left = _indent(lines[index])
     for above in range(index - 1, -1, -1):
         text = lines[above].lstrip()
         indent = _indent(lines[above])
         if text and indent < left and not text.startswith(_NO_STATEMENT):
+            yield above
             if _FUNCTION.match(text):
-                return above
+                return
             left = indent
-    return None
+
+
+def is_without_gradients(lines: Sequence[str], line: int) -> bool:
+    """Say whether a line stands in a block of its function that has gradients switched off."""
+    above = _heads_above(lines, line - 1) if 0 < line <= len(lines) else ()
+    return any(_NO_GRADIENTS.match(lines[index].lstrip()) for index in above)
 
 
 def _first_decorator(lines: Sequence[str], start: int) -> int | None:

@@ -35,6 +35,8 @@ class Entities:
         of the others there are main threads alone, and of series those of these names, of no single thread.
         """
         self.frames: dict[int, FrameRow] = {}
+        self.without_gradients: set[int] = set()
+        """The frames whose line stands in a block that has gradients switched off."""
         self.stacks: dict[int, StackRow] = {}
         self.processes: dict[int, ProcessRow] = {}
         self.threads: dict[int, ThreadRow] = {}
@@ -57,7 +59,12 @@ class Entities:
             threads += self._new(file, "thread", ThreadRow, self._of_threads)
             processes = _of_ids(file, "process", ProcessRow, living) + self._new(file, "process", ProcessRow)
             stacks = self._new(file, "stack", StackRow)
-            self.frames.update({row.id: row for row in self._new(file, "frame", FrameRow)})
+            frames = self._new(file, "frame", FrameRow)
+            self.frames.update({row.id: row for row in frames})
+            if frames and file.has_table("frame_without_gradients"):
+                after = max(self.without_gradients, default=0)
+                found = file.select(tuple[int], "SELECT id FROM frame_without_gradients WHERE id > ?", after)
+                self.without_gradients.update(row[0] for row in found)
             self.series.update({row.id: row for row in series})
             self.series_by_key.update({row.key: row for row in series})
             self.threads.update({row.id: row for row in threads})

@@ -83,9 +83,11 @@ def join_runs(readers: Sequence[RunReader], nodes: Sequence[JoinedNode], name: s
     started = records.RunStarted(**words, target=target, started_ns=started_ns, recorder=recorder)
     # Of a frame that several files have the first one's description counts.
     descriptions: dict[Frame, FrameDescription] = {}
-    for row in (row for reader in readers for row in reader.frames.values()):
-        description = FrameDescription(row.module_path, row.is_library, row.source)
-        descriptions.setdefault(Frame(row.function, row.file, row.line), description)
+    for reader in readers:
+        for row in reader.frames.values():
+            switched_off = row.id in reader.entities.without_gradients
+            description = FrameDescription(row.module_path, row.is_library, row.source, switched_off)
+            descriptions.setdefault(Frame(row.function, row.file, row.line), description)
     connection = database.create(path)
     try:
         tables = Tables(connection, descriptions.__getitem__)

@@ -48,11 +48,12 @@ Stack = tuple[Frame, ...]
 
 
 class FrameDescription(msgspec.Struct, frozen=True):
-    """What is kept of a frame beside its identity; see the columns of table ``frame``."""
+    """What is kept of a frame beside its identity; see table ``frame``, and ``frame_without_gradients``."""
 
     module_path: str
     is_library: bool
     source: str | None
+    is_without_gradients: bool = False
 
 
 DescribeFrame = Callable[[Frame], FrameDescription]

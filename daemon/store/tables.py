@@ -363,10 +363,18 @@ class Interning:
         return found
 
     def _frame(self, frame: Frame) -> int:
-        def describe() -> dict[str, object]:
-            return msgspec.structs.asdict(self._describe_frame(frame))
+        def look_up() -> int:
+            found = self._find("frame", frame._asdict())
+            if found is not None:
+                return found
+            more = msgspec.structs.asdict(self._describe_frame(frame))
+            is_without_gradients = more.pop("is_without_gradients")
+            added = insert(self._connection, "frame", {**frame._asdict(), **more})
+            if is_without_gradients:
+                insert(self._connection, "frame_without_gradients", {"id": added})
+            return added
 
-        return self._frames.get(frame, lambda: self._find_or_add("frame", frame._asdict(), describe))
+        return self._frames.get(frame, look_up)
 
     def _member(self, identity: Identity) -> _Member | None:
         member = self._members.get(identity)

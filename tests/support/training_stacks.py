@@ -25,6 +25,8 @@ SOURCES: dict[tuple[str, int], str] = {
     (DATA, 33): "return elastic_deform(image, self.alpha)",
 }
 """The text of the user's lines."""
+WITHOUT_GRADIENTS = {(TRAIN, 72), (TRAIN, 74)}
+"""The lines in blocks that have gradients switched off."""
 
 
 def _library(function: str, module_path: str, line: int) -> Frame:
@@ -146,4 +148,5 @@ def describe(frame: Frame) -> FrameDescription:
         module_path=module_path.rsplit("/", 1)[-1] if not is_library else module_path,
         is_library=is_library,
         source=SOURCES.get((frame.file, frame.line)),
+        is_without_gradients=(frame.file, frame.line) in WITHOUT_GRADIENTS,
     )

@@ -44,6 +44,12 @@ def test_a_model_that_the_user_runs_without_gradients_in_a_step_is_a_remark_at_i
     assert found.title.startswith(
         "model: a forward pass without gradients takes 40 % of the time, in teach (train.py:61)"
     )
+    # A block that calls a function, and one that calls the model itself, each by itself.
+    block, another = (*LOOP, Frame("train_epoch", TRAIN, 72)), (*LOOP, Frame("train_epoch", TRAIN, 74), CALL_IMPL)
+    found = case.told(forward_without_gradients, step(((*block, TEACH, CALL_IMPL), 200), (another, 150)))
+    assert "takes 40 % of the time, in teach (train.py:72)" in found.title
+    found = case.told(forward_without_gradients, step(((*block, CALL_IMPL), 150), (another, 200)))
+    assert "takes 40 % of the time, in train_epoch (train.py:74)" in found.title
     # One that no training is beside, one that computes no model, and a library's own.
     library = (*LOOP, Frame("run", LIBRARY + "lightning/loops.py", 5), DECORATED, Frame("closure", LIBRARY + "l.py", 1))
     assert case.found(forward_without_gradients, [(taught, 500)]) is None

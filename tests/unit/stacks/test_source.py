@@ -154,6 +154,33 @@ def test_what_lies_beside_the_script_is_the_users_but_for_an_environment(own: st
     assert SourceTree(own=Path(own)).describe(Frame("f", file, 1)).is_library == expected
 
 
+GRADIENTS = """def train(model, teacher):
+    for x in data:
+        with torch.autocast("cpu"), torch.no_grad():
+            if x is not None:
+                wanted = teacher(
+                    x,
+                )
+        y = model(x)
+        with torch.set_grad_enabled(False):
+            seen = model(y)
+        with torch.set_grad_enabled(True):
+            seen = model(y)
+
+with torch.inference_mode():
+    best = model(x)
+    def later():
+        return model(y)
+"""
+
+
+def test_lines_in_a_block_without_gradients_are_known_up_to_the_head_of_their_function(root: Path) -> None:
+    (root / "train.py").write_text(GRADIENTS)
+    tree = SourceTree(UserFiles(root=root))
+    found = {line for line in range(-1, 20) if tree.describe(Frame("f", "/train.py", line)).is_without_gradients}
+    assert found == {4, 5, 6, 7, 10, 15, 16}
+
+
 SOURCE = """import torch
 
 LAYERS = [

@@ -248,7 +248,8 @@ def test_what_no_run_file_has_is_refused_before_anything_is_read(script: str, tm
 
 OLDER = """
     DROP TABLE hang; DROP TABLE device; DROP TABLE window; DROP TABLE finding; DROP TABLE placement;
-    DROP TABLE window_gpu; DROP TABLE host_gap; DROP TABLE window_wait; DROP INDEX series_by_name
+    DROP TABLE window_gpu; DROP TABLE host_gap; DROP TABLE window_wait; DROP INDEX series_by_name;
+    DROP TABLE frame_without_gradients
 """
 
 

@@ -6,14 +6,15 @@ import sqlite3
 from pathlib import Path
 
 import pytest
-from support.synthetic import COMMAND, MAIN, MAIN_TID, STARTED_NS, main_process, recording, write_run
-from support.training_stacks import DATA_WAIT
+from support.synthetic import COMMAND, MAIN, MAIN_TID, STARTED_NS, main_process, recording, write_records, write_run
+from support.training_stacks import DATA_WAIT, TRAIN
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store.entities import LINGER_NS, Entities
+from profd.daemon.store.merge import JoinedNode, join_runs
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import Identity, Point, PointsTaken, ProcessEnded, ProcessSeen
+from profd.daemon.store.records import Frame, Identity, Point, PointsTaken, ProcessEnded, ProcessSeen
 from profd.daemon.store.tables import Tables
 
 WORKER = Identity(7000, 4000)
@@ -34,6 +35,17 @@ def test_a_reader_goes_on_from_what_an_earlier_one_knew_and_reads_no_row_twice(t
         whole._connection.set_trace_callback(statements.append)
         whole.refresh()
     assert all("max(id)" in statement or "FROM meta" in statement for statement in statements)
+
+
+def test_frames_without_gradients_are_known_to_readers_and_of_joined_runs(tmp_path: Path) -> None:
+    frames = (Frame("train", TRAIN, 61), Frame("train", TRAIN, 72))
+    threads = [(MAIN_TID, "MainThread", True, tuple(((frame,), 500) for frame in frames))]
+    write_records(tmp_path / "one.profd", [main_process(), recording(MAIN, STARTED_NS, threads)])
+    with RunReader(tmp_path / "one.profd") as one:
+        join_runs([one], [JoinedNode(0, "a", "run-a", 0, 0, "", 0)], "both", tmp_path / "joined.profd")
+        with RunReader(tmp_path / "joined.profd") as joined:
+            for reader in (one, joined):
+                assert [reader.frames[frame].line for frame in reader.entities.without_gradients] == [72]
 
 
 def test_the_end_of_a_process_and_the_name_of_a_thread_come_later(live: Tables, tmp_path: Path) -> None:
