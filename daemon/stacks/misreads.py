@@ -32,7 +32,8 @@ from typing import NamedTuple
 
 import msgspec
 
-from profd.daemon.stacks.source import Calls, Statements, common, is_possible_call
+from profd.daemon.stacks.calls import Calls, common, is_possible_call
+from profd.daemon.stacks.source import Statements
 from profd.daemon.store.records import Frame, Stack
 
 

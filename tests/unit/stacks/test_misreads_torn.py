@@ -8,8 +8,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from profd.daemon.stacks.calls import Calls
 from profd.daemon.stacks.misreads import Evidence, SuffixIndex, is_plausible, mend, valid_roots
-from profd.daemon.stacks.source import Calls, Statements
+from profd.daemon.stacks.source import Statements
 from profd.daemon.store.records import Frame, Stack
 
 PROGRAM = """\

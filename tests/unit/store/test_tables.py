@@ -12,9 +12,9 @@ from support.synthetic import MAIN, MAIN_TID, RUN_ID, STARTED_NS, main_process, 
 from support.training_stacks import CONV, LOSS, describe
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store import database
-from profd.daemon.store import tables as tables_module
+from profd.daemon.store import database, interning
 from profd.daemon.store import writer as writer_module
+from profd.daemon.store.interning import REMEMBERED_NS, Interning, Recent
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import (
     EventHappened,
@@ -31,7 +31,7 @@ from profd.daemon.store.records import (
     RunEnded,
     ThreadTimeline,
 )
-from profd.daemon.store.tables import REMEMBERED_NS, Interning, Recent, Tables
+from profd.daemon.store.tables import Tables
 
 CHILD = Identity(4300, 1100)
 
@@ -102,7 +102,7 @@ def test_the_length_of_a_live_run_never_shrinks(path: Path, monkeypatch: pytest.
 
 
 def test_the_oldest_output_goes_first(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tables_module, "OUTPUT_LIMIT_BYTES", 10)
+    monkeypatch.setattr("profd.daemon.store.tables.OUTPUT_LIMIT_BYTES", 10)
     written = [OutputWritten(STARTED_NS + at, data) for at, data in enumerate([b"aaaa", b"bbbb", b"cccc", b"d"])]
     with write(path, *written) as reader:
         assert [row.data for row in reader.output()] == [b"bbbb", b"cccc", b"d"]
@@ -154,7 +154,7 @@ LATER_NS = STARTED_NS + 10 * REMEMBERED_NS
 @pytest.fixture
 def tables(path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tables]:
     for name in ("FRAMES_HELD", "STACKS_HELD", "WHOLE_HELD", "THREADS_HELD", "SERIES_HELD"):
-        monkeypatch.setattr(tables_module, name, getattr(tables_module, name) >> 4)
+        monkeypatch.setattr(interning, name, getattr(interning, name) >> 4)
     made = Tables(database.create(path), describe)
     made.begin(run_started())
     yield made
@@ -205,14 +205,14 @@ def test_a_process_that_makes_threads_for_ever_holds_few(tables: Tables) -> None
     threads = tuple(ThreadTimeline(5000 + number, "feeder", is_main=False, intervals=()) for number in range(200))
     recording = RecordingTaken(MAIN, STARTED_NS, STARTED_NS, 20, 0, 0, 0, 0, 0, (), threads)
     tables.commit([PointsTaken(STARTED_NS, points), recording])
-    assert len(tables._ids) <= 2 * (tables_module.THREADS_HELD + tables_module.SERIES_HELD) + 2
+    assert len(tables._ids) <= 2 * (interning.THREADS_HELD + interning.SERIES_HELD) + 2
 
 
 def test_functions_that_are_made_up_for_ever_are_not_all_held_and_keep_their_ids(tables: Tables) -> None:
     before = tables._ids.stacks([STACK])
-    stacks = tuple((Frame("made_up", f"<code {number}>", 1),) for number in range(3 * tables_module.STACKS_HELD))
+    stacks = tuple((Frame("made_up", f"<code {number}>", 1),) for number in range(3 * interning.STACKS_HELD))
     tables.commit([RecordingTaken(Identity(1, 1), STARTED_NS, STARTED_NS, 20, 0, 0, 0, 0, 0, stacks, ())])
-    held = 2 * (tables_module.STACKS_HELD + tables_module.FRAMES_HELD) + tables_module.WHOLE_HELD
+    held = 2 * (interning.STACKS_HELD + interning.FRAMES_HELD) + interning.WHOLE_HELD
     assert len(tables._ids) <= held + 2
     assert tables._ids.stacks([STACK]) == before
 
