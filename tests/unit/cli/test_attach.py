@@ -11,18 +11,18 @@ from types import SimpleNamespace
 import pytest
 from click.shell_completion import BashComplete
 from click.testing import CliRunner
+from support.commandline import CommandLine
 from support.fakesession import FakeRecording
-from support.synthetic import RUN_ID, write_run
+from support.present import there
+from support.synthetic import RUN_ID, identity_of, write_run
 
-from profd.cli import attach
-from profd.cli.main import profd, run_command_line
+from profd.cli import attach, main
 from profd.daemon import processes
 from profd.daemon.errors import ExitCode
 from profd.daemon.tree.attachable import Attachable
 from profd.tui.dialogs import Leaving
 
 PID = str(os.getpid())
-Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
@@ -35,26 +35,24 @@ def recording(monkeypatch: pytest.MonkeyPatch) -> FakeRecording:
     return recording
 
 
-def test_the_process_is_recorded_as_the_options_say(recording: FakeRecording, tmp_path: Path, capsys: Captured) -> None:
-    words = ["--rate", "50", "--hang-after", "0", "--no-subprocesses", "-o"]
-    assert run_command_line(["attach", PID, "--name", "Night 1", *words, str(tmp_path / "a.profd")]) == ExitCode.OK
-    options, stat = recording.options, processes.read_stat(os.getpid())
-    assert options is not None
-    assert stat is not None
-    assert (options.mode, options.pid, options.start_ticks) == ("attached", os.getpid(), stat.start_ticks)
+def test_the_process_is_recorded_as_the_options_say(
+    recording: FakeRecording, tmp_path: Path, profd: CommandLine
+) -> None:
+    words = ["--rate", 50, "--hang-after", 0, "--no-subprocesses", "-o", tmp_path / "a.profd"]
+    profd("attach", PID, "--name", "Night 1", *words)
+    options = there(recording.options)
+    assert (options.mode, (options.pid, options.start_ticks)) == ("attached", identity_of())
     assert (options.rate_hz, options.hang_after_s, options.subprocesses, options.steps) == (50, None, False, True)
     assert (options.name, options.run_file) == ("Night_1", tmp_path / "a.profd")
     assert options.command == processes.command_line(os.getpid())
-    assert f"profd: recording pid {PID} as {options.run_id}; Ctrl-C ends" in capsys.readouterr().err
+    assert f"profd: recording pid {PID} as {options.run_id}; Ctrl-C ends" in profd.err
 
 
-def test_a_recording_that_was_cut_off_or_does_not_end_is_said(recording: FakeRecording, capsys: Captured) -> None:
+def test_a_recording_that_was_cut_off_or_does_not_end_is_said(recording: FakeRecording, profd: CommandLine) -> None:
     recording.runs_on = True
-    assert run_command_line(["attach", PID]) == ExitCode.SESSION
-    assert "kill -9 777 ends it" in capsys.readouterr().err
+    assert "kill -9 777 ends it" in profd("attach", PID, code=ExitCode.SESSION)
     recording.runs_on = recording.closes = False
-    assert run_command_line(["attach", PID]) == ExitCode.SESSION
-    last = capsys.readouterr().err.splitlines()[-1]
+    last = profd("attach", PID, code=ExitCode.SESSION).splitlines()[-1]
     assert "was cut off" in last
     assert f"profd summary {recording.run_file}" in last
 
@@ -64,28 +62,25 @@ def test_a_recording_that_was_cut_off_or_does_not_end_is_said(recording: FakeRec
     [(Leaving.KEEP, "still recording: `profd view {}` comes back"), (Leaving.END, "profd report {}")],
 )
 def test_who_leaves_the_dashboard_may_keep_or_end_the_recording(
-    recording: FakeRecording, monkeypatch: pytest.MonkeyPatch, capsys: Captured, leaving: Leaving, said: str
+    recording: FakeRecording, monkeypatch: pytest.MonkeyPatch, profd: CommandLine, leaving: Leaving, said: str
 ) -> None:
     recording.runs_on = True
     monkeypatch.setattr(recording, "end", lambda: setattr(recording, "runs_on", False))
     monkeypatch.setattr(attach, "is_interactive", lambda: True)
     monkeypatch.setitem(sys.modules, "profd.tui.app", SimpleNamespace(run_dashboard=lambda run_file: leaving))
-    assert run_command_line(["attach", PID]) == ExitCode.OK
+    profd("attach", PID)
     assert recording.runs_on == (leaving is Leaving.KEEP)
-    assert said.format(recording.run_file.stem) in capsys.readouterr().err
+    assert said.format(recording.run_file.stem) in profd.err
 
 
-def test_a_process_that_is_no_session_is_left_alone(profd_home: Path, capsys: Captured) -> None:
+def test_a_process_that_is_no_session_is_left_alone(runs: Path, profd: CommandLine) -> None:
     """A run file may name anything as its recorder: here it is the process of the test."""
-    (profd_home / "runs").mkdir()
-    write_run(profd_home / "runs" / "20261119-120000-old-3fa9.profd", seconds=1)
-    assert run_command_line(["stop", "latest"]) == ExitCode.OK
-    assert capsys.readouterr().err == f"profd: {RUN_ID} has ended already\n"
-    assert run_command_line(["stop", "nothing"]) == ExitCode.NO_RUN
-    assert "profd ls" in capsys.readouterr().err
-    write_run(profd_home / "runs" / f"{RUN_ID}.profd", seconds=1, live=True)
-    assert run_command_line(["stop", RUN_ID]) == ExitCode.SESSION
-    said = capsys.readouterr().err
+    write_run(runs / "20261119-120000-old-3fa9.profd", seconds=1)
+    profd("stop", "latest")
+    assert profd.err == f"profd: {RUN_ID} has ended already\n"
+    assert "profd ls" in profd("stop", "nothing", code=ExitCode.NO_RUN)
+    write_run(runs / f"{RUN_ID}.profd", seconds=1, live=True)
+    said = profd("stop", RUN_ID, code=ExitCode.SESSION)
     assert said.count("\n") == 1
     assert f"process {os.getpid()} is no session of profd's" in said
 
@@ -102,29 +97,24 @@ def test_without_a_pid_it_lists_what_can_be_attached_to_and_asks(
     monkeypatch.setattr("profd.daemon.tree.attachable.find_attachable", lambda: TRAININGS)
     monkeypatch.setattr(attach, "is_interactive", lambda: True)
     asked = CliRunner().invoke(attach.command, ["--headless"], input=f"77\n{PID}\n", standalone_mode=False)
-    assert "4242" in asked.stderr
-    assert "notebook /home/me/tune.ipynb" in asked.stderr
-    assert "'77' is not one of" in asked.stderr
-    assert recording.options is not None
-    assert recording.options.pid == os.getpid()
-    completion = BashComplete(profd, {}, "profd", "_PROFD_COMPLETE")  # a shell completes them
+    for words in ("4242", "notebook /home/me/tune.ipynb", "'77' is not one of"):
+        assert words in asked.stderr
+    assert there(recording.options).pid == os.getpid()
+    completion = BashComplete(main.profd, {}, "profd", "_PROFD_COMPLETE")  # a shell completes them
     assert [item.value for item in completion.get_completions([], "att")] == ["attach"]
     (item,) = completion.get_completions(["attach"], "42")
     assert (item.value, item.help) == ("4242", "python train.py")
 
 
 def test_without_a_pid_and_a_terminal_it_lists_and_refuses(
-    recording: FakeRecording, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+    recording: FakeRecording, monkeypatch: pytest.MonkeyPatch, profd: CommandLine
 ) -> None:
     monkeypatch.setattr("profd.daemon.tree.attachable.find_attachable", lambda: TRAININGS)
-    assert run_command_line(["attach"]) == ExitCode.USAGE
-    told = capsys.readouterr().err
+    told = profd("attach", code=ExitCode.USAGE)
     assert "train.py" in told
     assert "name its PID: profd attach PID" in told
     monkeypatch.setattr("profd.daemon.tree.attachable.find_attachable", list)
-    assert run_command_line(["attach"]) == ExitCode.USAGE
-    assert "profd run -- CMD" in capsys.readouterr().err
+    assert "profd run -- CMD" in profd("attach", code=ExitCode.USAGE)
     monkeypatch.setattr(processes, "read_stat", lambda pid: None)
-    assert run_command_line(["attach", PID]) == ExitCode.NO_PROCESS
-    assert "ended while it was looked at" in capsys.readouterr().err
+    assert "ended while it was looked at" in profd("attach", PID, code=ExitCode.NO_PROCESS)
     assert recording.options is None

@@ -6,15 +6,13 @@ import json
 from pathlib import Path
 
 import pytest
+from support.commandline import CommandLine
 from support.hostfakes import FakeTable
 
 from profd.cli import daemon
-from profd.cli.main import run_command_line
 from profd.daemon.errors import ExitCode
 from profd.daemon.processes import user_name
 from profd.daemon.service.configuration import Configuration
-
-Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
@@ -24,32 +22,31 @@ def table(monkeypatch: pytest.MonkeyPatch) -> FakeTable:
     return table
 
 
-def checked(capsys: Captured, *words: str) -> tuple[dict[str, object], str]:
+def checked(profd: CommandLine, *words: object) -> tuple[dict[str, object], str]:
     """Return the configuration that was understood, and what follows it."""
-    assert run_command_line(["daemon", "--check", *words]) == ExitCode.OK
-    out = capsys.readouterr().out
+    out = profd("daemon", "--check", *words)
     values, end = json.JSONDecoder().raw_decode(out)
     return values, out[end:]
 
 
 def test_defaults_a_file_at_its_usual_place_or_one_that_is_named_are_shown(
-    table: FakeTable, profd_home: Path, tmp_path: Path, capsys: Captured
+    table: FakeTable, profd_home: Path, tmp_path: Path, profd: CommandLine
 ) -> None:
-    values, rest = checked(capsys)
+    values, rest = checked(profd)
     assert (values["rate_hz"], values["at_exit"]) == (Configuration().rate_hz, "leave")
     assert f"at most {Configuration().most_sessions} sessions at a time, in {profd_home / 'runs'}" in rest
     assert rest.endswith("No process that runs now meets a rule.\n")
     (profd_home / "daemon.toml").write_text("rate_hz = 30\n")
-    assert checked(capsys)[0]["rate_hz"] == 30
+    assert checked(profd)[0]["rate_hz"] == 30
     (tmp_path / "other.toml").write_text("rate_hz = 40\n")
-    assert checked(capsys, "--config", str(tmp_path / "other.toml"))[0]["rate_hz"] == 40
+    assert checked(profd, "--config", tmp_path / "other.toml")[0]["rate_hz"] == 40
 
 
-def test_processes_that_meet_a_rule_are_listed_without_their_secrets(table: FakeTable, capsys: Captured) -> None:
+def test_processes_that_meet_a_rule_are_listed_without_their_secrets(table: FakeTable, profd: CommandLine) -> None:
     table.add(10, "python", "train.py", "--token=s3cret", torch=True)
     table.add(11, "python", "serve.py")
     table.add(12, "python", "long.py", "x" * 100, torch=True)
-    _, rest = checked(capsys)
+    _, rest = checked(profd)
     assert "Processes that meet a rule" in rest
     rows = [line.split() for line in rest.splitlines() if line.split()[:1] in (["10"], ["11"], ["12"])]
     assert [row[:3] for row in rows] == [
@@ -60,9 +57,7 @@ def test_processes_that_meet_a_rule_are_listed_without_their_secrets(table: Fake
 
 
 @pytest.mark.parametrize("content", ["rate_hz = 0\n", "rate = 20\n", "rate_hz = \n"])
-def test_a_file_that_is_wrong_ends_the_command(content: str, tmp_path: Path, capsys: Captured) -> None:
+def test_a_file_that_is_wrong_ends_the_command(content: str, tmp_path: Path, profd: CommandLine) -> None:
     (tmp_path / "wrong.toml").write_text(content)
-    assert run_command_line(["daemon", "--check", "--config", str(tmp_path / "wrong.toml")]) == ExitCode.USAGE
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert "wrong.toml" in said.err
+    assert "wrong.toml" in profd("daemon", "--check", "--config", tmp_path / "wrong.toml", code=ExitCode.USAGE)
+    assert profd.out == ""

@@ -6,12 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
+from support.commandline import CommandLine
 from support.jobruns import FORWARD, LOAD, Rank, write_job
 
-from profd.cli.main import run_command_line
 from profd.daemon.errors import ExitCode
-
-Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
@@ -23,10 +21,9 @@ def runs(tmp_path: Path) -> tuple[str, str]:
     )  # type: ignore[return-value]
 
 
-def test_json_has_what_changed_by_how_much_if_by_the_least(runs: tuple[str, str], capsys: Captured) -> None:
+def test_json_has_what_changed_by_how_much_if_by_the_least(runs: tuple[str, str], profd: CommandLine) -> None:
     def changed(*words: str) -> dict[str, tuple[float, float]]:
-        assert run_command_line(["diff", *runs, "--json", *words]) == ExitCode.OK
-        told = json.loads(capsys.readouterr().out)
+        told = json.loads(profd("diff", *runs, "--json", *words))
         assert told["unit"] == "s/step"
         assert {"base", "new", "step_time", "phases", "leaves", "lines", "version"} <= told.keys()
         return {one["name"]: (one["base"], one["new"]) for one in told["phases"] if one["is_significant"]}
@@ -36,14 +33,14 @@ def test_json_has_what_changed_by_how_much_if_by_the_least(runs: tuple[str, str]
     assert changed("--least", "50") == {}
 
 
-def test_text_goes_to_stdout_and_a_report_to_its_file(runs: tuple[str, str], tmp_path: Path, capsys: Captured) -> None:
+def test_text_goes_to_stdout_and_a_report_to_its_file(
+    runs: tuple[str, str], tmp_path: Path, profd: CommandLine
+) -> None:
     page = tmp_path / "diff.html"
-    assert run_command_line(["diff", *runs, "-o", str(page)]) == ExitCode.OK
-    said = capsys.readouterr()
-    assert "data load in process" in said.out
-    assert said.err == f"profd: wrote {page}\n"
+    assert "data load in process" in profd("diff", *runs, "-o", page)
+    assert profd.err == f"profd: wrote {page}\n"
     assert "Photos.__getitem__" in page.read_text()
 
 
-def test_a_limit_that_is_none_is_refused_before_anything_is_read(capsys: Captured) -> None:
-    assert run_command_line(["diff", "none", "none", "--fail-on", "much slower"]) == ExitCode.USAGE
+def test_a_limit_that_is_none_is_refused_before_anything_is_read(profd: CommandLine) -> None:
+    profd("diff", "none", "none", "--fail-on", "much slower", code=ExitCode.USAGE)

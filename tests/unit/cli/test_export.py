@@ -5,12 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from support.commandline import CommandLine
 from support.synthetic import RUN_ID, worker, write_run
 
-from profd.cli.main import run_command_line
 from profd.daemon.errors import ExitCode
-
-Captured = pytest.CaptureFixture[str]
 
 SECONDS, RATE_HZ = 4, 100
 
@@ -37,25 +35,18 @@ def samples(text: str) -> int:
     ],
 )
 def test_stacks_go_to_stdout_or_to_a_file_alone(
-    run: str,
-    options: list[str],
-    threads: float,
-    tmp_path: Path,
-    capsys: Captured,
-    monkeypatch: pytest.MonkeyPatch,
+    run: str, options: list[str], threads: float, tmp_path: Path, profd: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run_command_line(["export", run, "--format", "collapsed", *options]) == 0
-    told, file = capsys.readouterr().out, tmp_path / "stacks.txt"
+    told, file = profd("export", run, "--format", "collapsed", *options), tmp_path / "stacks.txt"
     assert (told == "") == file.exists()
     assert samples(told or file.read_text()) == threads * SECONDS * RATE_HZ
 
 
-def test_file_that_cannot_be_written_leaves_nothing_behind(run: str, tmp_path: Path, capsys: Captured) -> None:
+def test_file_that_cannot_be_written_leaves_nothing_behind(run: str, tmp_path: Path, profd: CommandLine) -> None:
     before = sorted(tmp_path.iterdir())
-    words = ["export", run, "--format", "collapsed", "-o", str(tmp_path / "no" / "file")]
-    assert run_command_line(words) == ExitCode.UNWRITABLE_OUTPUT
-    assert "-o FILE" in capsys.readouterr().err
-    assert run_command_line([*words[:-1], str(tmp_path)]) == ExitCode.UNWRITABLE_OUTPUT
-    assert run_command_line(["export", run, "--format", "gprof"]) == ExitCode.USAGE
+    for place in (tmp_path / "no" / "file", tmp_path):
+        said = profd("export", run, "--format", "collapsed", "-o", place, code=ExitCode.UNWRITABLE_OUTPUT)
+        assert "-o FILE" in said
+    profd("export", run, "--format", "gprof", code=ExitCode.USAGE)
     assert sorted(tmp_path.iterdir()) == before

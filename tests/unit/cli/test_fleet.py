@@ -8,35 +8,31 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from support.commandline import CommandLine
 from support.folders import DOCS
 from support.synthetic import write_run
 
-from profd.cli.main import run_command_line
 from profd.daemon.errors import ExitCode
 from profd.daemon.fleet.answers import Fleet
 
-Captured = pytest.CaptureFixture[str]
-
 
 @pytest.fixture
-def data(tmp_path: Path, capsys: Captured) -> str:
+def data(tmp_path: Path, profd: CommandLine) -> str:
     url = str(tmp_path / "fleet")
-    run = write_run(tmp_path / "a.profd")
-    assert run_command_line(["export", str(run), "--format", "parquet", "--to", url]) == ExitCode.OK
-    assert "rows of samples of 20261120-120000-cifar-3fa9@ada-desktop" in capsys.readouterr().err
+    profd("export", write_run(tmp_path / "a.profd"), "--format", "parquet", "--to", url)
+    assert "rows of samples of 20261120-120000-cifar-3fa9@ada-desktop" in profd.err
     return url
 
 
-def test_json_has_the_documented_fields_and_the_page_says_the_same(data: str, tmp_path: Path, capsys: Captured) -> None:
-    assert run_command_line(["fleet", data]) == ExitCode.OK
-    told = capsys.readouterr().out
+def test_json_has_the_documented_fields_and_the_page_says_the_same(
+    data: str, tmp_path: Path, profd: CommandLine
+) -> None:
+    told = profd("fleet", data)
     assert told.startswith("1 run of 1 job on 1 node: 0.00556 rank hours, 0.00222 of them lost (40 %)")
-    assert run_command_line(["fleet", data, "-o", str(tmp_path / "fleet.html")]) == ExitCode.OK
+    profd("fleet", data, "-o", tmp_path / "fleet.html")
     for text in (told, (tmp_path / "fleet.html").read_text()):
         assert "Most is lost in data wait" in text
-    capsys.readouterr()
-    assert run_command_line(["fleet", data, "--json"]) == ExitCode.OK
-    told = capsys.readouterr().out
+    told = profd("fleet", data, "--json")
     fleet = msgspec.json.decode(told, type=Fleet)
     assert (fleet.version, fleet.runs, fleet.jobs, fleet.nodes) == (1, 1, 1, 1)
     page = (DOCS / "fleet.md").read_text()
@@ -44,22 +40,15 @@ def test_json_has_the_documented_fields_and_the_page_says_the_same(data: str, tm
 
 
 def test_the_end_of_a_range_of_time_is_no_place(
-    tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, profd: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    run = write_run(tmp_path / "a.profd")
-    words = ["export", str(run), "--format", "parquet", "--to", str(tmp_path / "fleet")]
-    assert told_of([*words, "--rank", "0"], capsys)[0] == ExitCode.USAGE  # a data set has whole runs
-    assert told_of([*words, "--from", "1"], capsys)[0] == ExitCode.USAGE
-    words[-1] = "4"
-    assert "-o FOLDER" in told_of(words, capsys)[1]
-    assert told_of([*words, "-o", "tables"], capsys)[0] == ExitCode.OK
+    words = ["export", write_run(tmp_path / "a.profd"), "--format", "parquet", "--to"]
+    for more in (("--rank", 0), ("--from", 1)):  # a data set has whole runs
+        profd(*words, tmp_path / "fleet", *more, code=ExitCode.USAGE)
+    assert "-o FOLDER" in profd(*words, 4, code=ExitCode.USAGE)
+    profd(*words, 4, "-o", "tables")
     assert {path.name for path in tmp_path.iterdir()} == {"a.profd", "tables"}
-
-
-def told_of(words: list[str], capsys: Captured) -> tuple[int, str]:
-    code = run_command_line(words)
-    return code, capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -73,22 +62,18 @@ def told_of(words: list[str], capsys: Captured) -> tuple[int, str]:
 )
 def test_what_is_not_installed_is_named_with_its_extra_and_nothing_is_written(
     data: str, tmp_path: Path, module: str, words: list[str], extra: str,
-    capsys: Captured, monkeypatch: pytest.MonkeyPatch,
+    profd: CommandLine, monkeypatch: pytest.MonkeyPatch,
 ) -> None:  # fmt: skip
     monkeypatch.setitem(sys.modules, module, None)
     meant = {"DATA": data, "RUN": str(tmp_path / "a.profd"), "NEW": str(tmp_path / "new")}
-    code, said = told_of([meant.get(word, word) for word in words], capsys)
-    assert code == ExitCode.MISSING_TOOL
-    assert f"profd[{extra}]" in said
+    assert f"profd[{extra}]" in profd(*(meant.get(word, word) for word in words), code=ExitCode.MISSING_TOOL)
     assert not (tmp_path / "new").exists()
 
 
-def test_a_place_without_a_data_set_and_a_url_that_is_none(tmp_path: Path, capsys: Captured) -> None:
-    code, said = told_of(["fleet", str(tmp_path)], capsys)
-    assert code == ExitCode.UNREADABLE_RUN
-    assert "holds no data set" in said
+def test_a_place_without_a_data_set_and_a_url_that_is_none(tmp_path: Path, profd: CommandLine) -> None:
+    assert "holds no data set" in profd("fleet", tmp_path, code=ExitCode.UNREADABLE_RUN)
     for place in ("nonsense://x", "/tmp/a[b]"):
-        assert told_of(["fleet", place], capsys)[0] == ExitCode.USAGE
+        profd("fleet", place, code=ExitCode.USAGE)
 
 
 @pytest.mark.parametrize(
@@ -104,18 +89,14 @@ def test_a_place_without_a_data_set_and_a_url_that_is_none(tmp_path: Path, capsy
         ),
     ],
 )
-def test_manifests_that_lie(data: str, content: str, said: str, capsys: Captured) -> None:
+def test_manifests_that_lie(data: str, content: str, said: str, profd: CommandLine) -> None:
     (Path(data) / "manifests" / "x.json").write_text(content, encoding="latin-1")
-    code, told = told_of(["fleet", data], capsys)
-    assert code == ExitCode.UNREADABLE_RUN
-    assert said in told
+    assert said in profd("fleet", data, code=ExitCode.UNREADABLE_RUN)
 
 
-def test_a_damaged_file_or_one_that_is_gone_and_a_time_without_runs_are_refused(data: str, capsys: Captured) -> None:
-    assert told_of(["fleet", data, "--until", "2020-01-01"], capsys)[0] == ExitCode.USAGE
+def test_a_damaged_file_or_one_that_is_gone_and_a_time_without_runs_are_refused(data: str, profd: CommandLine) -> None:
+    profd("fleet", data, "--until", "2020-01-01", code=ExitCode.USAGE)
     next(Path(data).glob("samples/**/*.parquet")).unlink()
-    code, said = told_of(["fleet", data], capsys)
-    assert code == ExitCode.UNREADABLE_RUN
-    assert "export its runs again" in said
+    assert "export its runs again" in profd("fleet", data, code=ExitCode.UNREADABLE_RUN)
     next(Path(data).glob("stacks/**/*.parquet")).write_bytes(b"PAR1 no more")
-    assert told_of(["fleet", data], capsys)[0] == ExitCode.UNREADABLE_RUN
+    profd("fleet", data, code=ExitCode.UNREADABLE_RUN)

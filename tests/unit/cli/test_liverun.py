@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support import synthetic
 from support.fakesession import FakeRecording
+from support.present import there
 
 from profd.cli.liverun import pid_of, run_of
 from profd.daemon.errors import SessionFailed, UsageError
@@ -20,13 +21,6 @@ def me() -> records.Record:
     return records.ProcessSeen(
         synthetic.identity_of(), None, ("pytest",), "helper", None, None, None, synthetic.STARTED_NS
     )
-
-
-@pytest.fixture
-def runs(profd_home: Path) -> Path:
-    folder = profd_home / "runs"
-    folder.mkdir()
-    return folder
 
 
 @pytest.fixture
@@ -66,8 +60,8 @@ def test_nothing_is_put_into_a_process_that_was_not_armed_unless_asked_for(
 def test_a_process_in_no_run_is_recorded_for_as_long_as_that_takes(recording: FakeRecording) -> None:
     with run_of(PID, inject=True) as path:
         assert path == recording.run_file
-        assert recording.options is not None
-        assert (recording.options.mode, recording.options.pid) == ("attached", PID)
+        options = there(recording.options)
+        assert (options.mode, options.pid) == ("attached", PID)
         assert not recording.is_asked_to_end
     assert recording.is_asked_to_end
 

@@ -7,10 +7,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.commandline import CommandLine
 from support.synthetic import MAIN, RUN_ID, STARTED_NS, write_run
 
 from profd.cli import ls
-from profd.cli.main import run_command_line
 from profd.daemon import processes
 from profd.daemon.errors import ExitCode
 from profd.daemon.stacks.dump import DumpedFrame, DumpedThread
@@ -18,54 +18,45 @@ from profd.daemon.store import records
 from profd.daemon.tree.attachable import Attachable
 from profd.daemon.tree.tree import DumpedProcess
 
-Captured = pytest.CaptureFixture[str]
-
 TRAINING = Attachable(pid=4242, python="3.11", uses_torch=True, age_s=61.0, command=("python", "train.py"))
 
 
-@pytest.fixture
-def runs(profd_home: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+@pytest.fixture(autouse=True)
+def one_training(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ls, "find_attachable", lambda: [TRAINING])
-    folder = profd_home / "runs"
-    folder.mkdir()
-    return folder
 
 
-def listed(capsys: Captured) -> list[dict[str, Any]]:
-    assert run_command_line(["ls", "--json"]) == 0
-    runs: list[dict[str, Any]] = json.loads(capsys.readouterr().out)["runs"]
+def listed(profd: CommandLine) -> list[dict[str, Any]]:
+    runs: list[dict[str, Any]] = json.loads(profd("ls", "--json"))["runs"]
     return runs
 
 
-def test_runs_are_listed_with_what_is_known_the_newest_first(runs: Path, capsys: Captured) -> None:
-    assert run_command_line(["ls"]) == 0
-    assert "profd run" in capsys.readouterr().out  # there are none yet
+def test_runs_are_listed_with_what_is_known_the_newest_first(runs: Path, profd: CommandLine) -> None:
+    assert "profd run" in profd("ls")  # there are none yet
     path = write_run(runs / f"{RUN_ID}.profd", seconds=4)
-    (run,) = listed(capsys)
+    (run,) = listed(profd)
     assert (run["run"], run["file"], run["state"], run["duration_s"]) == (RUN_ID, str(path), "ended", 4.0)
     assert run["command"] == ["python", "train.py", "--epochs", "2"]
     assert run["samples"] == 4 * 100 * 4  # of two threads of the main process and one of each worker
     path.unlink()
     for day in ("19", "21", "20"):
         write_run(runs / f"202611{day}-120000-cifar-0000.profd", seconds=1)
-    assert [Path(run["file"]).name[6:8] for run in listed(capsys)] == ["21", "20", "19"]
+    assert [Path(run["file"]).name[6:8] for run in listed(profd)] == ["21", "20", "19"]
 
 
-def test_unreadable_file_is_listed_as_such(runs: Path, capsys: Captured) -> None:
+def test_unreadable_file_is_listed_as_such(runs: Path, profd: CommandLine) -> None:
     path = write_run(runs / f"{RUN_ID}.profd", seconds=1)
     path.write_bytes(path.read_bytes()[:5000])
     (runs / "20261121-000000-notes-0000.profd").write_text("not a run")
-    assert [run["state"] for run in listed(capsys)] == ["unreadable", "unreadable"]
-    assert run_command_line(["ls"]) == 0
-    told = capsys.readouterr().out
+    assert [run["state"] for run in listed(profd)] == ["unreadable", "unreadable"]
+    told = profd("ls")
     assert "is cut short" in told
     assert "is no run file" in told
 
 
-def test_live_run_marks_its_process(runs: Path, capsys: Captured) -> None:
+def test_live_run_marks_its_process(runs: Path, profd: CommandLine) -> None:
     write_run(runs / f"{RUN_ID}.profd", seconds=1, live=True)
-    assert run_command_line(["ls"]) == 0
-    (line,) = [line for line in capsys.readouterr().out.splitlines() if line.startswith("4242")]
+    (line,) = [line for line in profd("ls").splitlines() if line.startswith("4242")]
     assert line.split() == ["4242", "3.11", "torch", "1", "min", "01", "s", RUN_ID, "python", "train.py"]
 
 
@@ -98,40 +89,35 @@ def asked(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return asked
 
 
-def test_processes_come_first_then_their_stacks_and_json_has_every_thread(asked: list[int], capsys: Captured) -> None:
-    assert run_command_line(["dump", "4711"]) == ExitCode.OK
+def test_processes_come_first_then_their_stacks_and_json_has_every_thread(asked: list[int], profd: CommandLine) -> None:
+    assert profd("dump", 4711) == TEXT
     assert asked == [4711]
-    assert capsys.readouterr().out == TEXT
-    assert run_command_line(["dump", "4711", "--json"]) == ExitCode.OK
-    first, second = json.loads(capsys.readouterr().out)
+    first, second = json.loads(profd("dump", 4711, "--json"))
     assert first["threads"][0]["frames"][0] == {"name": "forward", "filename": "/home/ada/cifar/model.py", "line": 12}
     assert (second["pid"], second["error"]) == (9, "it moved")
 
 
 def test_of_a_run_its_target_is_dumped_unless_that_has_ended(
-    asked: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+    asked: list[int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profd: CommandLine
 ) -> None:
-    words = ["dump", str(write_run(tmp_path / "a.profd", seconds=1))]
-    assert run_command_line(words) == ExitCode.OK
-    assert asked == [MAIN.pid]
-    assert capsys.readouterr().out == TEXT
+    run = write_run(tmp_path / "a.profd", seconds=1)
+    assert profd("dump", run) == TEXT
     monkeypatch.setattr(processes, "is_running", lambda pid, start_ticks: False)  # another process has its PID now
-    assert run_command_line(words) == ExitCode.NO_PROCESS
+    assert f"profd summary {RUN_ID}" in profd("dump", run, code=ExitCode.NO_PROCESS)
     assert asked == [MAIN.pid]
-    assert f"profd summary {RUN_ID}" in capsys.readouterr().err
 
 
 @pytest.mark.usefixtures("asked")
-def test_the_hang_that_a_run_is_in_comes_first_without_steering_the_terminal(tmp_path: Path, capsys: Captured) -> None:
+def test_the_hang_that_a_run_is_in_comes_first_without_steering_the_terminal(
+    tmp_path: Path, profd: CommandLine
+) -> None:
     report = records.HangReport("rank", ())
     hangs: list[records.Record] = [
         records.HangFound(STARTED_NS + 1, STARTED_NS, "this one has ended", report),
         records.HangEnded(STARTED_NS + 2, STARTED_NS + 1),
         records.HangFound(STARTED_NS + 3, STARTED_NS, "all wait\x1b]0;mine\x07 for rank 1", report),
     ]
-    path = write_run(tmp_path / "a.profd", seconds=1, also=hangs)
-    assert run_command_line(["dump", str(path)]) == ExitCode.OK
-    out = capsys.readouterr().out
+    out = profd("dump", write_run(tmp_path / "a.profd", seconds=1, also=hangs))
     assert out.startswith("▲ all wait")
     assert out.endswith(TEXT)
     assert "this one has ended" not in out

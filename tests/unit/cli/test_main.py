@@ -16,16 +16,16 @@ import click
 import fsspec
 import pytest
 from fsspec.implementations.memory import MemoryFileSystem
+from support.commandline import CommandLine
 from support.folders import DOCS
-from support.noderuns import JOB, write_folder
+from support.noderuns import JOB
+from support.present import there
 from support.synthetic import write_run
 
 from profd.cli import main
-from profd.cli.main import load_command, run_command_line
+from profd.cli.main import load_command
 from profd.daemon.errors import ExitCode, NoSuchProcess
 from profd.daemon.fleet.dataset import DataSet
-
-Captured = pytest.CaptureFixture[str]
 
 
 @dataclass
@@ -88,11 +88,11 @@ def test_list_of_commands_imports_none_of_them_and_help_of_one_not_what_it_works
     ids=["on several lines", "with what steers a terminal"],
 )
 def test_error_is_one_line_with_its_remedy_and_exit_code(
-    outcome: Outcome, capsys: Captured, what: str, said: str
+    outcome: Outcome, profd: CommandLine, what: str, said: str
 ) -> None:
     outcome.raises = NoSuchProcess(what, "try another")
-    assert main.run_command_line(["fail"]) == ExitCode.NO_PROCESS
-    assert capsys.readouterr() == ("", f"profd: {said}: try another\n")
+    assert profd("fail", code=ExitCode.NO_PROCESS) == f"profd: {said}: try another\n"
+    assert profd.out == ""
 
 
 def test_exit_code_of_a_command_is_passed_on_and_a_mistake_of_ours_not_hidden(outcome: Outcome) -> None:
@@ -106,24 +106,18 @@ def test_exit_code_of_a_command_is_passed_on_and_a_mistake_of_ours_not_hidden(ou
         main.run_command_line(["fail"])
 
 
-@pytest.mark.parametrize("words", [["nonsense"], ["attach", "x"], ["attach", "--rate", "0", "1"]])
-def test_wrong_use_ends_with_2_in_clicks_way(words: list[str], capsys: Captured) -> None:
-    assert main.run_command_line(words) == ExitCode.USAGE
-    assert "Usage: profd" in capsys.readouterr().err
-    assert main.run_command_line(["--version"]) == 0
-    assert capsys.readouterr().out.startswith("profd 0.")
+def test_wrong_use_ends_with_2_in_clicks_way(profd: CommandLine) -> None:
+    for words in ("nonsense", "attach x", "attach --rate 0 1"):
+        assert "Usage: profd" in profd(*words.split(), code=ExitCode.USAGE)
+    assert profd("--version").startswith("profd 0.")
 
 
 def test_reader_that_goes_away_is_no_error() -> None:
-    process = subprocess.Popen(
-        [sys.executable, "-m", "profd", "ls"], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
-    )
-    assert process.stdout is not None
-    process.stdout.close()
-    assert process.stderr is not None
-    assert process.stderr.read() == ""
-    assert process.wait(60) == ExitCode.FAILURE
-    process.stderr.close()
+    words = [sys.executable, "-m", "profd", "ls"]
+    with subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        there(process.stdout).close()
+        assert there(process.stderr).read() == ""
+    assert process.returncode == ExitCode.FAILURE
 
 
 PAGE = (DOCS / "commands.md").read_text()
@@ -167,11 +161,6 @@ class LockedStore(MemoryFileSystem):  # type: ignore[misc]
 
 
 @pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    return write_folder(tmp_path / "job")
-
-
-@pytest.fixture
 def url(folder: Path) -> str:
     """Give the URL of such a folder, with something beside the runs."""
     url = f"memory://{folder.parent.name}/job"
@@ -184,108 +173,87 @@ def url(folder: Path) -> str:
 
 
 def test_a_job_behind_a_url_is_read_as_one_run_and_nothing_is_left(
-    url: str, folder: Path, capsys: Captured, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    url: str, folder: Path, profd: CommandLine, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     before = set(tmp_path.iterdir())
-
-    def said(*words: str) -> str:
-        assert run_command_line(list(words)) == ExitCode.OK
-        return capsys.readouterr().out
-
-    assert json.loads(said("summary", url, "--json"))["run"] == f"{JOB} on 2 nodes"
-    stacks = said("export", url, "--format", "collapsed")
-    assert stacks == said("export", str(folder), "--format", "collapsed") != ""
-    told = json.loads(said("diff", url, str(folder), "--json"))
+    assert json.loads(profd("summary", url, "--json"))["run"] == f"{JOB} on 2 nodes"
+    stacks = profd("export", url, "--format", "collapsed")
+    assert stacks == profd("export", folder, "--format", "collapsed") != ""
+    told = json.loads(profd("diff", url, folder, "--json"))
     assert {told["base"]["run"], told["new"]["run"]} == {f"{JOB} on 2 nodes"}
     assert [change for change in told["functions"] if change["is_significant"]] == []
     assert set(tmp_path.iterdir()) == before
-    said("export", url, "--format", "parquet", "--to", str(tmp_path / "fleet"))
+    profd("export", url, "--format", "parquet", "--to", tmp_path / "fleet")
     assert [one.run for one in DataSet(str(tmp_path / "fleet")).manifests()] == ["run-0@node0", "run-1@node1"]
 
 
 @pytest.mark.parametrize(("rest", "named"), [("", "job.html"), ("/", "job.html"), ("/0.profd", "0.html")])
 def test_a_report_is_named_after_the_last_part_of_the_url(
-    url: str, rest: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+    url: str, rest: str, named: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profd: CommandLine
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    assert run_command_line(["report", url + rest]) == ExitCode.OK
-    assert capsys.readouterr().out == f"{named}\n"
+    assert profd("report", url + rest) == f"{named}\n"
     assert (tmp_path / named).exists()
 
 
-def test_what_cannot_be_fetched_is_said(url: str, capsys: Captured) -> None:
-    for wrong, code, why in (
-        (f"{url}/none", ExitCode.UNREADABLE_RUN, "cannot read"),
-        (f"{url}/2.profd", ExitCode.UNREADABLE_RUN, "cannot read"),
-        ("memory://empty-of-runs", ExitCode.UNREADABLE_RUN, "cannot read"),
-        ("nosuch://bucket/job", ExitCode.USAGE, "no place"),
-    ):
-        assert run_command_line(["summary", wrong]) == code, wrong
-        assert why in capsys.readouterr().err
+def test_what_cannot_be_fetched_is_said(url: str, profd: CommandLine) -> None:
+    for wrong in (f"{url}/none", f"{url}/2.profd", "memory://empty-of-runs"):
+        assert "cannot read" in profd("summary", wrong, code=ExitCode.UNREADABLE_RUN)
+    assert "no place" in profd("summary", "nosuch://bucket/job", code=ExitCode.USAGE)
     files, root = fsspec.core.url_to_fs(f"{url}/empty")
     files.makedirs(root)
-    assert run_command_line(["summary", f"{url}/empty"]) == ExitCode.NO_RUN
-    assert "holds no run files" in capsys.readouterr().err
+    assert "holds no run files" in profd("summary", f"{url}/empty", code=ExitCode.NO_RUN)
 
 
 def test_errors_of_a_stores_own_are_one_line(
-    url: str, tmp_path: Path, capsys: Captured, monkeypatch: pytest.MonkeyPatch
+    url: str, tmp_path: Path, profd: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     place = f"locked://{tmp_path.name}"
+    export = ("export", url, "--format", "parquet", "--to", place)
     fsspec.register_implementation("locked", LockedStore, clobber=True)
     for command, code in (
-        (["summary", f"{place}/run.profd"], ExitCode.UNREADABLE_RUN),
-        (["fleet", place], ExitCode.UNREADABLE_RUN),
-        (["export", url, "--format", "parquet", "--to", place], ExitCode.UNWRITABLE_OUTPUT),
+        (("summary", f"{place}/run.profd"), ExitCode.UNREADABLE_RUN),
+        (("fleet", place), ExitCode.UNREADABLE_RUN),
+        (export, ExitCode.UNWRITABLE_OUTPUT),
     ):
-        assert run_command_line(command) == code, command
-        said = capsys.readouterr().err
+        said = profd(*command, code=code)
         assert "there is no key" in said
         assert said.count("\n") == 1, said
     with monkeypatch.context() as opened:
         opened.setattr(LockedStore, "is_open", True)
-        assert run_command_line(["export", url, "--format", "parquet", "--to", place]) == ExitCode.OK
+        profd(*export)
     monkeypatch.setattr(LockedStore, "info", MemoryFileSystem.info)
     monkeypatch.setattr(LockedStore, "ls", MemoryFileSystem.ls)
-    capsys.readouterr()
-    assert run_command_line(["fleet", place]) == ExitCode.UNREADABLE_RUN
-    assert "cannot be read (CredentialsMissing: there is no key" in " ".join(capsys.readouterr().err.split())
+    said = profd("fleet", place, code=ExitCode.UNREADABLE_RUN)
+    assert "cannot be read (CredentialsMissing: there is no key" in " ".join(said.split())
 
 
 COMMANDS = [("summary",), ("export", "--format", "collapsed"), ("report",), ("stop",), ("view",), ("dump",)]
 
 
-def refused(capsys: Captured, *words: str | Path) -> tuple[int, str]:
-    """Run a command, check that it says nothing but one line of what is wrong and what to do; return code and line."""
-    code = run_command_line([str(word) for word in words])
-    said = capsys.readouterr()
-    assert said.out == ""
-    assert said.err.startswith("profd: ")
-    assert said.err.count("\n") == 1
-    what, _, remedy = said.err.removeprefix("profd: ").strip().partition(": ")
-    assert what
-    assert remedy
-    return code, said.err
+def refused(profd: CommandLine, code: ExitCode, *words: object) -> str:
+    """Run a command that says nothing but one line of what is wrong and what to do, and return that."""
+    line = profd(*words, code=code)
+    assert profd.out == ""
+    assert re.fullmatch(r"profd: .+: .+\n", line)
+    return line
 
 
 @pytest.mark.parametrize("command", COMMANDS, ids=lambda command: str(command[0]))
 @pytest.mark.parametrize(("is_run", "why"), [(False, "is no run file"), (True, "cut short")], ids=["text", "truncated"])
 def test_what_cannot_be_read_is_said_and_left_as_it_is(
-    command: tuple[str, ...], is_run: bool, why: str, tmp_path: Path, capsys: Captured
+    command: tuple[str, ...], is_run: bool, why: str, tmp_path: Path, profd: CommandLine
 ) -> None:
     content = write_run(tmp_path / "a.profd", seconds=2).read_bytes()[:-5000] if is_run else b"no run\n" * 100
     (tmp_path / "a.profd").write_bytes(content)
-    code, line = refused(capsys, command[0], tmp_path / "a.profd", *command[1:])
-    assert code == ExitCode.UNREADABLE_RUN
-    assert why in line
+    assert why in refused(profd, ExitCode.UNREADABLE_RUN, command[0], tmp_path / "a.profd", *command[1:])
     assert (tmp_path / "a.profd").read_bytes() == content
     assert list(tmp_path.iterdir()) == [tmp_path / "a.profd"]
 
 
-def test_what_is_not_there_is_said(tmp_path: Path, capsys: Captured) -> None:
-    for words in (("summary", tmp_path), ("report", tmp_path), ("view", tmp_path), ("diff", tmp_path, tmp_path)):
-        assert refused(capsys, *words)[0] == ExitCode.NO_RUN  # the folder is empty
-    for name in ("nothing", "latest"):
-        assert refused(capsys, "summary", name)[0] == ExitCode.NO_RUN
-    assert refused(capsys, "attach", str(2**40))[0] == ExitCode.NO_PROCESS
+def test_what_is_not_there_is_said(tmp_path: Path, profd: CommandLine) -> None:
+    empty = (("summary", tmp_path), ("report", tmp_path), ("view", tmp_path), ("diff", tmp_path, tmp_path))
+    for words in (*empty, ("summary", "nothing"), ("summary", "latest")):
+        refused(profd, ExitCode.NO_RUN, *words)
+    refused(profd, ExitCode.NO_PROCESS, "attach", 2**40)

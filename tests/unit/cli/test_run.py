@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 from support.fakesession import FakeRecording
+from support.present import there
 from support.synthetic import write_run
 
 from profd.cli import run
@@ -41,8 +42,7 @@ class Launched:
 
     @property
     def options(self) -> SessionOptions:
-        assert self._recording.options is not None
-        return self._recording.options
+        return there(self._recording.options)
 
 
 @pytest.fixture
@@ -57,8 +57,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Launched:
 
 def plan_of(launched: Launched, *words: str) -> Plan:
     assert run_command_line(["run", *words]) == CODE
-    assert launched.plan is not None
-    return launched.plan
+    return there(launched.plan)
 
 
 def test_the_script_is_recorded_as_the_options_say_and_has_its_own(launched: Launched, tmp_path: Path) -> None:
@@ -75,9 +74,8 @@ def test_the_script_is_recorded_as_the_options_say_and_has_its_own(launched: Lau
 def test_the_run_is_summed_up_at_its_end_unless_that_is_not_wanted(launched: Launched, tmp_path: Path) -> None:
     path = write_run(tmp_path / "a.profd", seconds=1)  # elsewhere: it is named by its path
     assert f"profd report {path}" in run.sum_up(path)
-    plan = plan_of(launched, "python", "train.py")
-    assert plan.farewell is not None
-    assert f"profd report {launched.options.run_id}" in plan.farewell()
+    farewell = there(plan_of(launched, "python", "train.py").farewell)
+    assert f"profd report {launched.options.run_id}" in farewell()
     assert plan_of(launched, "--quiet", "python", "train.py").farewell is None
 
 
@@ -85,8 +83,7 @@ def test_a_dashboard_is_for_a_terminal(launched: Launched, monkeypatch: pytest.M
     assert plan_of(launched, "python", "train.py").dashboard is None
     monkeypatch.setattr(run, "is_interactive", lambda: True)
     assert plan_of(launched, "--headless", "python", "train.py").dashboard is None
-    dashboard = plan_of(launched, "python", "train.py").dashboard
-    assert dashboard is not None
+    dashboard = there(plan_of(launched, "python", "train.py").dashboard)
     program, flag, code, *words = dashboard(Path("/runs/a.profd"), 7)
     assert (program, flag, words) == (sys.executable, "-c", ["view", "/runs/a.profd", "--pty-fd", "7"])
     # A module beside the script must not stand in for one of Python's.
@@ -98,14 +95,11 @@ def test_a_script_is_armed_for_windows_only_where_that_is_asked_for(launched: La
     assert launched.options.window_folder is None
     variables = plan_of(launched, "--torch-window", "--", "python", "train.py").variables
     assert variables["KINETO_USE_DAEMON"] == "1"
-    folder = launched.options.window_folder
-    assert folder is not None
     assert launched.window_folder_was_there
-    assert not folder.exists()
+    assert not there(launched.options.window_folder).exists()
     assert launched.options.window_schedule is None
     plan_of(launched, "--torch-window=every=10m,steps=3", "python", "train.py")
-    schedule = launched.options.window_schedule
-    assert schedule is not None
+    schedule = there(launched.options.window_schedule)
     assert (schedule.every_s, schedule.request.steps) == (600, 3)
 
 

@@ -7,14 +7,11 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from support.noderuns import write_folder
+from support.commandline import CommandLine
 from support.synthetic import write_run
 
 from profd.cli import show
-from profd.cli.main import run_command_line
 from profd.daemon.errors import ExitCode
-
-Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
@@ -30,22 +27,20 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return opened
 
 
-def test_who_only_looks_ends_nothing(opened: list[object], tmp_path: Path) -> None:
+def test_who_only_looks_ends_nothing(opened: list[object], tmp_path: Path, profd: CommandLine) -> None:
     path = write_run(tmp_path / "a.profd", seconds=1)
-    assert run_command_line(["view", str(path)]) == ExitCode.OK
-    assert run_command_line(["view", str(path), "--pty-fd", "7"]) == ExitCode.OK
+    profd("view", path)
+    profd("view", path, "--pty-fd", 7)
     (tmp_path / "notes.profd").write_text("no run")
-    assert run_command_line(["view", str(tmp_path / "notes.profd")]) == ExitCode.UNREADABLE_RUN
+    profd("view", tmp_path / "notes.profd", code=ExitCode.UNREADABLE_RUN)
     assert opened == [(path, None, False), (path, 7, False)]
 
 
 def test_of_several_nodes_one_is_chosen_from_the_list(
-    opened: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
+    opened: list[object], folder: Path, monkeypatch: pytest.MonkeyPatch, profd: CommandLine
 ) -> None:
-    folder = write_folder(tmp_path / "job")
     monkeypatch.setattr("click.prompt", lambda *_, **options: options["type"].convert("1", None, None))
-    assert run_command_line(["view", str(folder)]) == ExitCode.OK
-    assert [line.split() for line in capsys.readouterr().out.splitlines()] == [
+    assert [line.split() for line in profd("view", folder).splitlines()] == [
         ["node", "host", "ranks", "file"],
         ["0", "node0", "0", str(folder / "0.profd")],
         ["1", "node1", "1", str(folder / "1.profd")],

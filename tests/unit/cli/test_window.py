@@ -9,20 +9,18 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from support.commandline import CommandLine
 from support.fakesession import FakeSession
 from support.rankrun import OPERATORS, RANKS, write_run
 from support.synthetic import STARTED_NS
 from support.synthetic import write_run as write_plain_run
 
 from profd.cli import window
-from profd.cli.main import run_command_line
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import ExitCode, SessionFailed, UsageError
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import WindowRow
 from profd.daemon.windows.request import WindowRequest
-
-Captured = pytest.CaptureFixture[str]
 
 
 @pytest.fixture
@@ -37,27 +35,23 @@ def rows_of(text: str) -> list[list[str]]:
     return [line.split() for line in text.splitlines() if line.split()[:1] and line.split()[0] in names]
 
 
-def test_the_last_window_is_shown_sorted_split_and_cut_as_asked(run: Path, capsys: Captured) -> None:
-    assert run_command_line(["window", str(run), "--show"]) == ExitCode.OK
-    out = capsys.readouterr().out
+def test_the_last_window_is_shown_sorted_split_and_cut_as_asked(run: Path, profd: CommandLine) -> None:
+    out = profd("window", run, "--show")
     assert out.splitlines()[0] == f"rank 0, pid {RANKS[0].pid}: 250 ms, 1 whole step, by kineto"
     # Operators of one name together, by the time of the GPU.
     assert [row[0] for row in rows_of(out)] == ["implicit_gemm", "aten::conv2d", "aten::addmm"]
-    assert run_command_line(["window", str(run), "--show", "--by-shape", "--sort", "self_cuda", "--limit", "3"]) == 0
-    assert [row[0] for row in rows_of(capsys.readouterr().out)] == ["implicit_gemm", "aten::conv2d", "aten::conv2d"]
-    assert run_command_line(["window", str(run), "--show", "--json", "--sort", "calls"]) == ExitCode.OK
-    told = json.loads(capsys.readouterr().out)
+    out = profd("window", run, "--show", "--by-shape", "--sort", "self_cuda", "--limit", 3)
+    assert [row[0] for row in rows_of(out)] == ["implicit_gemm", "aten::conv2d", "aten::conv2d"]
+    told = json.loads(profd("window", run, "--show", "--json", "--sort", "calls"))
     assert (told["pid"], told["rank"], told["steps"]) == (RANKS[0].pid, 0, 1)
     assert [row["calls"] for row in told["operators"]] == [11, 6, 3, 2]
     assert set(window.SORTABLE.values()) <= {field.name for field in msgspec.structs.fields(OPERATORS[0])}
 
 
-def test_a_run_that_has_ended_takes_no_window_and_may_have_none(run: Path, tmp_path: Path, capsys: Captured) -> None:
+def test_a_run_that_has_ended_takes_no_window_and_may_have_none(run: Path, tmp_path: Path, profd: CommandLine) -> None:
     path = write_plain_run(tmp_path / "b.profd", seconds=1)
-    assert run_command_line(["window", str(path), "--show"]) == ExitCode.USAGE
-    assert f"take one: profd window {path}" in capsys.readouterr().err
-    assert run_command_line(["window", str(run)]) == ExitCode.SESSION
-    assert "is not live: show the windows it took with --show" in capsys.readouterr().err
+    assert f"take one: profd window {path}" in profd("window", path, "--show", code=ExitCode.USAGE)
+    assert "is not live: show the windows it took with --show" in profd("window", run, code=ExitCode.SESSION)
 
 
 class Windows:
@@ -103,7 +97,7 @@ def reader(run: Path) -> Iterator[RunReader]:
 
 
 def test_windows_that_were_asked_for_come_by_rank_without_those_that_failed(
-    session: FakeSession, reader: RunReader, capsys: Captured
+    session: FakeSession, reader: RunReader, capsys: pytest.CaptureFixture[str]
 ) -> None:
     live = Windows(reader, "", "")
     taken = window.take(live, WindowRequest(steps=3))  # type: ignore[arg-type]
@@ -119,7 +113,7 @@ def test_windows_that_were_asked_for_come_by_rank_without_those_that_failed(
         window.last_windows(live)  # type: ignore[arg-type]
 
 
-def test_options_are_what_is_asked_for(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_options_are_what_is_asked_for(run: Path, monkeypatch: pytest.MonkeyPatch, profd: CommandLine) -> None:
     asked: list[WindowRequest] = []
 
     def take(reader: RunReader, request: WindowRequest) -> list[WindowRow]:
@@ -127,9 +121,8 @@ def test_options_are_what_is_asked_for(run: Path, monkeypatch: pytest.MonkeyPatc
         return window.last_windows(reader)
 
     monkeypatch.setattr(window, "take", take)
-    assert run_command_line(["window", str(run)]) == ExitCode.OK
-    words = ["--steps", "7", "--seconds", "1", "--memory", "--stacks", "--no-shapes", "--inject"]
-    assert run_command_line(["window", str(run), *words]) == ExitCode.OK
+    for words in ("", "--steps 7 --seconds 1 --memory --stacks --no-shapes --inject"):
+        profd("window", run, *words.split())
     assert asked == [
         WindowRequest(),
         WindowRequest(steps=7, seconds=1.0, shapes=False, memory=True, stacks=True, inject=True),
