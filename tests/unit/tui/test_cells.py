@@ -4,6 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as some
 from rich.style import Style
+from support.present import there
 
 from profd.daemon.analyze.phases import PHASES
 from profd.daemon.clock import SECOND_NS
@@ -71,11 +72,7 @@ def test_slices_are_stacked_from_the_bottom_and_a_single_row_has_the_largest_alo
 
 def test_two_phases_in_a_cell_are_two_colors_where_there_are_many() -> None:
     cell = slice_run([("data wait", 6), ("forward", 2)], MANY, Style())
-    assert cell.text == "▆"
-    assert cell.style.color is not None
-    assert cell.style.bgcolor is not None
-    assert cell.style.color.name == "#e69f00"
-    assert cell.style.bgcolor.name == "#0072b2"
+    assert (cell.text, cell.style) == ("▆", Style(color="#e69f00", bgcolor="#0072b2"))
 
 
 @pytest.mark.parametrize("looks", [FEW, NONE])
@@ -86,9 +83,7 @@ def test_with_few_colors_or_none_a_cell_has_the_letter_of_the_largest(looks: dic
 @pytest.mark.parametrize("name", NAMES)
 def test_every_phase_has_its_letter_in_an_ink_that_can_be_read(name: str) -> None:
     look = MANY[name]
-    assert look.cell.color is not None
-    assert look.cell.bgcolor is not None
-    ink, ground = look.cell.color.get_truecolor(), look.cell.bgcolor.get_truecolor()
+    ink, ground = (there(color).get_truecolor() for color in (look.cell.color, look.cell.bgcolor))
     assert max(abs(a - b) for a, b in zip(ink, ground, strict=True)) >= 60
     assert NONE[name].letter == look.letter == slice_run([(name, 8)], MANY, Style()).text
 

@@ -4,21 +4,27 @@ from __future__ import annotations
 
 import contextlib
 import os
+import selectors
 import signal
 import sqlite3
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import msgspec
 import pytest
 from support import synthetic
 from support.dashboard import OpenDashboard, open_dashboard, train_backward
+from support.findingruns import HEALTHY, write_case
+from support.present import there
+from textual.drivers import linux_driver
 
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store import records
-from profd.tui.app import run_dashboard
+from profd.tui import app
+from profd.tui.app import LOOKS_EVERY_S, ProfdApp, run_dashboard
 from profd.tui.dialogs import FailureScreen, Leaving
 from profd.tui.feed import FeedFailed
 from profd.tui.widgets.header import Header, VerdictLine
@@ -36,8 +42,7 @@ async def test_o_and_clicks_order_the_rows_l_shows_lines_and_tabs_can_be_clicked
     await opened.press("o")
     assert table.rows[0].function == "Condition.wait"
     await opened.press("down")
-    chosen = table.current
-    assert chosen is not None
+    chosen = there(table.current)
     await opened.press("o")
     assert table.current == chosen
     assert chosen.function == "Condition.wait" != table.rows[0].function
@@ -63,9 +68,7 @@ async def test_o_and_clicks_order_the_rows_l_shows_lines_and_tabs_can_be_clicked
     await opened.click(TabLine, (18, 0))
     assert opened.widget(TabLine).tab == "processes"
     await opened.click(ProcessTable, (5, 2))
-    current = opened.widget(ProcessTable).current
-    assert current is not None
-    assert current.row.ordinal == 1
+    assert there(opened.widget(ProcessTable).current).row.ordinal == 1
 
 
 async def test_t_and_enter_on_a_process_say_whose_samples_count(opened: OpenDashboard) -> None:
@@ -112,8 +115,7 @@ async def test_rows_keep_their_places_while_the_cursor_is_among_them(tmp_path: P
             train_backward(run, seconds=20)
             await opened.snapshot(lambda snapshot: snapshot.functions[0].function == "_engine_run_backward")
             assert [row.function for row in table.rows][: len(before)] == before
-            assert table.current is not None
-            assert table.current.function == before[1]
+            assert there(table.current).function == before[1]
             await opened.press("escape")
             assert table.rows[0].function == "_engine_run_backward"
             assert not table.has_cursor
@@ -178,8 +180,7 @@ async def test_a_run_without_samples_says_why(tmp_path: Path) -> None:
         assert "No samples: sampling stopped: no such process" in opened.text(VerdictLine)
         assert "recording failed" in opened.text(Header)
         (events,) = (segment for segment in opened.widget(TabLine).render_line(0) if "Events" in segment.text)
-        assert events.style is not None
-        assert events.style.color == opened.widget(TabLine).style_of("bad").color
+        assert there(events.style).color == opened.widget(TabLine).style_of("bad").color
 
 
 async def test_a_file_that_breaks_under_any_tab_gives_that_screen(tmp_path: Path) -> None:
@@ -196,3 +197,30 @@ async def test_a_file_that_breaks_under_any_tab_gives_that_screen(tmp_path: Path
             assert screen.error.remedy
             await opened.press("q")
     assert opened.app.return_value is Leaving.END
+
+
+async def test_the_key_for_the_shell_says_where_there_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(app, "has_shell", lambda: False)
+    async with open_dashboard(write_case(tmp_path / "a.profd", *[HEALTHY] * 2, seconds=2)) as opened:
+        await opened.press("ctrl+z")
+        await opened.until_notice("there is no shell")
+
+
+def test_the_driver_waits_in_short_stretches_once_there_is_an_app_and_no_other_module_does(tmp_path: Path) -> None:
+    ProfdApp(tmp_path / "none.profd")
+    offered = vars(linux_driver)["selectors"]
+    assert selectors.SelectSelector.__module__ == "selectors"
+    assert offered is not selectors
+    assert LOOKS_EVERY_S < 0.1
+    read_end, write_end = os.pipe()
+    try:
+        with offered.SelectSelector() as selector:
+            selector.register(read_end, offered.EVENT_READ)
+            begun_s = time.monotonic()
+            assert selector.select(60) == []
+            assert time.monotonic() - begun_s < 30
+            os.write(write_end, b"?")
+            assert selector.select(60)
+    finally:
+        os.close(read_end)
+        os.close(write_end)

@@ -8,6 +8,7 @@ from collections.abc import Iterable
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from support.present import there
 
 from profd.daemon.analyze.calltree import Node
 from profd.daemon.store.rows import FrameRow
@@ -120,8 +121,7 @@ class TestCursor:
         return cursor
 
     def at(self, cursor: FlameCursor) -> tuple[object, ...]:
-        assert cursor.block is not None
-        return cursor.block.path
+        return there(cursor.block).path
 
     def test_down_goes_to_what_takes_the_longest_and_along_the_row_to_its_siblings(self) -> None:
         cursor = self.cursor({(1, 2): 30, (1, 3): 60, (1, 4): 10})

@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support import synthetic
 from support.dashboard import open_dashboard
+from support.present import there
 
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
@@ -38,9 +39,8 @@ def counted(path: Path, *counts: int, live: bool = False, lost_s: tuple[int, int
 
 def pace_of(reader: RunReader, since_s: float = 0.0) -> Pace:
     """Return the pace of a run so many seconds after its last count."""
-    series = min((row.id for row in reader.series.values() if row.name == "step_count"), default=None)
-    last = reader.last_point(series) if series is not None else None
-    now_ns = (last.at_ns if last else 0) + int(since_s * SECOND_NS)
+    last = [reader.last_point(row.id) for row in reader.series.values() if row.name == "step_count"]
+    now_ns = (there(last[0]).at_ns if last else 0) + int(since_s * SECOND_NS)
     pace = Pace(reader, PhaseIndex(reader), lambda: now_ns)
     pace.catch_up(reader.events())
     return pace
@@ -54,8 +54,7 @@ def test_less_than_two_counts_are_no_pace(tmp_path: Path, counts: tuple[int, ...
 
 def test_the_pace_is_that_of_the_last_ten_seconds_and_the_mean_that_of_all(tmp_path: Path) -> None:
     with RunReader(counted(tmp_path / "a", 0, 5_000, *range(5_100, 5_901, 100), live=True)) as reader:
-        steps = pace_of(reader).steps()
-    assert steps is not None
+        steps = there(pace_of(reader).steps())
     assert (steps.step, steps.per_s, steps.recent_per_s) == (5_900, 20.0, (1000.0, *(20.0,) * 9))
     assert steps.mean_per_s == 5_900 / 50
     assert (steps.is_about, steps.pauses) == (False, False)
@@ -74,8 +73,7 @@ def test_the_step_goes_on_at_its_pace_for_ten_seconds(
     tmp_path: Path, last: int, since_s: float, step: int, is_about: bool, pauses: bool
 ) -> None:
     with RunReader(counted(tmp_path / "a", 0, 100, 200, last, live=True)) as reader:
-        steps = pace_of(reader, since_s).steps()
-    assert steps is not None
+        steps = there(pace_of(reader, since_s).steps())
     assert (steps.step, steps.is_about, steps.pauses) == (step, is_about, pauses)
 
 
@@ -86,9 +84,8 @@ async def test_steps_are_unknown_once_nothing_counts_the_training(
     run = counted(tmp_path / "a", 0, 50, 100, 150, 900, 1_000, 1_100, live=True, lost_s=(15, to_s))
     with RunReader(run) as reader:
         pace = pace_of(reader)
-        steps = pace.steps()
+        steps = there(pace.steps())
         (process,), begun_ns = reader.processes, reader.info.started_ns
-        assert steps is not None
         assert (steps.step, steps.per_s, steps.mean_per_s) == (None, per_s, None)
         assert pace.of_process(process, Range(begun_ns, begun_ns + 30 * SECOND_NS)) is None
         assert pace.of_process(process, Range(begun_ns, begun_ns + 14 * SECOND_NS)) == 10

@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from support import synthetic
+from support.present import there
 
 import profd.tui.runmodel as runmodel_module
 from profd.daemon.analyze.profile import hot_functions, take_profile
@@ -85,8 +86,7 @@ def test_a_snapshot_has_what_the_analysis_has_of_its_scope_its_time_and_its_proc
         assert snapshot.samples == 3000
         assert snapshot.from_ns == reader.info.end_ns - 30 * SECOND_NS
     with RunReader(ended) as reader:
-        verdict = model_of(reader).snapshot(View()).verdict
-    assert verdict is not None
+        verdict = there(model_of(reader).snapshot(View()).verdict)
     assert verdict.phase == "data wait"
     assert verdict.share == pytest.approx(0.4)
     assert (verdict.where, verdict.source) == ("train.py:58", "for images, labels in loader:")

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as some
+from support.present import there
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.rows import EventRow, WindowRow
@@ -44,9 +47,7 @@ def test_brackets_choose_from_cursor_to_cursor_and_an_end_alone_all_before() -> 
     moved = begun.moved(5, RULER, RUN)
     assert moved.chosen == begun.chosen
     assert moved.finished(RULER, RUN).chosen == Range(minute(10).from_ns, minute(15).to_ns)
-    chosen = at(10).finished(RULER, RUN).chosen
-    assert chosen is not None
-    assert chosen.within(RUN) == Range(RUN.from_ns, minute(10).to_ns)
+    assert there(at(10).finished(RULER, RUN).chosen).within(RUN) == Range(RUN.from_ns, minute(10).to_ns)
     ends = at(10).begun(RULER, RUN).moved(5, RULER, RUN).finished(RULER, RUN)
     later = ends.at(minute(40).from_ns, RULER, RUN).begun(RULER, RUN)
     assert (later.from_ns, later.to_ns) == (minute(40).from_ns, None)
@@ -85,41 +86,40 @@ def test_a_zoom_has_the_cursor_in_its_middle_and_escape_gives_up_all_else() -> N
 
 def test_a_cursor_that_leaves_the_timeline_takes_it_along() -> None:
     scrub = at(30).zoomed(2, RULER, RUN)
-    assert scrub.span_ns is not None
-    assert scrub.end_ns is not None
-    ruler = Ruler.moving(scrub.span_ns, scrub.end_ns, 60)
+    span_ns, end_ns = there(scrub.span_ns), there(scrub.end_ns)
+    ruler = Ruler.moving(span_ns, end_ns, 60)
     inside = scrub.moved(-1, ruler, RUN)
-    assert inside.end_ns == scrub.end_ns
+    assert inside.end_ns == end_ns
     outside = scrub.moved(-40, ruler, RUN)
-    assert outside.cursor is not None
-    assert outside.end_ns is not None
-    assert outside.end_ns - scrub.span_ns < outside.cursor.from_ns < outside.end_ns < scrub.end_ns
+    moved_ns = there(outside.end_ns)
+    assert moved_ns - span_ns < there(outside.cursor).from_ns < moved_ns < end_ns
 
 
-@given(some.lists(some.sampled_from(["left", "right", "far", "[", "]", "z", "Z", "esc", "go"]), max_size=30))
+MOVES: dict[str, Callable[[Scrub, Ruler], Scrub]] = {
+    "left": lambda scrub, ruler: scrub.moved(-1, ruler, RUN),
+    "right": lambda scrub, ruler: scrub.moved(1, ruler, RUN),
+    "far": lambda scrub, ruler: scrub.moved(-50, ruler, RUN),
+    "[": lambda scrub, ruler: scrub.begun(ruler, RUN),
+    "]": lambda scrub, ruler: scrub.finished(ruler, RUN),
+    "z": lambda scrub, ruler: scrub.zoomed(1, ruler, RUN),
+    "Z": lambda scrub, ruler: scrub.zoomed(-1, ruler, RUN),
+    "esc": lambda scrub, ruler: scrub.released(),
+    "go": lambda scrub, ruler: scrub.at(minute(31).from_ns, ruler, RUN),
+}
+
+
+@given(some.lists(some.sampled_from(sorted(MOVES)), max_size=30))
 def test_whatever_is_pressed_the_cursor_is_in_the_run_and_on_the_timeline(keys: list[str]) -> None:
     scrub = Scrub()
     for key in keys:
         end_ns = RUN.to_ns if scrub.end_ns is None else scrub.end_ns
         ruler = RULER if scrub.span_ns is None else Ruler.moving(scrub.span_ns, end_ns, 60)
-        moves = {
-            "left": lambda s, r: s.moved(-1, r, RUN),
-            "right": lambda s, r: s.moved(1, r, RUN),
-            "far": lambda s, r: s.moved(-50, r, RUN),
-            "[": lambda s, r: s.begun(r, RUN),
-            "]": lambda s, r: s.finished(r, RUN),
-            "z": lambda s, r: s.zoomed(1, r, RUN),
-            "Z": lambda s, r: s.zoomed(-1, r, RUN),
-            "esc": lambda s, r: s.released(),
-            "go": lambda s, r: s.at(minute(31).from_ns, r, RUN),
-        }
-        scrub = moves[key](scrub, ruler)
+        scrub = MOVES[key](scrub, ruler)
         if scrub.cursor is not None:
             assert RUN.from_ns < scrub.cursor.to_ns
             assert scrub.cursor.from_ns < RUN.to_ns
             if scrub.span_ns is not None and key in ("left", "right", "far", "go"):
-                assert scrub.end_ns is not None
-                shown = Ruler.moving(scrub.span_ns, scrub.end_ns, 60)
+                shown = Ruler.moving(scrub.span_ns, there(scrub.end_ns), 60)
                 assert shown.from_ns <= scrub.cursor.from_ns <= shown.to_ns
         if scrub.chosen is not None:
             assert scrub.chosen.within(RUN).length_ns > 0

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from support.dashboard import OpenDashboard, open_dashboard
 from support.gpurun import waits, write_gpu_run
+from support.present import there
 from support.synthetic import MAIN
 from textual.widgets import Input
 
@@ -23,9 +24,7 @@ async def open_flame(opened: OpenDashboard) -> FlameView:
 
 
 def title(view: FlameView) -> str:
-    block = view.cursor.block
-    assert block is not None
-    return block.node.title
+    return there(view.cursor.block).node.title
 
 
 async def test_arrows_walk_enter_zooms_and_backspace_goes_back(opened: OpenDashboard) -> None:
@@ -78,8 +77,7 @@ async def test_c_colors_by_the_idle_gpu_where_there_is_one(tmp_path: Path) -> No
     run = write_gpu_run(tmp_path / "a.profd", {"0": waits}, {MAIN: ("0",)})
     async with open_dashboard(run) as opened:
         view = await open_flame(opened)
-        assert view.cursor.tree is not None
-        assert view.cursor.tree.gpu_idle == pytest.approx(0.55)
+        assert there(view.cursor.tree).gpu_idle == pytest.approx(0.55)
         await opened.press("c", "c")
         assert "colors by idle GPU   busy" in opened.text(FlameView)
         for form in ((), ("i",), ("f",)):
@@ -131,8 +129,7 @@ async def test_a_search_marks_frames_and_says_their_share(opened: OpenDashboard)
 async def test_a_click_takes_the_cursor_there_another_zooms_and_it_follows_the_scope(opened: OpenDashboard) -> None:
     view = await open_flame(opened)
     await opened.click(FlameView, (60, 3))
-    assert view.cursor.block is not None
-    assert view.cursor.block.node.place == "train.py:61"
+    assert there(view.cursor.block).node.place == "train.py:61"
     await opened.click(FlameView, (60, 3))
     assert [block.node.place for block in view.cursor.row(0)] == ["train.py:61"]
     await opened.press("t")

@@ -8,6 +8,7 @@ import msgspec
 from support import hostiletexts, synthetic
 from support.dashboard import open_dashboard
 from support.findingruns import HEALTHY, IMPORT, write_case
+from support.present import there
 from support.synthetic import STARTED_NS
 
 from profd.daemon.analyze.phases import DATA_WAIT
@@ -22,8 +23,7 @@ async def test_it_keeps_its_lines_when_it_gets_shorter_and_in_one_has_the_number
         line = opened.widget(VerdictLine)
         assert line.size.height == 2
         tabs = opened.widget(TabLine).region.y
-        assert line.snapshot is not None
-        line.show(msgspec.structs.replace(line.snapshot, findings=()))
+        line.show(msgspec.structs.replace(there(line.snapshot), findings=()))
         await opened.settle()
         assert "INPUT-BOUND" not in opened.text(VerdictLine)
         assert opened.widget(TabLine).region.y == tabs

@@ -9,6 +9,7 @@ import msgspec
 import pytest
 from rich.style import Style
 from support.dashboard import OpenDashboard
+from support.present import there
 from textual.geometry import Region
 from textual.strip import Strip
 
@@ -39,8 +40,7 @@ def assert_is_drawn(opened: OpenDashboard) -> None:
 async def test_what_stays_as_it_is_is_not_drawn_again(opened: OpenDashboard, monkeypatch: pytest.MonkeyPatch) -> None:
     await opened.until_text(VerdictLine, "why")
     await opened.settle()
-    table, asked, snapshot = opened.widget(HotTable), list[Region](), opened.widget(Header).snapshot
-    assert snapshot is not None
+    table, asked, snapshot = opened.widget(HotTable), list[Region](), there(opened.widget(Header).snapshot)
     monkeypatch.setattr(table, "refresh", lambda *regions: asked.extend(regions))
     table.show(snapshot)
     assert asked == []

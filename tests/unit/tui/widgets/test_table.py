@@ -9,6 +9,7 @@ import pytest
 from support import synthetic
 from support.dashboard import OpenDashboard, open_dashboard
 from support.gpurun import OTHER_RANK, waits, write_gpu_run
+from support.present import there
 from support.synthetic import MAIN, MAIN_TID, STARTED_NS
 from textual.widgets import Input
 
@@ -19,9 +20,9 @@ from profd.daemon.store import records
 from profd.daemon.store.records import OperatorTotals, Point, PointsTaken, ProcessEnded, WindowStep, WindowTaken
 from profd.tui.actions import ActionDone, ActionFailed
 from profd.tui.dialogs import ChoiceScreen
-from profd.tui.feed import OperatorsRead, OutputDrawn
+from profd.tui.feed import FlameGrown, OperatorsRead, OutputDrawn
 from profd.tui.view import Range
-from profd.tui.widgets.findings import FindingTable
+from profd.tui.widgets.findings import EvidencePane, FindingTable
 from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.header import VerdictLine
 from profd.tui.widgets.hot import HotTable
@@ -44,9 +45,7 @@ async def ordinal_after(opened: OpenDashboard, *keys: str) -> int | None:
     """Press keys in the process tree, and return the number of the worker under the cursor: 0 is the main process."""
     await opened.press(*keys)
     await opened.until(CursorMoved)
-    current = opened.widget(ProcessTable).current
-    assert current is not None
-    return current.row.ordinal or 0
+    return there(opened.widget(ProcessTable).current).row.ordinal or 0
 
 
 async def test_the_cursor_goes_by_rows_by_pages_and_to_the_ends(tmp_path: Path) -> None:
@@ -167,13 +166,6 @@ async def test_a_view_that_has_nothing_says_so(tmp_path: Path) -> None:
         assert "it writes to a terminal of its own" in opened.text(OutputPane)
 
 
-async def test_of_a_live_run_something_may_still_be_found(tmp_path: Path) -> None:
-    with synthetic.live_run(tmp_path / "a.profd", seconds=3):
-        async with open_dashboard(tmp_path / "a.profd") as opened:
-            await opened.press("5")
-            assert "Nothing was found yet." in opened.text(FindingTable)
-
-
 async def test_operators_are_in_the_columns_of_torch_and_can_be_ordered(tmp_path: Path) -> None:
     with synthetic.live_run(tmp_path / "a.profd", seconds=3) as run:
         operators = tuple(
@@ -190,20 +182,21 @@ async def test_operators_are_in_the_columns_of_torch_and_can_be_ordered(tmp_path
         run.writer.put(WindowTaken(MAIN, at_ns, "kineto", at_ns, "it ended", *times_ns))  # it is passed over
         run.advance()
         async with open_dashboard(run.path) as opened:
+            await opened.press("5")
+            assert "Nothing was found yet." in opened.text(FindingTable)
             await opened.press("4")
             await opened.until(OperatorsRead, lambda message: message.shown is not None)
-            lines = opened.text(OperatorTable).splitlines()
-            assert lines[0].split("  ")[0].strip() == "Name"
-            for head in ("Self CPU %", "Self CPU ▾", "CPU total", "CPU time avg", "# of Calls"):
-                assert head in lines[0]
-            assert "aten::add" in lines[1]
-            assert "40.000ms" in lines[1]
-            assert "66.67%" in lines[1]
-            assert "400" in lines[1]
             assert "pid 4242 · 60.0 ms · 1 step · kineto" in opened.text(TabLine)
-            await opened.press("o")
-            assert "CPU total ▾" in opened.text(OperatorTable)
-            assert [row.name for row in opened.widget(OperatorTable).rows] == ["aten::conv2d", "aten::add"]
+            for by, names in (
+                ("Self CPU ▾", ["aten::add", "aten::conv2d"]),
+                ("CPU total ▾", ["aten::conv2d", "aten::add"]),
+            ):
+                head, *lines = opened.text(OperatorTable).splitlines()
+                assert by in head
+                assert [row.name for row in opened.widget(OperatorTable).rows] == names
+                (line,) = (line.split() for line in lines if "aten::add" in line)
+                assert {"66.67%", "40.000ms", "400"} <= set(line)
+                await opened.press("o")
             await opened.press("slash", *"add")
             assert [row.name for row in opened.widget(OperatorTable).rows] == ["aten::add"]
 
@@ -223,9 +216,7 @@ async def test_memory_of_the_gpus_is_that_of_all_that_a_process_uses(tmp_path: P
     assert "1.0 GB" in second
 
 
-async def test_columns_are_of_what_there_is_and_with_room_there_are_phases(
-    tmp_path: Path,
-) -> None:
+async def test_columns_are_of_what_there_is_and_with_room_there_are_phases(tmp_path: Path) -> None:
     async with open_dashboard(synthetic.write_run(tmp_path / "a.profd")) as opened:
         titles = (await rows_of(opened))[0]
         assert titles.split() == ["process", "pid", "CPU", "RSS", "threads", "function,", "mostly", "where"]
@@ -269,3 +260,38 @@ async def test_in_a_range_it_is_the_mean_of_the_time_that_a_process_lived(tmp_pa
             opened.dashboard.choose_range(from_ns, STARTED_NS + 20 * SECOND_NS)
             snapshot = await opened.snapshot(lambda found, from_ns=from_ns: found.from_ns == from_ns)  # type: ignore[misc]
             assert [one.cpu_cores for one in snapshot.processes] == pytest.approx([0.6, 0.97, 0.97])
+
+
+async def open_findings(opened: OpenDashboard) -> FindingTable:
+    await opened.until_text(VerdictLine, "INPUT-BOUND")
+    await opened.press("5")
+    return opened.widget(FindingTable)
+
+
+async def test_the_strongest_is_first_and_the_evidence_is_that_of_the_row_under_the_cursor(
+    opened: OpenDashboard,
+) -> None:
+    table, evidence = await open_findings(opened), opened.widget(EvidencePane)
+    assert table.rows[0].label == "input-bound"
+    assert evidence.finding == table.rows[0]
+    await opened.press("down", "down")
+    assert evidence.finding == table.current == table.rows[1]
+
+
+async def test_a_filter_keeps_those_with_a_word_and_enter_goes_to_the_range_and_the_stacks(
+    opened: OpenDashboard,
+) -> None:
+    table = await open_findings(opened)
+    await opened.press("slash", *"zzz")
+    assert table.rows == []
+    assert "Nothing here has" in opened.text(FindingTable)
+    await opened.press("escape")
+    wanted = table.rows[0].evidence
+    await opened.press("enter")
+    assert opened.widget(TabLine).tab == "flame"
+    taken = await opened.snapshot(lambda snapshot: snapshot.view.chosen is not None)
+    assert (taken.from_ns, taken.to_ns) == (wanted.from_ns, wanted.to_ns)
+    assert opened.dashboard.query_one(Input).value == "train.py:58"
+    if opened.widget(FlameView).cursor.tree is None:
+        await opened.until(FlameGrown)
+    assert "% of the time has “train.py:58” in its stack" in opened.text(FlameView)
