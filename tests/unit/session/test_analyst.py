@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from collections.abc import AsyncIterator, Callable, Sequence
 
 import msgspec
 import pytest
 from support.clocks import StoppedClock
+from support.waiting import eventually
 
 from profd.daemon.session import analyst
 from profd.daemon.session.analyst import Analyst
@@ -45,38 +45,33 @@ async def start(put: list[Record], monkeypatch: pytest.MonkeyPatch) -> AsyncIter
         await one.close(0)
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    while not condition():
-        await asyncio.sleep(0.01)
-
-
 REPEATS = f"print({msgspec.json.encode(SEEN).decode()!r}, flush=True) if sys.stdin.read(1) == 'r' else None"
 
 
 async def test_while_somebody_reads_what_is_found_each_look_asks_for_the_next(start: Start, put: list[Record]) -> None:
     start(says(SEEN, then=f"{REPEATS}; {REPEATS}; input()"), is_read=True)
-    await until(lambda: len(put) == 3)
+    await eventually(lambda: len(put) == 3, "three looks")
 
 
 async def test_while_nobody_reads_it_the_next_look_waits_until_somebody_does(start: Start, put: list[Record]) -> None:
     started = start(says(SEEN, then=f"{REPEATS}; sys.stdin.read(1)"))
-    await until(lambda: len(put) == 1)
+    await eventually(lambda: len(put) == 1, "a look")
     started.ask()
-    await until(lambda: len(put) == 2)
+    await eventually(lambda: len(put) == 2, "another look")
     await started.close(within_s=60)  # nothing was said but one letter, and the line at the end
 
 
 async def test_at_the_end_the_whole_run_is_asked_for(start: Start, put: list[Record]) -> None:
     told = f"sys.stdin.read(1); sys.stdout.write({msgspec.json.encode(WHOLE).decode()!r} + chr(10))"
     started = start(says(SEEN, then=told))
-    await until(lambda: bool(put))
+    await eventually(lambda: put, "a look")
     await started.close(within_s=60)
     assert put == [SEEN, WHOLE]
 
 
 async def test_one_that_is_slow_at_the_end_is_not_waited_for(start: Start, put: list[Record]) -> None:
     started = start(says(SEEN, then="[input() for _ in range(9)]"))
-    await until(lambda: bool(put))
+    await eventually(lambda: put, "a look")
     await started.close(within_s=0.01)
     assert put == [SEEN]
 
@@ -91,7 +86,7 @@ async def test_one_that_dies_is_started_again_but_not_for_ever_and_that_is_said_
     start: Start, put: list[Record], words: list[str]
 ) -> None:
     start(words, rests_s=(0, 0, 0))
-    await until(lambda: put.count(AnalysisLost(StoppedClock().at_ns)) == 3)
+    await eventually(lambda: put.count(AnalysisLost(StoppedClock().at_ns)) == 3, "three ends")
     (said,) = [one for one in put if isinstance(one, EventHappened)]
     assert said.text == "nothing looks for findings at the moment: the process that does has ended"
 
@@ -99,11 +94,11 @@ async def test_one_that_dies_is_started_again_but_not_for_ever_and_that_is_said_
 @pytest.mark.parametrize("line", ["'what?'", "'{}'", "'x' * (5 << 20)"])
 async def test_one_that_talks_nonsense_is_ended(start: Start, put: list[Record], line: str) -> None:
     start([sys.executable, "-c", f"print({line}); input()"])
-    await until(lambda: AnalysisLost(StoppedClock().at_ns) in put)
+    await eventually(lambda: AnalysisLost(StoppedClock().at_ns) in put, "its end")
 
 
 async def test_one_that_dies_at_the_end_is_not_said_and_not_waited_for(start: Start, put: list[Record]) -> None:
     started = start(says(SEEN, then="sys.stdin.read(1); raise SystemExit(3)"), rests_s=(0, 1000))
-    await until(lambda: bool(put))
+    await eventually(lambda: put, "a look")
     await started.close(within_s=1000)
     assert put == [SEEN]

@@ -1,10 +1,12 @@
-"""Where a live run is written, on a local disk and on one that passes for a network's."""
+"""Where a live run is written, on a local disk and on one that passes for a network's; and who opens it."""
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shutil
 import tempfile
+import time
 from pathlib import Path
 from typing import BinaryIO
 
@@ -15,6 +17,7 @@ from support.training_stacks import describe
 from profd.daemon import paths
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.session.livefile import MOST_IN_MEMORY_BYTES, LiveFile
+from profd.daemon.session.openings import LATELY_S, Openings
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.writer import RunWriter
 
@@ -151,3 +154,25 @@ def test_it_is_moved_privately_and_never_through_a_link(wanted: Path, monkeypatc
     assert modes == [0o600]
     assert wanted.stat().st_mode & 0o777 == 0o600
     assert victim.read_text() == "theirs"
+
+
+async def test_an_opening_is_told_and_counts_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path, opened = tmp_path / "a.profd", asyncio.Event()
+    path.write_bytes(b"run")
+    watched = Openings(path, opened.set)
+    assert not watched.were_lately()
+    path.read_bytes()
+    await opened.wait()
+    assert watched.were_lately()
+    now_s = time.monotonic()
+    monkeypatch.setattr("profd.daemon.session.openings.time.monotonic", lambda: now_s + LATELY_S)
+    assert not watched.were_lately()
+    watched.close()
+
+
+async def test_where_nobody_can_tell_it_may_have_been_opened(tmp_path: Path) -> None:
+    before = set(os.listdir("/proc/self/fd"))
+    unknown = Openings(tmp_path / "none.profd", lambda: None)
+    assert unknown.were_lately()
+    unknown.close()
+    assert set(os.listdir("/proc/self/fd")) == before

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.pyspy.standin import StandIn
+from support.synthetic import identity_of
 from support.waiting import DEADLINE_S
 
 from profd.daemon import processes
@@ -42,19 +43,15 @@ def target() -> Iterator[subprocess.Popen[bytes]]:
 
 @pytest.fixture
 def recorder(target: subprocess.Popen[bytes], tmp_path: Path) -> Recorder:
-    stat = processes.read_stat(target.pid)
-    assert stat is not None
-    target_of = {"run_file": tmp_path / "run.profd", "pid": stat.pid, "start_ticks": stat.start_ticks}
+    pid, start_ticks = identity_of(target.pid)
+    target_of = {"run_file": tmp_path / "run.profd", "pid": pid, "start_ticks": start_ticks}
     options = msgspec.structs.replace(OPTIONS, **target_of, duration_s=None, steps=False, hang_after_s=None)
     return Recorder(options, Clock())
 
 
 async def test_a_run_file_that_is_removed_ends_the_session_in_words(recorder: Recorder) -> None:
-    def remove(ready: Ready) -> None:
-        ready.run_file.unlink()
-
     with pytest.raises(OutputUnwritable, match="was removed while it was written"):
-        await recorder.run(remove)
+        await recorder.run(lambda ready: ready.run_file.unlink())
 
 
 async def test_a_session_that_breaks_says_so_in_its_run(
@@ -138,11 +135,9 @@ OPTIONS = SessionOptions(
 
 def test_says_who_is_recorded_by_whom_and_how() -> None:
     started = run_started(OPTIONS, Path("/run/id.sock"), 77)
-    me = processes.read_stat(os.getpid())
-    assert me is not None
     assert "hunter2" not in str(started)
     assert started.target == (os.getpid(), 5)
-    assert started.recorder == (os.getpid(), me.start_ticks)
+    assert started.recorder == identity_of()
     assert (started.started_ns, started.control_socket, started.cwd) == (77, "/run/id.sock", str(Path.cwd()))
     assert started.user == pwd.getpwuid(os.getuid()).pw_name
     assert set(started.versions) == {"profd", "python", "py_spy", "kernel"}

@@ -93,15 +93,16 @@ async def test_mains_are_sampled_without_a_gap_and_others_in_turns_with_what_is_
 
 
 @pytest.mark.parametrize(
-    ("mean_hz", "main_hz", "worker_hz"), [(100, [100, 100], 20), (20, [20, 20], 4), (3, [3, 3], 3), (3.5, [3, 4], 3)]
+    ("mean_hz", "main_hz", "worker_hz", "rest_ratio"),
+    [(100, [100, 100], 20, 1), (50, [50, 50], 10, 3), (20, [20, 20], 4, 9), (3, [3, 3], 3, 9), (3.5, [3, 4], 3, 9)],
 )
-async def test_rate_is_the_governors_in_whole_numbers_and_a_part_of_it_for_others(
-    studio: Studio, mean_hz: float, main_hz: list[int], worker_hz: int
+async def test_rate_is_the_governors_in_whole_numbers_and_a_part_of_it_and_of_the_time_for_others(
+    studio: Studio, mean_hz: float, main_hz: list[int], worker_hz: int, rest_ratio: float
 ) -> None:
     main, worker = await studio.begin(roles.MAIN, 1), await studio.begin(roles.WORKER, 2)
     studio.sampling.governor.mean_hz = mean_hz
     assert [main.pace().rate_hz for _ in range(4)] == 2 * main_hz
-    assert worker.pace().rate_hz == worker_hz
+    assert (worker.pace().rate_hz, worker.pace().rest_ratio) == (worker_hz, pytest.approx(rest_ratio))
 
 
 async def test_few_helpers_have_more_of_the_rate(studio: Studio) -> None:
@@ -111,13 +112,6 @@ async def test_few_helpers_have_more_of_the_rate(studio: Studio) -> None:
     for pid in range(3, 9):
         await studio.begin(roles.HELPER, pid)
     assert helper.pace().rate_hz == 20
-
-
-@pytest.mark.parametrize(("mean_hz", "rest_ratio"), [(100, 1), (50, 3), (5, 9)])
-async def test_turns_are_half_of_the_time_less_by_the_rate(studio: Studio, mean_hz: float, rest_ratio: float) -> None:
-    worker = await studio.begin(roles.WORKER)
-    studio.sampling.governor.mean_hz = mean_hz
-    assert worker.pace().rest_ratio == pytest.approx(rest_ratio)
 
 
 async def test_recordings_are_short_while_someone_watches_with_the_overlap_as_a_part(studio: Studio) -> None:
@@ -231,11 +225,8 @@ def test_who_comes_changes_and_ends_is_written(stage: Stage) -> None:
         *("main 10 (rank 5 of 8, local rank 1 on node 1): sleep 9", "helper 11: sleep 9", "process 11 became true"),
         "helper 11 was ended by SIGKILL",
     ]
-    assert [record.identity for record in stage.written if isinstance(record, records.ProcessSeen)] == [
-        ROOT,
-        CHILD,
-        CHILD,
-    ]
+    seen = [record.identity for record in stage.written if isinstance(record, records.ProcessSeen)]
+    assert seen == [ROOT, CHILD, CHILD]
     assert [record.exit_signal for record in stage.written if isinstance(record, records.ProcessEnded)] == [9]
 
 
@@ -248,20 +239,15 @@ def test_how_the_root_ended_is_kept_and_told_by_others_and_at_the_end_nobody_is_
     assert [type(record).__name__ for record in stage.written][-1] == "ProcessEnded"
 
 
-def test_threads_are_those_of_the_last_recording(stage: Stage) -> None:
+def test_threads_are_those_of_the_last_recording_and_nothing_is_held_of_workers_that_ended_before_it_came(
+    stage: Stage,
+) -> None:
     stage.look(Change("started", member(CHILD)))
-    stage.members.take_recording(recording(CHILD, 11, 12))
-    stage.members.take_recording(recording(CHILD, 11, 13))
+    for threads in ((11, 12), (11, 13)):
+        stage.members.take_recording(recording(CHILD, *threads))
     assert stage.members.python_threads == {CHILD: {11, 13}}
-
-
-def test_nothing_is_held_of_workers_that_ended_before_their_last_recording_came(stage: Stage) -> None:
-    for number in range(100):
-        worker = member(records.Identity(1000 + number, 7))
-        stage.look(Change("started", worker))
-        stage.members.take_recording(recording(worker.identity, worker.identity.pid))
-        stage.look(Change("ended", worker, 0))
-        stage.members.take_recording(recording(worker.identity, worker.identity.pid))
+    stage.look(Change("ended", member(CHILD), 0))
+    stage.members.take_recording(recording(CHILD, 11))
     assert not stage.members.python_threads
 
 

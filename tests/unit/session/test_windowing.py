@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Collection, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 
 import pytest
@@ -21,10 +21,7 @@ from profd.daemon.windows.taking import WindowBackend, WindowTaker
 
 
 def member(pid: int, role: str, python: str | None = "3.11.7") -> Member:
-    return Member(
-        identity=Identity(pid, 1), parent=None, command=("python",), role=role, rank=None, ordinal=None, python=python,
-        image=0,
-    )  # fmt: skip
+    return Member(Identity(pid, 1), None, ("python",), role, None, None, python, 0)
 
 
 RANKS = [member(11, "main"), member(12, "main")]
@@ -114,9 +111,30 @@ async def test_processes_that_others_have_armed_are_asked_and_never_injected(
     assert ways[Identity(11, 1)] is ways[Identity(16, 1)] is not ways[Identity(17, 1)]
 
 
+class Noting(Windowing):
+    """Notes what it is asked for and what it writes; ``refused`` are windows that it does not take, counted from 1."""
+
+    def __init__(
+        self, folder: Path | None, refused: Collection[int], sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    ) -> None:
+        self.asked: list[WindowRequest] = []
+        self.written: list[Record] = []
+        self.refused = refused
+        super().__init__(folder, StoppedClock(), self.written.append, sleep)
+
+    def begin(self, members: Collection[Member], request: WindowRequest) -> WindowBegun:
+        self.asked.append(request)
+        if len(self.asked) in self.refused:
+            raise SessionFailed("process 11 is at a window already")
+        self.written.append(EventHappened(0, "window", "begun"))
+        return WindowBegun(1, (11,))
+
+    @property
+    def said(self) -> list[str]:
+        return [record.text for record in self.written if isinstance(record, EventHappened)]
+
+
 async def test_windows_are_taken_by_a_schedule_and_those_that_cannot_be_are_said() -> None:
-    begun: list[WindowRequest] = []
-    records: list[Record] = []
     slept: list[float] = []
 
     async def sleep(seconds: float) -> None:
@@ -124,39 +142,19 @@ async def test_windows_are_taken_by_a_schedule_and_those_that_cannot_be_are_said
         if len(slept) > 3:
             raise asyncio.CancelledError
 
-    class Busy(Windowing):
-        def begin(self, members: Collection[Member], request: WindowRequest) -> WindowBegun:
-            begun.append(request)
-            if len(begun) == 2:
-                raise SessionFailed("process 11 is at a window already")
-            return WindowBegun(1, tuple(member.identity.pid for member in members))
-
-    windowing = Busy(None, StoppedClock(), records.append, sleep)
+    windowing = Noting(None, (2,), sleep)
     with pytest.raises(asyncio.CancelledError):
         await windowing.keep(60.0, WindowRequest(steps=7), lambda: RANKS)
     assert slept == [60.0] * 4
-    assert begun == [WindowRequest(steps=7)] * 3
-    (event,) = records
-    assert isinstance(event, EventHappened)
-    assert event.text == "no window by schedule: process 11 is at a window already"
+    assert windowing.asked == [WindowRequest(steps=7)] * 3
+    assert windowing.said == ["begun", "no window by schedule: process 11 is at a window already", "begun"]
 
 
 async def heed(
     folder: Path, *seen: tuple[Found, ...], refused: Collection[int] = (), listens: bool = True
 ) -> list[str]:
-    """Return what is said where a process listens and these findings are seen; ``refused`` counts windows from 1."""
-    records: list[Record] = []
-    asked: list[WindowRequest] = []
-
-    class Noting(Windowing):
-        def begin(self, members: Collection[Member], request: WindowRequest) -> WindowBegun:
-            asked.append(request)
-            if len(asked) in refused:
-                raise SessionFailed("process 11 is at a window already")
-            records.append(EventHappened(0, "window", "begun"))
-            return WindowBegun(1, (11,))
-
-    windowing = Noting(folder, StoppedClock(), records.append)
+    """Return what is said where a process listens and these findings are seen."""
+    windowing = Noting(folder, refused)
     windowing.start()
     if listens:
         with KinetoClient(folder) as client:
@@ -165,8 +163,8 @@ async def heed(
     for found in seen:
         windowing.heed(found, WindowRequest(steps=7), RANKS)
     await windowing.close()
-    assert set(asked) <= {WindowRequest(steps=7)}
-    return [record.text for record in records if isinstance(record, EventHappened)]
+    assert set(windowing.asked) <= {WindowRequest(steps=7)}
+    return windowing.said
 
 
 FIRST, SECOND = "a window because of input-bound: waits 61 %", "a window because of synchronization: 12 %"
