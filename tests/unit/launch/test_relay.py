@@ -18,7 +18,9 @@ from profd.daemon import processes
 from profd.daemon.launch import relay
 from profd.daemon.launch.channel import LARGEST_BYTES, ScriptWrote, decode, make_channel
 from profd.daemon.launch.relay import Keyboard, Relay
-from profd.daemon.launch.terminal import RESET
+from profd.daemon.launch.screen import SharedScreen
+from profd.daemon.launch.terminal import RESET, Terminal
+from profd.daemon.store.records import Identity
 
 
 class Ends:
@@ -230,3 +232,23 @@ def test_a_key_that_someone_else_took_holds_nobody_up(keyboard: Pressed, monkeyp
     os.close(other_fd)
     board.join(DEADLINE_S)
     os.close(never_fd)
+
+
+def test_what_a_script_writes_at_once_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
+    """It may write, and end, before the screen has begun to show it."""
+    far_fd, terminal_fd = os.openpty()
+    tty.setraw(terminal_fd)
+    channel, session = make_channel()
+    screen = SharedScreen(Terminal(terminal_fd), channel)
+    os.write(screen.pseudo_terminal.slave_fd, b"no such option")
+
+    screen.start(Identity(os.getpid(), 0))
+    screen.script_ended()
+
+    assert capfd.readouterr().out == "no such option"
+    for fd in (far_fd, terminal_fd, screen.pseudo_terminal.master_fd):
+        os.close(fd)
+    channel.close()
+    session.close()
+    screen._relay._end.close()
+    os.waitpid(screen._relay._pid, 0)

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 from support.clocks import StoppedClock
 from support.hostfakes import UID, FakeTable
+from support.present import there
 from support.sessions import running
 from support.waiting import until
 
@@ -142,13 +143,11 @@ def script(tmp_path: Path) -> Path:
 def test_a_python_is_told_as_it_is_with_its_place_among_others(script: Path) -> None:
     table = ProcessTable()
     with running(script, "--lr", "1") as process:
-        found = table.look(process.pid)
+        found = there(table.look(process.pid))
         assert process.pid in table.descendants(os.getpid())
-        program = table.program(process.pid)
-        assert program is not None
+        program = there(table.program(process.pid))
         assert (program.parent, program.uid) == (os.getpid(), os.getuid())
     assert table.program(process.pid) is None
-    assert found is not None
     assert found.identity.pid == process.pid
     assert found.command[-3:] == (str(script), "--lr", "1")
     assert (found.parent, found.uid, found.uses_torch, found.uses_gpu) == (os.getpid(), os.getuid(), False, False)
@@ -166,8 +165,7 @@ def test_torch_and_gpus_are_told_by_what_is_mapped(
     script = tmp_path / "train.py"
     script.write_text(MAPPING.format(file=tmp_path / mapped) + WAITING)
     with running(script) as process:
-        found = ProcessTable().look(process.pid)
-    assert found is not None
+        found = there(ProcessTable().look(process.pid))
     assert (found.uses_torch, found.uses_gpu) == (torch, gpu)
 
 

@@ -22,25 +22,21 @@ from profd.daemon.service.storage import (
     RunRegistry,
     RunRetention,
     RunStorage,
-    boot_id,
     removals,
 )
-from profd.daemon.store.records import Identity
-
-ENTRY = Entry("20261120-120000-cifar-3fa9", Identity(4242, 1000), 4242, "any", boot_id(), 5)
 
 
 def test_an_entry_is_whole_or_as_it_was(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    registry = RunRegistry(tmp_path / "daemon" / "host")
-    registry.put(ENTRY)
+    registry, entry = RunRegistry(tmp_path / "daemon" / "host"), entry_of(7)
+    registry.put(entry)
 
     def write_nothing(value: object) -> bytes:
         raise OSError(28, "No space left on device")
 
     monkeypatch.setattr(msgspec.json, "encode", write_nothing)
     with pytest.raises(OutputUnwritable, match="No space left"):
-        registry.put(msgspec.structs.replace(ENTRY, ended_ns=9))
-    assert registry.entries() == [ENTRY]
+        registry.put(entry_of(7, ended_ns=9))
+    assert registry.entries() == [entry]
 
 
 NOTHING = Retention(detail_hours=1e-6, report_hours=1e-6, incident_hours=1e-6)
