@@ -6,6 +6,7 @@ import random
 from collections.abc import Iterable, Mapping
 
 import pytest
+from support.present import there
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.fleet.paces import DAYS, RUNS, Gap, RunPaces, combined, find_slow_nodes, find_slower, gap, pooled_gap
@@ -13,20 +14,16 @@ from profd.daemon.fleet.reduction import RunPart, Spent, Stepped
 
 
 def test_welch_by_hand_and_gaps_weigh_as_much_as_they_have_values() -> None:
-    found = gap([3.0, 5.0], [1.0, 1.0, 4.0])
-    assert found is not None
-    assert found.value == 2.0
+    found = there(gap([3.0, 5.0], [1.0, 1.0, 4.0]))
+    assert (found.value, found.freedom) == (2.0, int(2**2 / (1**2 / 1 + 1**2 / 2)))
     assert found.error == pytest.approx((2 / 2 + 3 / 3) ** 0.5)
-    assert found.freedom == int(2**2 / (1**2 / 1 + 1**2 / 2))
     found = combined([Gap(1.0, 0.3, 4, 1.0), Gap(4.0, 0.6, 6, 2.0)])
-    assert found.value == pytest.approx(3.0)
-    assert found.error == pytest.approx((0.1**2 + 0.4**2) ** 0.5)
+    assert (found.value, found.error) == pytest.approx((3.0, (0.1**2 + 0.4**2) ** 0.5))
     assert found.freedom == int((0.01 + 0.16) ** 2 / (0.01**2 / 4 + 0.16**2 / 6))
 
 
 def test_few_values_tell_by_how_others_vary_or_nothing() -> None:
-    found = pooled_gap([4.0], [1.0, 2.0, 3.0])
-    assert found is not None
+    found = there(pooled_gap([4.0], [1.0, 2.0, 3.0]))
     assert (found.value, found.freedom) == (2.0, 2)
     assert found.error == pytest.approx((4 / 3) ** 0.5)
     assert gap([1.0], [1.0, 2.0]) is None
@@ -135,8 +132,8 @@ def weekly(
     return RunPaces(part, steps, dict.fromkeys(step_ms, spent))
 
 
-def week(prefix: str, day: int, *step_ms: float) -> list[RunPaces]:
-    return [weekly(f"{prefix}{number}", {day: ms}) for number, ms in enumerate(step_ms)]
+def week(prefix: str, day: int, *step_ms: float, wait: float = 0.2, job: str = "job") -> list[RunPaces]:
+    return [weekly(f"{prefix}{number}", {day: ms}, wait=wait, job=job) for number, ms in enumerate(step_ms)]
 
 
 def test_runs_that_are_surely_slower_than_the_newest_earlier_week() -> None:
@@ -155,8 +152,7 @@ def test_runs_that_are_surely_slower_than_the_newest_earlier_week() -> None:
 
 def test_a_faster_or_hardly_slower_job_or_one_run_a_week_is_not_slower() -> None:
     slower, [pace] = find_slower([*week("a", 8, 100, 130, 85), *week("b", 1, 120, 140, 90)], 0.02)
-    assert slower == []
-    assert pace.why_untold is None
+    assert (slower, pace.why_untold) == ([], None)
     runs = [*week("a", 8, 100, 100, 100), *week("b", 1, 101, 101, 101)]
     assert find_slower(runs, 0.02)[0] == []
     assert len(find_slower(runs, 0.005)[0]) == 1
@@ -170,26 +166,25 @@ def test_nodes_of_one_execution_are_one_run() -> None:
     nodes = [weekly(f"a{node}", {8: 100 + node}, node=f"n{node}", world_size=4) for node in range(4)]
     nodes += [weekly(f"b{node}", {1: 120 + node}, node=f"n{node}", world_size=4) for node in range(4)]
     slower, [pace] = find_slower(nodes, 0.02)
-    assert slower == []
-    assert [one.runs for one in pace.weeks] == [1, 1]
-    assert pace.why_untold is not None
+    assert (slower, [one.runs for one in pace.weeks]) == ([], [1, 1])
+    assert pace.why_untold
     alone = [weekly(one.run.run, {one.days(1)[0] if one.days(1) else 1: 100 if one.days(1) else 120}) for one in nodes]
     assert len(find_slower(alone, 0.02)[0]) == 1
 
 
 def test_the_phase_that_grew_is_named_and_the_job_that_got_slowest_comes_first() -> None:
-    before = [weekly(f"a{number}", {8: ms}, wait=0.2) for number, ms in enumerate((100, 101, 99))]
-    now = [weekly(f"b{number}", {1: ms}, wait=0.36) for number, ms in enumerate((125, 126, 124))]
-    [slower], _ = find_slower([*before, *now], 0.02)
-    assert [one.phase for one in slower.phases] == ["data wait"]
-    assert slower.phases[0].before_s == pytest.approx(0.02, rel=0.01)
-    assert slower.phases[0].now_s == pytest.approx(0.045, rel=0.01)
-
-    def of(job: str, day: int, *step_ms: float) -> list[RunPaces]:
-        return [weekly(f"{job}{day}{number}", {day: ms}, job=job) for number, ms in enumerate(step_ms)]
-
-    runs = [*of("a", 8, 100, 101), *of("a", 1, 120, 121), *of("b", 8, 100, 101), *of("b", 1, 160, 161)]
-    both, _ = find_slower(runs, 0.02)
+    [slower], _ = find_slower([*week("a", 8, 100, 101, 99), *week("b", 1, 125, 126, 124, wait=0.36)], 0.02)
+    (grown,) = slower.phases
+    assert grown.phase == "data wait"
+    assert (grown.before_s, grown.now_s) == pytest.approx((0.02, 0.045), rel=0.01)
+    both, _ = find_slower(
+        [
+            run
+            for job, ms in (("a", 120), ("b", 160))
+            for run in (*week(f"{job}8", 8, 100, 101, job=job), *week(f"{job}1", 1, ms, ms + 1, job=job))
+        ],
+        0.02,
+    )
     assert [one.job for one in both] == ["b", "a"]
 
 

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 from support.clocks import StoppedClock
+from support.present import there
 from support.procfiles import TARGET, BlockedSource
 from support.synthetic import identity_of
 
@@ -83,8 +84,7 @@ class Failing:
 
 
 def ask(thread: PollThread, watched: Watched | None = None) -> None:
-    done = thread.ask(watched or Watched())
-    if done is not None:
+    if done := thread.ask(watched or Watched()):
         done.result(30)
 
 
@@ -106,9 +106,7 @@ def test_everything_is_read_before_it_is_due_where_that_is_asked() -> None:
     thread = PollThread("x", [slow], clock, put.append)
     ask(thread)
     assert thread.ask(Watched()) is None
-    done = thread.ask(Watched(), everything=True)
-    assert done is not None
-    done.result(30)
+    there(thread.ask(Watched(), everything=True)).result(30)
     assert len(slow.watched) == 2
     thread.close()
 
@@ -116,8 +114,7 @@ def test_everything_is_read_before_it_is_due_where_that_is_asked() -> None:
 def test_nothing_is_asked_of_a_lane_that_hangs_and_it_is_said_once() -> None:
     clock, put, source = StoppedClock(), list[Record](), BlockedSource()
     thread = PollThread("memory maps", [source], clock, put.append)
-    hanging = thread.ask(Watched())
-    assert hanging is not None
+    hanging = there(thread.ask(Watched()))
     assert source.entered.wait(30)
     clock.advance(9)
     assert thread.ask(Watched()) is None

@@ -10,6 +10,7 @@ from support.clocks import StoppedClock
 from support.procfiles import TARGET, ProcFiles, files_of, read, values
 
 from profd.daemon.machine.machine import Cores, Machine, MachineAtLength, Space
+from profd.daemon.store.records import Identity
 
 
 @pytest.fixture
@@ -56,69 +57,64 @@ def test_memory_and_swap_are_told_where_there_is_some(clock: StoppedClock, files
     assert read(MachineAtLength(clock)) == []
 
 
-def test_io_wait_steal_and_cores(clock: StoppedClock, files: ProcFiles) -> None:
-    files.contents["/proc/stat"] = cpu(IDLE, IDLE)
-    source, cores = MachineAtLength(clock), Cores(clock)
-    assert read(source) + read(cores) == []
+def changes(
+    files: ProcFiles,
+    path: str,
+    before: str,
+    after: str,
+    *who: Identity,
+    of: type[MachineAtLength | Cores] = MachineAtLength,
+) -> dict[str, float]:
+    """Return what is told of a file that becomes another one within five seconds; the first look tells nothing."""
+    clock = StoppedClock()
+    source = of(clock)
+    files.contents[path] = before
+    assert read(source, *who) == []
     clock.advance(5)
-    files.contents["/proc/stat"] = cpu((400, 0, 0, 0, 50, 0, 0, 50, 0), (0, 0, 0, 500, 0, 0, 0, 0, 0))
-    assert values(read(source)) == pytest.approx({"host_io_wait_share": 0.05, "host_steal_share": 0.05})
-    assert values(read(cores)) == pytest.approx({"host_core_cpu_share@cpu0": 0.9, "host_core_cpu_share@cpu1": 0.0})
+    files.contents[path] = after
+    return values(read(source, *who))
 
 
-def test_disks_without_partitions_and_what_is_stacked(clock: StoppedClock, files: ProcFiles) -> None:
+def test_io_wait_steal_and_cores(files: ProcFiles) -> None:
+    after = cpu((400, 0, 0, 0, 50, 0, 0, 50, 0), (0, 0, 0, 500, 0, 0, 0, 0, 0))
+    shares = {"host_io_wait_share": 0.05, "host_steal_share": 0.05}
+    assert changes(files, "/proc/stat", cpu(IDLE, IDLE), after) == pytest.approx(shares)
+    shares = {"host_core_cpu_share@cpu0": 0.9, "host_core_cpu_share@cpu1": 0.0}
+    assert changes(files, "/proc/stat", cpu(IDLE, IDLE), after, of=Cores) == pytest.approx(shares)
+
+
+def test_disks_without_partitions_and_what_is_stacked(files: ProcFiles) -> None:
     def disks(read_sectors: int, written: int, busy_ms: int) -> str:
         numbers = f"1 0 {read_sectors} 1 1 0 {written} 1 0 {busy_ms} 9 0 0 0 0 0 0"
         names = ("sda", "sda1", "nvme0n1", "nvme0n1p2", "loop0", "dm-0", "md127", "zram0")
         return "".join(f" 254       0 {name} {numbers}\n" for name in names) + "   8  16 sdb" + " 0" * 17 + "\n"
 
-    files.contents["/proc/diskstats"] = disks(10, 10, 10)
-    source = MachineAtLength(clock)
-    read(source)
-    clock.advance(5)
-    files.contents["/proc/diskstats"] = disks(10 + 1000, 10 + 500, 10 + 2500)
     expected = {"disk_read_bytes_per_s": 102400, "disk_write_bytes_per_s": 51200, "disk_busy_share": 0.5}
-    assert values(read(source)) == {
+    assert changes(files, "/proc/diskstats", disks(10, 10, 10), disks(10 + 1000, 10 + 500, 10 + 2500)) == {
         f"{name}@{disk}": value for disk in ("sda", "nvme0n1") for name, value in expected.items()
     }
 
 
-def test_network_is_the_target_s_own_without_loopback(clock: StoppedClock, files: ProcFiles) -> None:
-    head = "Inter-| Receive | Transmit\n face |bytes packets|bytes\n"
-    path = f"/proc/{TARGET.pid}/net/dev"
-    row = "    lo: 900 1 0 0 0 0 0 0 900 1 0 0 0 0 0 0\n  eth0: {} 1 0 0 0 0 0 0 {} 1 0 0 0 0 0 0\n"
-    files.contents[path] = head + row.format(1000, 50)
-    source = MachineAtLength(clock)
-    read(source, TARGET)
-    clock.advance(5)
-    files.contents[path] = head + row.format(6000, 100)
-    assert values(read(source, TARGET)) == {
+def test_network_is_the_target_s_own_without_loopback_and_of_many_devices_the_busiest(files: ProcFiles) -> None:
+    text = "Inter-| Receive | Transmit\n face |bytes packets|bytes\n    lo: 900 1 0 0 0 0 0 0 900 1 0 0 0 0 0 0\n"
+    text += "  eth0: {} 1 0 0 0 0 0 0 {} 1 0 0 0 0 0 0\n"
+    path, before, after = f"/proc/{TARGET.pid}/net/dev", text.format(1000, 50), text.format(6000, 100)
+    assert changes(files, path, before, after, TARGET) == {
         "network_received_bytes_per_s@eth0": 1000,
         "network_sent_bytes_per_s@eth0": 10,
     }
+    rows = "".join(f"  veth{n}: {n} 0 0 0 0 0 0 0 {n} 0 0 0 0 0 0 0\n" for n in range(100))
+    told = {name.partition("@")[2] for name in changes(files, "/proc/self/net/dev", rows, rows)}
+    assert told == {f"veth{n}" for n in range(92, 100)}
 
 
-def test_only_the_busiest_devices_are_told(clock: StoppedClock, files: ProcFiles) -> None:
-    rows = [f"  veth{n}: {n} 0 0 0 0 0 0 0 {n} 0 0 0 0 0 0 0" for n in range(100)]
-    files.contents["/proc/self/net/dev"] = "\n".join(rows)
-    source = MachineAtLength(clock)
-    read(source)
-    clock.advance(5)
-    assert {point.device for point in read(source)} == {f"veth{n}" for n in range(92, 100)}
-
-
-def test_pressure_is_the_share_of_time_that_tasks_stood_still(clock: StoppedClock, files: ProcFiles) -> None:
-    line = "{} avg10=9.00 avg60=9.00 avg300=9.00 total={}\n"
-    for name in ("cpu", "memory"):
-        files.contents[f"/proc/pressure/{name}"] = line.format("some", 1000) + line.format("full", 500)
-    source = MachineAtLength(clock)
-    read(source)
-    clock.advance(5)
-    for name in ("cpu", "memory"):
-        files.contents[f"/proc/pressure/{name}"] = line.format("some", 1_001_000) + line.format("full", 500_500)
-    assert values(read(source)) == pytest.approx(
-        {"host_cpu_pressure_share": 0.2, "host_memory_pressure_share": 0.2, "host_memory_full_pressure_share": 0.1}
-    )
+@pytest.mark.parametrize(("name", "told"), [("cpu", {}), ("memory", {"host_memory_full_pressure_share": 0.1})])
+def test_pressure_is_the_share_of_time_that_tasks_stood_still(
+    files: ProcFiles, name: str, told: dict[str, float]
+) -> None:
+    text = "some avg10=9.00 avg60=9.00 avg300=9.00 total={}\nfull avg10=9.00 avg60=9.00 avg300=9.00 total={}\n"
+    found = changes(files, f"/proc/pressure/{name}", text.format(1000, 500), text.format(1_001_000, 500_500))
+    assert found == pytest.approx({f"host_{name}_pressure_share": 0.2, **told})
 
 
 MOUNTS = "/dev/vda / ext4 rw 0 0\ntmpfs /dev/shm tmpfs rw 0 0\n{} /data\\040sets {} rw 0 0\n"

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.present import there
 from support.waiting import DEADLINE_S, until
 
 from profd.daemon.errors import ExitCode, MissingTool, UsageError
@@ -80,16 +81,14 @@ def test_a_process_that_said_nothing_leaves_no_log(tmp_path: Path) -> None:
 
 
 def test_signals_that_a_launcher_holds_back_reach_it(tmp_path: Path) -> None:
+    words = [sys.executable, "-m", exporter.PROGRAM, str(tmp_path), "127.0.0.1:0"]
     signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])
     try:
-        process = subprocess.Popen(
-            [sys.executable, "-m", exporter.PROGRAM, str(tmp_path), "127.0.0.1:0"], stderr=subprocess.PIPE
-        )
+        process = subprocess.Popen(words, stderr=subprocess.PIPE)
     finally:
         signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGTERM])
-    assert process.stderr is not None
-    with process.stderr:
-        process.stderr.readline()  # it serves
+    with there(process.stderr) as said:
+        said.readline()  # it serves
         process.terminate()
         try:
             assert process.wait(DEADLINE_S) == 0

@@ -9,6 +9,7 @@ import pytest
 from support import gpurun
 from support.gpurun import OTHER_RANK, SECONDS, busy, waits, write_gpu_run
 from support.metricvalues import put, series, value, watch
+from support.present import there
 from support.synthetic import MAIN, live_run
 
 from profd.daemon.clock import SECOND_NS
@@ -63,8 +64,7 @@ def test_idle_seconds_are_those_of_the_summary_by_rank_and_phase(
     monkeypatch.setattr(gpurun, "SECONDS", seconds)
     path = write_gpu_run(tmp_path / "a.profd", DEVICES, HOLDERS)
     with RunReader(path) as reader:
-        idle = summarize(reader).gpu_idle
-    assert idle is not None
+        idle = there(summarize(reader).gpu_idle)
     watched = watch(path)
     for samples in (watched.take(), watched.take()):  # what was counted is not counted again
         assert value(samples, catalog.GPU_IDLE_SECONDS, "0", "data wait") == pytest.approx(seconds / 2, abs=0.2)
@@ -101,22 +101,17 @@ def test_each_value_counts_for_as_long_as_it_holds() -> None:
     integral = Integral(0)
     integral.add(points((1, 4.0)))
     integral.add(points((2, 1.0), (4, 3.0)))
-    assert integral.newest_ns == 4 * SECOND_NS
-    assert integral.total_s == 4.0 + 1.0 + 2 * 3.0
+    assert (integral.newest_ns, integral.total_s) == (4 * SECOND_NS, 4.0 + 1.0 + 2 * 3.0)
     later = Integral(10 * SECOND_NS)  # what held before it began is left out
     later.add(points((10.5, 1.0), (11.5, 1.0)))
     assert later.total_s == 1.5
 
 
-def test_a_gap_counts_as_three_distances() -> None:
+def test_a_gap_counts_as_three_distances_and_the_mean_is_that_of_the_last_ten_seconds() -> None:
     integral = Integral(0)
     integral.add(points(*((float(second), 1.0) for second in range(1, 11)), (111, 1.0)))
     assert integral.total_s == 10 + 3
-    assert integral.mean(112 * SECOND_NS) == 1.0
-    assert integral.mean(200 * SECOND_NS) is None
-
-
-def test_the_mean_is_that_of_the_last_ten_seconds() -> None:
+    assert [integral.mean(at_s * SECOND_NS) for at_s in (112, 200)] == [1.0, None]
     integral = Integral(0)
     integral.add(points((4, 0.0), (8, 1.0), (12, 0.5)))
     # Of the value that holds from 4 to 8 all counts, of the one before it only the part from 2 on.

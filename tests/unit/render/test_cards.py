@@ -11,6 +11,7 @@ from urllib.parse import parse_qs
 import msgspec
 import pytest
 from support import hostiletexts, rankrun
+from support.present import there
 from support.synthetic import MAIN, MAIN_TID, STARTED_NS, main_process, recording, write_records
 from support.training_stacks import CONV, LOSS
 
@@ -174,8 +175,7 @@ def test_a_hang_is_told_with_all_its_stacks_and_waits(tmp_path: Path) -> None:
 
 
 def test_the_curve_goes_from_edge_to_edge() -> None:
-    card = death_card(PostMortem(1, None, None, (), 4, ((10.0, 1), (5.0, 2), (0.0, 4)), (), (), None))
-    assert card is not None
+    card = there(death_card(PostMortem(1, None, None, (), 4, ((10.0, 1), (5.0, 2), (0.0, 4)), (), (), None)))
     assert card["curve"] == f"0.0,{1 + 0.75 * (CURVE_HEIGHT - 2):.1f} {CURVE_WIDTH / 2:.1f},30.0 {CURVE_WIDTH:.1f},1.0"
 
 

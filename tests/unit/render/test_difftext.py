@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.pages import unpack
+from support.present import there
 from support.stepruns import diff_of, write_steps
 from support.synthetic import BACKWARD
 
@@ -45,9 +46,7 @@ def test_what_got_slower_takes_more_and_has_a_plus_and_what_got_faster_a_minus(
 
 def test_a_name_does_nothing_to_the_terminal(runs: tuple[Path, Path]) -> None:
     diff = diff_of(*runs)
-    first = diff.first
-    assert first is not None
-    hostile = msgspec.structs.replace(first, name="evil\x1b[2J\u202e", module_path="a\x1b[8m.py")
+    hostile = msgspec.structs.replace(there(diff.first), name="evil\x1b[2J\u202e", module_path="a\x1b[8m.py")
     said = verdict(msgspec.structs.replace(diff, functions=(hostile,), lines=(), leaves=(), phases=(), likeliest=None))
     assert "evil\\x1b[2J\\u202e" in said
     assert not set(said) & set("\x1b\u202e")

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 
 import msgspec
 import pytest
+from support.present import there
 from support.synthetic import identity_of
 
 from profd.daemon import processes
@@ -28,16 +29,15 @@ def child() -> Iterator[subprocess.Popen[bytes]]:
     with subprocess.Popen(
         [sys.executable, "-S", "-E", "-c", READS_ITS_CODE], stdin=subprocess.PIPE, stdout=subprocess.PIPE
     ) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
+        there(process.stdout).readline()
         yield process
         process.kill()
 
 
 def end(process: subprocess.Popen[bytes], code: int) -> None:
-    assert process.stdin is not None
-    process.stdin.write(f"{code}\n".encode())
-    process.stdin.flush()
+    stdin = there(process.stdin)
+    stdin.write(f"{code}\n".encode())
+    stdin.flush()
 
 
 def test_a_living_process_has_no_status_and_a_signal_is_read_from_the_zombie(child: subprocess.Popen[bytes]) -> None:
@@ -86,9 +86,7 @@ def test_a_process_that_is_gone_or_another_under_the_same_pid_is_not_watched(chi
 
 
 def test_zero_of_a_zombie_that_is_not_ours_to_see_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    stat = processes.read_stat(os.getpid())
-    assert stat is not None
-    zombie = msgspec.structs.replace(stat, state="Z", exit_status=0)
+    zombie = msgspec.structs.replace(there(processes.read_stat(os.getpid())), state="Z", exit_status=0)
     assert exitstatus.of_zombie(zombie) == 0
     monkeypatch.setattr("os.geteuid", lambda: 4321)
     monkeypatch.setattr(processes, "owner_uid", lambda pid: 1234)
@@ -112,8 +110,7 @@ def test_who_has_the_pid_now_tells_nothing_of_who_had_it(
     child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch = Watch(identity_of(child.pid))
-    stat = processes.read_stat(child.pid)
-    assert stat is not None
+    stat = there(processes.read_stat(child.pid))
     newer = msgspec.structs.replace(stat, start_ticks=stat.start_ticks + 1)
     monkeypatch.setattr(processes, "read_stat", lambda pid: newer)
     note = exitstatus._PIDFD_INFO.pack(exitstatus._PIDFD_INFO_EXIT, *[0] * 12, 3 << 8)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.present import there
 from support.training_stacks import CONV, DEFORM, PIN_MEMORY
 
 from profd.daemon.store.records import Frame, Placement
@@ -126,10 +127,7 @@ def test_place_is_what_the_nearest_launcher_wrote(environment: dict[str, str], p
     ],
 )
 def test_job_is_what_all_its_ranks_are_told_alike(environment: dict[str, str], job: str | None) -> None:
-    place = placement_of(TORCHRUN | environment)
-
-    assert place is not None
-    assert place.job == job
+    assert there(placement_of(TORCHRUN | environment)).job == job
 
 
 @pytest.mark.parametrize(

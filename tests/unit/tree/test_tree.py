@@ -13,6 +13,7 @@ from collections.abc import Iterator, Sequence
 import msgspec
 import pytest
 from support.fakesystem import FakeProcess, FakeSystem
+from support.present import there
 from support.synthetic import identity_of
 from support.training_stacks import DEFORM, WORKER_STEP
 
@@ -70,13 +71,12 @@ class Obedient:
         self.descendants: list[int] = []
 
     def hear(self) -> str:
-        assert self.process.stdout is not None
-        assert select.select([self.process.stdout], [], [], 60)[0], "no answer"
-        return self.process.stdout.readline().decode().strip()
+        said = there(self.process.stdout)
+        assert select.select([said], [], [], 60)[0], "no answer"
+        return said.readline().decode().strip()
 
     def tell(self, order: str) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{order}\n".encode())
+        there(self.process.stdin).write(f"{order}\n".encode())
 
     def fork(self, fifo: str, by: str = "fork") -> int:
         self.tell(f"{by} {fifo}")
@@ -206,9 +206,7 @@ def test_exec_is_noticed_and_makes_another_process_of_it(root: Obedient) -> None
 def test_a_process_that_dies_slowly_has_not_become_another_one(root: Obedient, monkeypatch: pytest.MonkeyPatch) -> None:
     tree = watch(root.identity)
     tree.poll()
-    alive = processes.read_stat(root.identity.pid)
-    assert alive is not None
-    dying = msgspec.structs.replace(alive, state="R", image=0)
+    dying = msgspec.structs.replace(there(processes.read_stat(root.identity.pid)), state="R", image=0)
     monkeypatch.setattr(processes, "read_stat", lambda pid: dying)
     assert tree.poll() == []
     assert tree.members[root.identity].command[-1] == OBEDIENT.replace("secret", "***")
@@ -220,8 +218,7 @@ def test_another_process_under_the_pid_of_a_member_is_no_member(
     pid = root.fork(fifo)
     tree = watch(root.identity)
     tree.poll()
-    stat = processes.read_stat(pid)
-    assert stat is not None
+    stat = there(processes.read_stat(pid))
     stranger = msgspec.structs.replace(stat, start_ticks=stat.start_ticks + 1, exit_status=9)
     real = processes.read_stat
     monkeypatch.setattr(processes, "read_stat", lambda wanted: stranger if wanted == pid else real(wanted))
@@ -303,13 +300,8 @@ def thread(name: str | None, *frames: DumpedFrame, active: bool = False, gil: bo
 @pytest.fixture
 def system(monkeypatch: pytest.MonkeyPatch) -> FakeSystem:
     """Give a training with a worker, a shell, and a worker below that which py-spy cannot read."""
-    below = {
-        1: FakeProcess(children=[2, 3]),
-        2: FakeProcess(),
-        3: FakeProcess(python=None, children=[4]),
-        4: FakeProcess(),
-    }
-    system = FakeSystem(below)
+    shell = FakeProcess(python=None, children=[4])
+    system = FakeSystem({1: FakeProcess(children=[2, 3]), 2: FakeProcess(), 3: shell, 4: FakeProcess()})
 
     def dump(pid: int) -> tuple[DumpedThread, ...]:
         if pid == 4:
