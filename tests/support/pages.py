@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import re
 import struct
 import zlib
 from array import array
@@ -10,6 +11,8 @@ from types import SimpleNamespace
 from typing import Any
 
 import msgspec
+
+from support.present import there
 
 TYPECODES = {"Uint8Array": "B", "Uint16Array": "H", "Uint32Array": "I", "Int32Array": "i", "Float64Array": "d"}
 
@@ -20,6 +23,11 @@ def unpack(packed: str) -> Any:  # noqa: ANN401  whatever JSON holds
     (length,) = struct.unpack_from("<I", inflated)
     columns = inflated[-(-(4 + length) // 8) * 8 :]
     return _with_columns(msgspec.json.decode(inflated[4 : 4 + length]), columns)
+
+
+def embedded(page: str) -> Any:  # noqa: ANN401  whatever JSON holds
+    """Return what a page carries."""
+    return unpack(there(re.search(r'id="run">([^<]*)<', page))[1])
 
 
 def _with_columns(value: Any, columns: bytes) -> Any:  # noqa: ANN401  whatever JSON holds

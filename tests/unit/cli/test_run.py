@@ -10,13 +10,14 @@ from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
+from support.commandline import CommandLine
 from support.fakesession import FakeRecording
 from support.present import there
 from support.synthetic import write_run
 
 from profd.cli import run
 from profd.cli.main import run_command_line
-from profd.daemon.errors import ExitCode, UsageError
+from profd.daemon.errors import ExitCode
 from profd.daemon.launch.launch import Plan
 from profd.daemon.session.session import SessionOptions
 
@@ -103,21 +104,6 @@ def test_a_script_is_armed_for_windows_only_where_that_is_asked_for(launched: La
     assert (schedule.every_s, schedule.request.steps) == (600, 3)
 
 
-@pytest.mark.parametrize(
-    ("words", "meant"),
-    [
-        ((), ("cifar_resnet18", ())),
-        (("simple_net",), ("simple_net", ())),
-        (("--steps", "5"), ("cifar_resnet18", ("--steps", "5"))),
-        (("simple_net", "--steps", "5"), ("simple_net", ("--steps", "5"))),
-    ],
-)
-def test_words_name_a_target_and_its_arguments(words: tuple[str, ...], meant: tuple[str, tuple[str, ...]]) -> None:
-    assert run.split_words(words) == meant
-    with pytest.raises(UsageError, match="there is no demo resnet: it is one of: cifar_resnet18, simple_net"):
-        run.split_words(("resnet",))
-
-
 def test_missing_torch_is_answered_with_the_command_that_installs_it(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -135,8 +121,17 @@ def test_missing_torch_is_answered_with_the_command_that_installs_it(
     assert said == "profd: the demo needs torch, not installed beside profd: pip install 'profd[demo]'\n"
 
 
-def test_the_script_is_launched_with_its_arguments_and_its_exit_code_is_the_demos(
-    monkeypatch: pytest.MonkeyPatch,
+@pytest.mark.parametrize(
+    ("words", "name", "arguments"),
+    [
+        ((), "cifar_resnet18", ()),
+        (("simple_net",), "simple_net", ()),
+        (("--", "--steps", "5"), "cifar_resnet18", ("--steps", "5")),
+        (("simple_net", "--", "--steps", "5"), "simple_net", ("--steps", "5")),
+    ],
+)
+def test_the_script_that_is_named_is_launched_with_its_arguments_and_its_exit_code_is_the_demos(
+    profd: CommandLine, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...], name: str, arguments: tuple[str, ...]
 ) -> None:
     asked: list[SessionOptions] = []
 
@@ -146,8 +141,7 @@ def test_the_script_is_launched_with_its_arguments_and_its_exit_code_is_the_demo
 
     monkeypatch.setattr(run, "run_profiled", launch)
     monkeypatch.setattr(run, "_NEEDED", ())
-    assert run_command_line(["demo", "--headless", "simple_net", "--", "--steps", "0"]) == 7
-    (options,) = asked
-    assert options.command[1:] == (
-        str(run.target_path("simple_net")), *run.TARGET_ARGUMENTS["simple_net"], "--steps", "0"
-    )  # fmt: skip
+    profd("demo", "--headless", *words, code=7)
+    assert asked[0].command[1:] == (str(run.target_path(name)), *run.TARGET_ARGUMENTS[name], *arguments)
+    told = profd("demo", "--headless", "resnet", code=ExitCode.USAGE)
+    assert "there is no demo resnet: it is one of: cifar_resnet18, simple_net" in told

@@ -11,11 +11,11 @@ from typing import Any
 
 import msgspec
 import pytest
+from support.commandline import CommandLine
 from support.synthetic import MAIN, STARTED_NS, main_process, write_records
 
-from profd.cli.main import run_command_line
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.errors import ExitCode, UsageError
+from profd.daemon.errors import UsageError
 from profd.daemon.exports.tensorboard import tensorboard_files
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity, WindowStep, WindowTaken
@@ -96,7 +96,6 @@ def test_windows_that_were_asked_for_last_are_taken(tmp_path: Path) -> None:
 
 def test_command_writes_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = write_run(tmp_path / "a.profd", window(MAIN, 1))
-    words = ["export", str(run), "--format", "tensorboard", "-o", str(tmp_path / "log")]
-    assert run_command_line(words) == ExitCode.OK
+    told = CommandLine(capsys)("export", run, "--format", "tensorboard", "-o", tmp_path / "log")
     (written,) = (tmp_path / "log").iterdir()
-    assert str(written) in capsys.readouterr().out
+    assert str(written) in told

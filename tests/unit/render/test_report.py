@@ -15,7 +15,8 @@ from typing import Any
 import msgspec
 import pytest
 from support import hostiletexts, synthetic
-from support.pages import unpack
+from support.pages import embedded
+from support.present import there
 
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
@@ -30,12 +31,6 @@ from profd.daemon.store.reader import RunReader
 def reader(tmp_path: Path) -> Iterator[RunReader]:
     with RunReader(synthetic.write_run(tmp_path / "run.profd")) as reader:
         yield reader
-
-
-def embedded(page: str) -> Any:  # noqa: ANN401
-    found = re.search(r'id="run">([^<]*)<', page)
-    assert found
-    return unpack(found[1])
 
 
 def path_of(payload: Any, stack: int) -> tuple[tuple[str, str, int], ...]:  # noqa: ANN401
@@ -83,13 +78,11 @@ def test_cycles_are_looked_for_afterwards_as_before(reader: RunReader, enabled: 
 def test_page_loads_nothing_and_runs_only_its_own_script(reader: RunReader) -> None:
     page = render_report(reader)
     assert not re.search(r"""(?:src|href|url)\s*[=(]\s*["']?(?:https?:)?//""", page)
-    policy = re.search(r'Content-Security-Policy" content="([^"]*)"', page)
-    script = re.search(r"<script>(.*)</script>", page, re.DOTALL)
-    assert policy
-    assert script
-    assert "default-src 'none'" in policy[1]
-    digest = base64.b64encode(hashlib.sha256(script[1].encode()).digest()).decode()
-    assert f"script-src 'sha256-{digest}';" in policy[1]
+    policy = there(re.search(r'Content-Security-Policy" content="([^"]*)"', page))[1]
+    script = there(re.search(r"<script>(.*)</script>", page, re.DOTALL))[1]
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert "default-src 'none'" in policy
+    assert f"script-src 'sha256-{digest}';" in policy
 
 
 def test_hostile_text_is_escaped(tmp_path: Path) -> None:

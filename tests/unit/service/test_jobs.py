@@ -145,22 +145,16 @@ def test_a_pid_that_is_used_again_is_another_job(host: Host) -> None:
     assert host.roots(1) == [7]
 
 
-def test_users_take_turns_where_there_is_not_room_for_all(host: Host) -> None:
+def test_users_take_turns_where_there_is_not_room_for_all_and_nobody_has_more_than_one_may(host: Host) -> None:
     for pid in (7, 8, 9):
         host.table.add(pid, torch=True)
     host.table.add(20, torch=True, uid=UID + 1)
     assert host.roots(room=2) == [7, 20]
     assert host.jobs.is_any_waiting
-
-
-def test_nobody_has_more_places_than_one_user_may(host: Host) -> None:
     host.jobs.configuration = Configuration(rule=TORCH.rule, most_per_user=2)
-    for pid in (7, 8, 9):
-        host.table.add(pid, torch=True)
-    assert host.roots() == [7, 8]
+    assert host.roots(60) == [8]
     assert not host.jobs.is_any_waiting  # whose place another could give up would not help
-    host.table.add(20, torch=True, uid=UID + 1)
-    assert host.roots(60) == [20]
+    assert host.roots(60) == []
     host.jobs.end(host.table.programs[7].identity, STOPPED)
     assert host.roots(60) == [9]
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from functools import partial
 from pathlib import Path
 
@@ -62,27 +61,14 @@ def test_a_run_that_has_ended_is_not_asked(session: FakeSession, ended: RunInfo)
     assert session.asked == []
 
 
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    folder = tmp_path / "here"
-    folder.mkdir()
-    monkeypatch.chdir(folder)
-    return folder
-
-
-def test_a_format_has_the_threads_that_it_tells_apart_or_those_looked_at(tmp_path: Path, here: Path) -> None:
-    (tmp_path / "broken.profd").write_text("no run")  # it is neither reported nor exported
-    with pytest.raises(RunUnreadable):
-        write_report_of(tmp_path / "broken.profd")
-    with pytest.raises(RunUnreadable):
-        export(tmp_path / "broken.profd", "collapsed", MAIN_THREADS)
-    assert list(here.iterdir()) == []
-    run_file = write_run(tmp_path / "a.profd", seconds=2)
-    done = export(run_file, "collapsed", MAIN_THREADS)
-    assert (done.title, done.text) == ("Exported", str(here / "a.collapsed.txt"))
-    lines = (here / "a.collapsed.txt").read_text().splitlines()
-    assert sum(int(line.rpartition(" ")[2]) for line in lines) == 2 * 100
-    export(run_file, "speedscope", MAIN_THREADS)
-    assert len(json.loads((here / "a.speedscope.json").read_text())["profiles"]) == 4
-    export(run_file, "csv", MAIN_THREADS)
-    assert (here / "a-csv" / "samples.csv").is_file()
+def test_a_run_that_cannot_be_read_is_neither_reported_nor_exported(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "here").mkdir()
+    monkeypatch.chdir(tmp_path / "here")
+    broken = tmp_path / "broken.profd"
+    broken.write_text("no run")
+    for action in (write_report_of, partial(export, form="collapsed", selection=MAIN_THREADS)):
+        with pytest.raises(RunUnreadable):
+            action(broken)
+    assert list((tmp_path / "here").iterdir()) == []

@@ -45,16 +45,9 @@ def test_values_are_means_over_time_and_sums_over_keys_for_as_long_as_these_were
     assert means_of_sum(bins.columns(Ruler(ORIGIN_NS, SECOND_NS, 2))) == (5.0, None)
 
 
-def test_a_growing_ruler_keeps_its_columns_until_they_run_out() -> None:
-    short = Ruler.growing(ORIGIN_NS, ORIGIN_NS + 5 * SECOND_NS, 50)
-    longer = Ruler.growing(ORIGIN_NS, ORIGIN_NS + 6 * SECOND_NS, 50)
-    too_long = Ruler.growing(ORIGIN_NS, ORIGIN_NS + 7 * SECOND_NS, 50)
-    assert short.column_ns == longer.column_ns == FINEST_NS
-    assert (short.count, longer.count) == (40, 48)
-    assert (too_long.column_ns, too_long.count) == (2 * FINEST_NS, 28)
-
-
 def test_columns_double_or_move_as_a_whole() -> None:
+    grown = [Ruler.growing(ORIGIN_NS, ORIGIN_NS + seconds * SECOND_NS, 50) for seconds in (5, 6, 7)]
+    assert [(one.column_ns / FINEST_NS, one.count) for one in grown] == [(1, 40), (1, 48), (2, 28)]
     widths = [Ruler.growing(ORIGIN_NS, ORIGIN_NS + n * 10 * SECOND_NS, 50).column_ns / FINEST_NS for n in range(1, 40)]
     assert set(widths) == {2, 4, 8, 16, 32, 64}
     assert widths == sorted(widths)

@@ -33,10 +33,11 @@ def seconds_of(snapshot: Snapshot) -> tuple[float, float]:
     return (snapshot.from_ns - STARTED_NS) / SECOND_NS, (snapshot.to_ns - STARTED_NS) / SECOND_NS
 
 
-async def test_left_and_right_move_a_cursor_and_everything_below_follows(opened: OpenDashboard) -> None:
+async def test_arrows_move_a_cursor_and_brackets_choose_a_range_and_everything_below_follows(
+    opened: OpenDashboard,
+) -> None:
     found = await press(opened, "left")
-    assert seconds_of(found) == (63, 64)
-    assert found.samples == 100
+    assert (seconds_of(found), found.samples) == ((63, 64), 100)
     found = await press(opened, "left", "left", "shift+left", "right")
     assert seconds_of(found) == (52, 53)
     assert "12:00:52–12:00:53 · 100 samples" in opened.text(TabLine)  # noqa: RUF001
@@ -45,13 +46,8 @@ async def test_left_and_right_move_a_cursor_and_everything_below_follows(opened:
     assert [share.share for share in found.timeline.phase_rows[0].shares] == pytest.approx(
         sorted(synthetic.PHASE_SHARES.values(), reverse=True)
     )
-
-
-async def test_brackets_choose_a_range_that_is_shown_and_counted(opened: OpenDashboard) -> None:
-    keys = ["left", *["shift+left"] * 2, "left_square_bracket", "shift+right", "right_square_bracket"]
-    found = await press(opened, *keys)
-    assert seconds_of(found) == (43, 54)
-    assert found.samples == 1100
+    found = await press(opened, "shift+left", "right", "left_square_bracket", "shift+right", "right_square_bracket")
+    assert (seconds_of(found), found.samples) == ((43, 54), 1100)
     marks, axis = opened.text(Timeline).splitlines()[-2:]
     assert marks[LABEL_CELLS + 43 : LABEL_CELLS + 54] == "[" + "─" * 9 + "┃"
     assert "[── 12:00:43 – 12:00:54 ──]" in axis  # noqa: RUF001

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import msgspec
@@ -120,6 +121,10 @@ async def test_e_exports_in_every_format_or_says_why_not(
                 done = await opened.until(ActionDone)
                 assert (done.text, done.title) == (str(path), "Exported")
                 assert path.stat().st_size > 100 or (path / f"processes.{form}").stat().st_size > 100
+        # A format has the threads that it tells apart, or those that are looked at.
+        lines = (tmp_path / "a.collapsed.txt").read_text().splitlines()
+        assert sum(int(line.rpartition(" ")[2]) for line in lines) == 40 * 100
+        assert len(json.loads((tmp_path / "a.speedscope.json").read_text())["profiles"]) == 4
         (tmp_path / "a.svg").unlink()
         (tmp_path / "a.svg").mkdir()
         await opened.press("e", *["down"] * list(FORMATS).index("svg"), "enter")
