@@ -134,30 +134,8 @@ class CredentialsMissing(Exception):
     """What the package of a store raises is its own, and mostly no OSError."""
 
 
-class LockedStore(MemoryFileSystem):  # type: ignore[misc]
-    """A store in memory that lets nobody in who has no key."""
-
-    protocol = "locked"
-    store: dict[str, object] = {}
-    pseudo_dirs: list[str] = [""]
-    is_open = False
-
-    def _let_in(self) -> None:
-        if not self.is_open:
-            raise CredentialsMissing("there is no key\nto this store")
-
-    def info(self, path: str, **options: object) -> Any:  # noqa: ANN401
-        self._let_in()
-        return super().info(path, **options)
-
-    def ls(self, path: str, detail: bool = True, **options: object) -> Any:  # noqa: ANN401
-        self._let_in()
-        return super().ls(path, detail, **options)
-
-    def _open(self, path: str, *words: object, **options: object) -> Any:  # noqa: ANN401
-        if path.endswith(".parquet"):
-            self._let_in()
-        return super()._open(path, *words, **options)
+def refuse(*_: object, **__: object) -> Any:  # noqa: ANN401
+    raise CredentialsMissing("there is no key\nto this store")
 
 
 @pytest.fixture
@@ -207,24 +185,30 @@ def test_what_cannot_be_fetched_is_said(url: str, profd: CommandLine) -> None:
 
 
 def test_errors_of_a_stores_own_are_one_line(
-    url: str, tmp_path: Path, profd: CommandLine, monkeypatch: pytest.MonkeyPatch
+    folder: Path, tmp_path: Path, profd: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    place = f"locked://{tmp_path.name}"
-    export = ("export", url, "--format", "parquet", "--to", place)
-    fsspec.register_implementation("locked", LockedStore, clobber=True)
-    for command, code in (
-        (("summary", f"{place}/run.profd"), ExitCode.UNREADABLE_RUN),
-        (("fleet", place), ExitCode.UNREADABLE_RUN),
-        (export, ExitCode.UNWRITABLE_OUTPUT),
-    ):
-        said = profd(*command, code=code)
-        assert "there is no key" in said
-        assert said.count("\n") == 1, said
-    with monkeypatch.context() as opened:
-        opened.setattr(LockedStore, "is_open", True)
-        profd(*export)
-    monkeypatch.setattr(LockedStore, "info", MemoryFileSystem.info)
-    monkeypatch.setattr(LockedStore, "ls", MemoryFileSystem.ls)
+    place = f"memory://{tmp_path.name}/locked"
+    export = ("export", folder, "--format", "parquet", "--to", place)
+    with monkeypatch.context() as locked:
+        for name in ("info", "ls"):
+            locked.setattr(MemoryFileSystem, name, refuse)
+        for command, code in (
+            (("summary", f"{place}/run.profd"), ExitCode.UNREADABLE_RUN),
+            (("fleet", place), ExitCode.UNREADABLE_RUN),
+            (export, ExitCode.UNWRITABLE_OUTPUT),
+        ):
+            said = profd(*command, code=code)
+            assert "there is no key" in said
+            assert said.count("\n") == 1, said
+    profd(*export)
+    opened = MemoryFileSystem._open
+    monkeypatch.setattr(
+        MemoryFileSystem,
+        "_open",
+        lambda store, path, *words, **options: (
+            refuse() if path.endswith(".parquet") else opened(store, path, *words, **options)
+        ),
+    )
     said = profd("fleet", place, code=ExitCode.UNREADABLE_RUN)
     assert "cannot be read (CredentialsMissing: there is no key" in " ".join(said.split())
 

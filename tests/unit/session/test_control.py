@@ -149,14 +149,11 @@ async def test_what_is_no_request_is_refused_and_the_connection_stays(served: Se
     writer.close()
 
 
-async def test_a_line_without_end_ends_its_own_connection_only(served: Served) -> None:
+async def test_clients_that_break_off_never_read_or_never_end_a_line_hold_up_no_other(served: Served) -> None:
     other = await connect(served)
     assert await served.ask(b"x" * 1_000_000) == b""
     assert (await asyncio.to_thread(other.hello)).run_id == "id"
     other.close()
-
-
-async def test_clients_that_break_off_or_never_read_hold_up_no_other(served: Served) -> None:
     for data in (b"", b'{"command"', b'{"command": "watch"}\n'):
         _, writer = await asyncio.open_unix_connection(served.path)
         writer.write(data)

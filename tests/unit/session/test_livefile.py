@@ -105,26 +105,20 @@ def test_what_cannot_be_moved_stays_linked_and_is_moved_later(
     assert files_below(network) == []
 
 
-def test_a_disk_goes_before_memory(
+def test_a_disk_goes_before_memory_in_which_the_run_is_bounded_and_that_is_said(
     wanted: Path, network: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "scratch").mkdir()
-    monkeypatch.setenv("SLURM_TMPDIR", str(tmp_path / "scratch"))
     monkeypatch.setattr(paths, "is_on_network", lambda path: path == wanted.parent)
     monkeypatch.setattr(paths, "is_in_memory", lambda path: path != tmp_path / "scratch")
-    live_file = LiveFile(wanted)
-    assert live_file.path.is_relative_to(tmp_path / "scratch")
-    assert (live_file.most_bytes, live_file.warning) == (None, "")
-
-
-def test_in_memory_the_run_is_bounded_which_is_said(
-    wanted: Path, network: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(paths, "is_in_memory", lambda path: True)
-    live_file = LiveFile(wanted)
-    assert live_file.path.is_relative_to(network)
-    assert live_file.most_bytes == MOST_IN_MEMORY_BYTES
-    assert "set TMPDIR" in live_file.warning
+    in_memory = LiveFile(wanted)
+    assert in_memory.path.is_relative_to(network)
+    assert in_memory.most_bytes == MOST_IN_MEMORY_BYTES
+    assert "set TMPDIR" in in_memory.warning
+    monkeypatch.setenv("SLURM_TMPDIR", str(tmp_path / "scratch"))
+    on_disk = LiveFile(wanted.with_name("other.profd"))
+    assert on_disk.path.is_relative_to(tmp_path / "scratch")
+    assert (on_disk.most_bytes, on_disk.warning) == (None, "")
 
 
 @pytest.mark.usefixtures("network")

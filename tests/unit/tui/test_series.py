@@ -60,34 +60,33 @@ def test_each_column_has_the_sum_of_all_processes_and_repeats_its_readings(reade
     assert series_of(reader).cells("rss_bytes", ruler) == pytest.approx([1501e6] * 10 + [1502e6] * 10)
 
 
-def test_the_backlog_of_a_long_run_tells_the_same(reader: RunReader, monkeypatch: pytest.MonkeyPatch) -> None:
-    at_once = series_of(reader)
-    monkeypatch.setattr(series_module, "BACKLOG_NS", 5 * SECOND_NS)
-    series = RunSeries(reader)
-    assert series.has_backlog
-    assert series.read_share == 0.0
-    series.read_backlog()
-    assert 0 < series.read_share < 1
-    while series.has_backlog:
-        series.read_backlog()
-    assert series.read_share == 1.0
-    series.catch_up()
-    for name in ("cpu_cores", "rss_bytes", "host_cpu_share"):
-        assert series.cells(name, WHOLE) == pytest.approx(at_once.cells(name, WHOLE))
-    assert series.newest("cpu_cores", row_of(reader, MAIN)) == at_once.newest("cpu_cores", row_of(reader, MAIN))
-
-
-def test_a_run_of_many_readings_is_read_by_the_minute(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    minutes = Ruler(STARTED_NS, MINUTE_NS, 4)
-    with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=210)) as reader:
+@pytest.mark.parametrize(
+    ("seconds", "most", "columns_ns"),
+    [(SECONDS, series_module.MOST_READINGS, SECOND_NS), (210, 0, MINUTE_NS)],
+    ids=["a long run", "of many readings, by the minute"],
+)
+def test_the_backlog_tells_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seconds: int, most: int, columns_ns: int
+) -> None:
+    ruler = Ruler(STARTED_NS, columns_ns, seconds * SECOND_NS // columns_ns + 1)
+    with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=seconds)) as reader:
         at_once = series_of(reader)
         monkeypatch.setattr(series_module, "BACKLOG_NS", 5 * SECOND_NS)
-        monkeypatch.setattr(series_module, "MOST_READINGS", 0)
-        series = series_of(reader)
+        monkeypatch.setattr(series_module, "MOST_READINGS", most)
+        series = RunSeries(reader)
+        assert (series.has_backlog, series.read_share) == (True, 0.0)
+        series.read_backlog()
+        assert 0 < series.read_share < 1
+        while series.has_backlog:
+            series.read_backlog()
+        assert series.read_share == 1.0
+        series.catch_up()
         for name in ("cpu_cores", "rss_bytes", "host_cpu_share"):
-            assert series.cells(name, minutes) == pytest.approx(at_once.cells(name, minutes))
-        finer = series.cells("rss_bytes", Ruler(STARTED_NS, MINUTE_NS // 4, 4))
-        assert finer == pytest.approx((at_once.cells("rss_bytes", minutes)[0],) * 4)
+            assert series.cells(name, ruler) == pytest.approx(at_once.cells(name, ruler))
+        assert series.newest("cpu_cores", row_of(reader, MAIN)) == at_once.newest("cpu_cores", row_of(reader, MAIN))
+        if not most:
+            finer = series.cells("rss_bytes", Ruler(STARTED_NS, MINUTE_NS // 4, 4))
+            assert finer == pytest.approx((at_once.cells("rss_bytes", ruler)[0],) * 4)
 
 
 def test_readings_that_are_missing_leave_a_gap(tmp_path: Path) -> None:
