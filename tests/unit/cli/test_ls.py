@@ -44,19 +44,16 @@ def test_runs_are_listed_with_what_is_known_the_newest_first(runs: Path, profd: 
     assert [Path(run["file"]).name[6:8] for run in listed(profd)] == ["21", "20", "19"]
 
 
-def test_unreadable_file_is_listed_as_such(runs: Path, profd: CommandLine) -> None:
+def test_unreadable_file_is_listed_as_such_and_a_live_run_marks_its_process(runs: Path, profd: CommandLine) -> None:
     path = write_run(runs / f"{RUN_ID}.profd", seconds=1)
     path.write_bytes(path.read_bytes()[:5000])
     (runs / "20261121-000000-notes-0000.profd").write_text("not a run")
     assert [run["state"] for run in listed(profd)] == ["unreadable", "unreadable"]
+    write_run(runs / "20261122-000000-live-0000.profd", seconds=1, live=True)
     told = profd("ls")
     assert "is cut short" in told
     assert "is no run file" in told
-
-
-def test_live_run_marks_its_process(runs: Path, profd: CommandLine) -> None:
-    write_run(runs / f"{RUN_ID}.profd", seconds=1, live=True)
-    (line,) = [line for line in profd("ls").splitlines() if line.startswith("4242")]
+    (line,) = [line for line in told.splitlines() if line.startswith("4242")]
     assert line.split() == ["4242", "3.11", "torch", "1", "min", "01", "s", RUN_ID, "python", "train.py"]
 
 

@@ -158,10 +158,16 @@ def test_limits_are_told_of_each_process_once_a_minute(tree: Tree) -> None:
     assert {point.identity for point in points(tree.read(after_s=60)) if point.identity} == {TARGET, WORKER}
 
 
-def test_memory_of_a_group_is_told_once_for_all_processes(tree: Tree) -> None:
+def test_memory_and_stalls_of_a_group_are_told_once_for_all_processes(tree: Tree) -> None:
     found = [point for point in points(tree.read()) if point.identity is None]
     assert values(found) == {"cgroup_memory_used_bytes@/job": 600, "cgroup_memory_working_set_bytes@/job": 500}
     assert len(found) == 2
+    line = "some avg10=0.00 avg60=0.00 avg300=0.00 total={}\n"
+    tree.set(STEP, {"io.pressure": line.format(0)})
+    for _ in range(5):
+        tree.read()
+    tree.set(STEP, {"io.pressure": line.format(1_000_000)})
+    assert values(points(tree.read()))["cgroup_io_pressure_share@/job/step"] == pytest.approx(0.2)
 
 
 def test_throttling_is_a_share_of_the_periods_and_of_time(tree: Tree) -> None:
@@ -184,15 +190,6 @@ def test_processes_that_the_kernel_ended_are_an_event(tree: Tree) -> None:
     tree.set(STEP, {"memory.events": "oom_kill 6\n"})
     tree.clock.advance(1)
     assert events(list(tree.source.read(Watched()))) != [], "with the end of the last process"
-
-
-def test_stalls_of_a_group_are_told(tree: Tree) -> None:
-    line = "some avg10=0.00 avg60=0.00 avg300=0.00 total={}\n"
-    tree.set(STEP, {"io.pressure": line.format(0)})
-    for _ in range(5):
-        tree.read()
-    tree.set(STEP, {"io.pressure": line.format(1_000_000)})
-    assert values(points(tree.read()))["cgroup_io_pressure_share@/job/step"] == pytest.approx(0.2)
 
 
 def test_without_control_groups_there_is_nothing(tree: Tree) -> None:

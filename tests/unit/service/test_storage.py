@@ -89,23 +89,17 @@ def test_detail_goes_before_reports_and_a_run_of_which_nothing_is_left_is_forgot
     assert (kept.files, kept.registry.entries()) == ([], [])
 
 
-def test_live_runs_and_those_being_reported_stay(kept: Home) -> None:
+def test_runs_that_nobody_supervised_stay(kept: Home) -> None:
     kept.add(live=True)
-    reported = kept.add(run=2)
+    reported = kept.add(run=2)  # what is live or being reported stays, too
+    (kept.runs / "20200101-000000-mine-0000.profd").write_bytes(bytes(5))
     before = kept.files
     kept.retention.apply(NOTHING, {reported.run_id})
     assert kept.files == before
 
 
-def test_runs_that_nobody_supervised_stay(kept: Home) -> None:
-    (kept.runs / "20200101-000000-mine-0000.profd").write_bytes(bytes(5))
-    kept.retention.apply(NOTHING, ())
-    assert kept.files == ["20200101-000000-mine-0000.profd"]
-
-
 def test_a_link_is_not_followed_and_stays(kept: Home, tmp_path: Path) -> None:
-    entry = kept.add()
-    precious = tmp_path / "precious"
+    entry, precious = kept.add(), tmp_path / "precious"
     precious.write_bytes(bytes(5))
     link = kept.runs / f"{entry.run_id}.profd"
     link.unlink()
@@ -113,12 +107,10 @@ def test_a_link_is_not_followed_and_stays(kept: Home, tmp_path: Path) -> None:
     kept.retention.apply(NOTHING, ())
     assert precious.exists()
     assert kept.files == [link.name]
-
-
-def test_a_folder_that_was_replaced_by_a_link_is_left_alone(kept: Home, tmp_path: Path) -> None:
-    entry = kept.add()
-    elsewhere = kept.runs.rename(tmp_path / "elsewhere")
+    # Nor is a folder in whose place a link came.
+    entry, elsewhere = kept.add(run=2), kept.runs.rename(tmp_path / "elsewhere")
     kept.runs.symlink_to(elsewhere)
+    kept.clock.advance(24 * 3600)
     kept.retention.apply(NOTHING, ())
     assert (elsewhere / f"{entry.run_id}.profd").exists()
 

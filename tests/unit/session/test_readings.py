@@ -57,23 +57,25 @@ async def test_processes_host_and_own_cost_are_written(desk: Desk) -> None:
     assert {"cpu_cores", "rss_bytes", "host_memory_used_bytes", "profd_cpu_cores", "profd_rss_bytes"} <= names
 
 
-async def test_a_jump_of_the_wall_clock_is_said_once(desk: Desk) -> None:
-    await desk.take()
-    desk.clock.jump_ns = -3_600_500_000_000
-    await desk.take(2)
-    desk.clock.jump_ns += 900_000_000  # slewed, not set
-    await desk.take()
-    assert desk.events() == [("wall-jump", "the wall clock jumped by -3600.500 s")]
+HOUR_NS = 3_600_500_000_000
 
 
-async def test_a_suspended_machine_is_said_and_is_no_jump(desk: Desk) -> None:
+@pytest.mark.parametrize(
+    ("jump_ns", "slept_ns", "said"),
+    [
+        (HOUR_NS, HOUR_NS, "the machine was suspended for 3600.500 s, which the run's times leave out"),
+        (-HOUR_NS, 0, "the wall clock jumped by -3600.500 s"),
+    ],
+    ids=["suspended", "set"],
+)
+async def test_a_suspended_machine_is_said_and_is_no_jump(desk: Desk, jump_ns: int, slept_ns: int, said: str) -> None:
     await desk.take()
-    desk.clock.slept_ns = desk.clock.jump_ns = 3_600_500_000_000
+    desk.clock.jump_ns, desk.clock.slept_ns = jump_ns, slept_ns
     await desk.take(2)
-    desk.clock.slept_ns += 900_000_000
-    desk.clock.jump_ns += 900_000_000
+    desk.clock.jump_ns += 900_000_000  # slewed, not set; or a nap
+    desk.clock.slept_ns += 900_000_000 if slept_ns else 0
     await desk.take()
-    assert desk.events() == [("wall-jump", "the machine was suspended for 3600.500 s, which the run's times leave out")]
+    assert desk.events() == [("wall-jump", said)]
 
 
 async def test_a_change_of_the_rate_is_said(desk: Desk) -> None:

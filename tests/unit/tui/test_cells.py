@@ -115,15 +115,12 @@ def texts(*words: str, cells: int, indent: int = 0) -> list[str]:
     return ["".join(run.text for run in line) for line in wrap_runs(runs, cells, indent=indent)]
 
 
-def test_a_line_ends_at_a_blank_and_the_next_is_indented() -> None:
+def test_a_line_ends_at_a_blank_and_the_next_is_indented_and_a_word_of_two_styles_is_not_broken() -> None:
     assert texts(" ▲ SLOW  ", "it waits", cells=20) == [" ▲ SLOW  it waits"]
     assert texts("it waits 40 % for", " its data", cells=10, indent=2) == ["it waits", "  40 % for", "  its data"]
     assert texts("名前 の長い", cells=6) == ["名前", "の長い"]
     for cells in (0, 1, 3):  # a word that is too long is left whole
         assert "incomprehensible" in " ".join(texts("an incomprehensible word", cells=cells, indent=3))
-
-
-def test_a_word_of_two_styles_is_not_broken() -> None:
     lines = wrap_runs([Run("at most", PLAIN), Run(" 1", BOLD), Run(".7x", PLAIN)], 8)
     assert [[run.text for run in line] for line in lines] == [["at", " most"], ["1", ".7x"]]
     assert lines[1][0].style == BOLD

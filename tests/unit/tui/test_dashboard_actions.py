@@ -72,6 +72,11 @@ async def test_w_takes_a_window_and_says_of_whom_or_why_not(live: Path, session:
         await opened.press("y")
         while session.asked != [("window", False), ("window", False), ("window", True)]:
             await opened.until(Message)
+        session.failure = SessionFailed("it failed", "try --inject")
+        await opened.press("w")
+        await until_screen(opened, ChoiceScreen)
+        await opened.press("y")
+        await opened.until_notice("it failed: try --inject")  # and does not ask again
 
 
 async def test_m_marks_the_moment_with_a_note(live: Path, session: FakeSession) -> None:
@@ -88,16 +93,23 @@ async def test_m_marks_the_moment_with_a_note(live: Path, session: FakeSession) 
     assert session.asked == [("mark", "spike")]
 
 
-async def test_plus_and_minus_change_the_rate_as_far_as_the_budget_goes(live: Path, session: FakeSession) -> None:
+async def test_plus_and_minus_go_to_the_next_rate_as_far_as_there_is_one_within_the_budget(
+    live: Path, session: FakeSession
+) -> None:
     session.most_hz = 150
     async with open_dashboard(live) as opened:
+        for now_hz, key, next_hz in ((100, "minus", 50), (50, "plus", 100), (73, "plus", 100), (73, "minus", 50)):
+            session.rate_hz = now_hz
+            await opened.press(key)
+            await opened.until_notice(f"profd samples at {next_hz} Hz instead of {now_hz} Hz")
+            assert session.asked.pop() == ("rate", next_hz)
+        session.rate_hz = 1
         await opened.press("minus")
-        await opened.until_notice("profd samples at 50 Hz instead of 100 Hz")
-        await opened.press("plus")
-        await opened.until_notice("profd samples at 100 Hz instead of 50 Hz")
+        await opened.until_notice("profd samples at 1 Hz, which is as far as it goes")
+        assert session.asked == []
+        session.rate_hz = 100
         await opened.press("plus")
         await opened.until_notice("profd samples at 150 Hz instead of 100 Hz; 200 Hz would cost more than the budget")
-        assert session.asked == [("rate", 50), ("rate", 100), ("rate", 200)]
         session.failure = SessionFailed("the session cannot be reached", "it may have ended")
         await opened.press("plus")
         await opened.until_notice("the session cannot be reached: it may have ended")
@@ -135,6 +147,11 @@ async def test_what_only_a_live_run_can_do_is_not_asked_of_another(tmp_path: Pat
             await opened.press(key)
             assert opened.notices() == ["the run is not recorded any more"] * count
             assert isinstance(opened.top(), Dashboard)
+        for count, key in enumerate(("w", "plus"), start=3):
+            await opened.press(key)
+            while len(opened.notices()) < count:
+                await opened.until(Message)
+        assert opened.notices()[2:] == ["the run is not recorded any more: this can be asked of a live run alone"] * 2
         await opened.press("d")
         await opened.until_notice("has ended")
 

@@ -135,21 +135,6 @@ class TestCursor:
         cursor.climb(-1)
         assert self.at(cursor) == (1,)
 
-    def test_zoom_takes_the_width_and_back_gives_it_again_with_the_cursor(self) -> None:
-        cursor = self.cursor({(1, 2, 4): 30, (1, 3): 70})
-        cursor.climb(1)
-        cursor.go_to(cursor.row(2)[0])
-        cursor.zoom()
-        assert [(block.node.key, block.width) for block in cursor.row(0)] == [(2, 100)]
-        assert cursor.zoomed is not None
-        cursor.climb(1)
-        cursor.zoom()
-        assert [block.node.key for block in cursor.row(0)] == [4]
-        cursor.back()
-        cursor.back()
-        assert self.at(cursor) == (1, 2)
-        assert cursor.zoomed is None
-
     def test_the_place_is_kept_while_the_tree_grows_and_given_up_where_it_is_gone(self) -> None:
         cursor = self.cursor({(1, 2): 30, (1, 3): 70})
         cursor.climb(1)

@@ -14,6 +14,7 @@ from profd.daemon.analyze.profile import hot_functions, take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.render.summary import summarize
+from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.tui.runmodel import LATELY_S, OwnCost, RunModel
 from profd.tui.snapshot import Snapshot
@@ -90,12 +91,18 @@ def test_a_snapshot_has_what_the_analysis_has_of_its_scope_its_time_and_its_proc
     assert verdict.phase == "data wait"
     assert verdict.share == pytest.approx(0.4)
     assert (verdict.where, verdict.source) == ("train.py:58", "for images, labels in loader:")
-    first_half = Range(synthetic.STARTED_NS, synthetic.STARTED_NS + 20 * SECOND_NS)
-    with RunReader(ended) as reader:
-        shown = model_of(reader).snapshot(View(tab="processes", chosen=first_half)).processes
-        expected = summarize(reader, Selection(to_ns=first_half.to_ns)).processes
+
+
+@pytest.mark.parametrize("from_s", [0, 12])
+def test_a_process_has_in_a_range_the_means_of_the_time_that_it_lived(tmp_path: Path, from_s: int) -> None:
+    ended = records.ProcessEnded(synthetic.worker(2), synthetic.STARTED_NS + 15 * SECOND_NS)
+    chosen = Range(synthetic.STARTED_NS + from_s * SECOND_NS, synthetic.STARTED_NS + 20 * SECOND_NS)
+    with RunReader(synthetic.write_run(tmp_path / "a.profd", seconds=40, also=[ended])) as reader:
+        shown = model_of(reader).snapshot(View(tab="processes", chosen=chosen)).processes
+        expected = summarize(reader, Selection(chosen.from_ns, chosen.to_ns)).processes
     found = {one.row.pid: (one.cpu_cores, one.rss_bytes) for one in shown}
     assert found == {one.pid: pytest.approx((one.cpu_cores, one.rss_bytes)) for one in expected}
+    assert [cores for cores, _ in found.values()] == pytest.approx([0.6, 0.97, 0.97])
 
 
 def test_what_grew_bit_by_bit_is_what_is_read_at_once(tmp_path: Path) -> None:

@@ -39,6 +39,10 @@ async def test_arrows_walk_enter_zooms_and_backspace_goes_back(opened: OpenDashb
     await opened.press("enter")
     assert [(block.node.place, block.width) for block in view.cursor.row(0)] == [("train.py:61", 120)]
     assert "zoomed to train_epoch · ⌫ goes back" in opened.text(TabLine)
+    await opened.press("down", "enter")
+    assert view.cursor.row(0)[0].node.place != "train.py:61"
+    await opened.press("backspace")
+    assert [(block.node.place, block.width) for block in view.cursor.row(0)] == [("train.py:61", 120)]
     await opened.press("backspace")
     assert [block.node.title for block in view.cursor.row(0)] == ["all"]
     assert "train.py:61" in opened.text(FlameView).splitlines()[-2]

@@ -254,19 +254,6 @@ async def test_what_has_ended_keeps_its_last_numbers_and_is_dimmed(tmp_path: Pat
             assert faint[0].style == table.style_of("faint")
 
 
-async def test_in_a_range_it_is_the_mean_of_the_time_that_a_process_lived(tmp_path: Path) -> None:
-    path = synthetic.write_run(
-        tmp_path / "a.profd", also=[ProcessEnded(synthetic.worker(2), STARTED_NS + 15 * SECOND_NS)]
-    )
-    async with open_dashboard(path) as opened:
-        await opened.press("3")
-        for from_s in (0, 12):
-            from_ns = STARTED_NS + from_s * SECOND_NS
-            opened.dashboard.choose_range(from_ns, STARTED_NS + 20 * SECOND_NS)
-            snapshot = await opened.snapshot(lambda found, from_ns=from_ns: found.from_ns == from_ns)  # type: ignore[misc]
-            assert [one.cpu_cores for one in snapshot.processes] == pytest.approx([0.6, 0.97, 0.97])
-
-
 async def open_findings(opened: OpenDashboard) -> FindingTable:
     await opened.until_text(VerdictLine, "INPUT-BOUND")
     await opened.press("5")
