@@ -37,25 +37,20 @@ def test_the_planted_cause_node_and_regression_are_named(fleet: Fleet, truth: Tr
     assert told == {phase: truth.gpu_idle_ns[phase] for phase in told}
     assert sum(told.values()) == sum(idle for phase, idle in truth.gpu_idle_ns.items() if phase in told)
     assert fleet.phases[0].phase == truth.cause
-    assert fleet.functions[0].phase == truth.cause
-    assert fleet.functions[0].jobs == PLAN.jobs
+    assert (fleet.functions[0].phase, fleet.functions[0].jobs) == (truth.cause, PLAN.jobs)
     assert fleet.leaves[0].function == "Condition.wait"
     assert [one.node for one in fleet.slow_nodes] == [truth.slow_node]
     assert fleet.slow_nodes[0].low < PLAN.slow < fleet.slow_nodes[0].high
     assert fleet.nodes_compared == PLAN.nodes
 
 
-def test_the_planted_regression_is_named_alone_with_its_phase(fleet: Fleet, truth: Truth) -> None:
-    assert [one.job for one in fleet.slower] == [truth.slower_job]
-    slower = fleet.slower[0]
+def test_the_planted_regression_is_named_alone_with_its_phase_and_findings_add_up(fleet: Fleet, truth: Truth) -> None:
+    (slower,) = fleet.slower
+    assert (slower.job, [one.phase for one in slower.phases]) == (truth.slower_job, [truth.slower_phase])
     assert slower.low < PLAN.regression < slower.high
-    assert [one.phase for one in slower.phases] == [truth.slower_phase]
     grown = slower.phases[0]
     assert grown.difference_low_s < slower.now_s - slower.before_s < grown.difference_high_s
-
-
-def test_findings_add_up_over_jobs(fleet: Fleet, truth: Truth) -> None:
-    [finding] = fleet.findings
+    (finding,) = fleet.findings
     assert (finding.jobs, finding.runs) == (PLAN.jobs, truth.runs)
     assert finding.gpus_lost_at_most == pytest.approx(fleet.hours.gpus / 2)
 
@@ -63,9 +58,7 @@ def test_findings_add_up_over_jobs(fleet: Fleet, truth: Truth) -> None:
 def test_of_noise_nothing_is_told(tmp_path: Path) -> None:
     make(tmp_path, msgspec.structs.replace(PLAN, quiet=True, seed=1, rows=8000))
     fleet = asked(tmp_path)
-    assert fleet.slow_nodes == ()
-    assert fleet.slower == ()
-    assert fleet.nodes_compared == PLAN.nodes
+    assert (fleet.slow_nodes, fleet.slower, fleet.nodes_compared) == ((), (), PLAN.nodes)
     assert all(one.why_untold is None for one in fleet.paces)
 
 

@@ -27,7 +27,7 @@ LEAK = Growth(1, 4242, "rss_bytes", None, "growing", 1.25e6, (1.2e6, 1.3e6), 0.5
 NAMES = {4242: "main"}
 
 
-def test_a_leak_is_one_line_with_pace_step_and_end_as_far_as_they_are_known() -> None:
+def test_a_leak_is_one_line_with_pace_step_and_end_and_a_jump_names_the_line_that_ran_meanwhile() -> None:
     assert list(growth_lines([LEAK], NAMES)) == [
         "  ▲ main 4242 grows by 1.2 MB/s ± 50 kB, 500 kB a step: the machine is full in 2 h 13 min"
     ]
@@ -40,9 +40,6 @@ def test_a_leak_is_one_line_with_pace_step_and_end_as_far_as_they_are_known() ->
     assert of_group.endswith(": its control group is full in 2 h 13 min")
     assert "grows on GPU 0 by" in of_gpu
     assert of_gpu.endswith(": GPU 0 is full in 2 h 13 min")
-
-
-def test_only_growth_is_said_once_and_a_jump_names_the_line_that_ran_meanwhile() -> None:
     proportional = msgspec.structs.replace(LEAK, series="pss_bytes")
     others = [msgspec.structs.replace(LEAK, verdict=verdict) for verdict in ("steady", "cached")]
     assert len(list(growth_lines([LEAK, proportional, *others], NAMES))) == 1

@@ -125,26 +125,19 @@ async def host(profd_home: Path) -> AsyncIterator[Host]:
         await work
 
 
-async def test_every_report_is_written_and_noted(host: Host) -> None:
-    for run in (1, 2):
-        host.queue.ask(entry_of(7, run=run, ended_ns=5))
-    await host.until_idle()
-    assert [entry.is_reported for entry in host.registry.entries()] == [True, True]
-    assert (host.written, host.said.events) == (2, ["reported", "reported"])
+async def test_every_report_is_written_and_noted_and_that_of_a_live_run_is_not_its_last(host: Host) -> None:
+    live, ended = entry_of(7), entry_of(8, run=2, ended_ns=5)
+    for entries, are_reported in (
+        ((live, ended), [False, True]),
+        ((msgspec.structs.replace(live, ended_ns=5),), [True, True]),
+    ):
+        for entry in entries:
+            host.queue.ask(entry)
+        await host.until_idle()
+        assert [entry.is_reported for entry in host.registry.entries()] == are_reported
+    assert host.reporter.reported == [live.run_id, ended.run_id, live.run_id]
+    assert (host.written, host.said.events) == (3, ["reported"] * 3)
     assert host.queue.in_work == frozenset()
-
-
-async def test_the_report_of_a_live_run_is_not_its_last(host: Host) -> None:
-    live = entry_of(7)
-    host.queue.ask(live)
-    await host.until_idle()
-    (entry,) = host.registry.entries()
-    assert not entry.is_reported
-    host.queue.ask(msgspec.structs.replace(live, ended_ns=5))
-    await host.until_idle()
-    (entry,) = host.registry.entries()
-    assert entry.is_reported
-    assert host.reporter.reported == [live.run_id] * 2
 
 
 async def test_a_run_that_ends_while_its_report_is_written_is_reported_again(host: Host) -> None:

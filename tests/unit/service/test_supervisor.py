@@ -223,27 +223,21 @@ def test_lines_have_a_level_in_front_where_the_journal_reads_them(monkeypatch: p
     assert leveled.stream.getvalue().startswith(b'<4>{"time":')
 
 
-def test_entries_are_kept_from_one_supervisor_to_the_next(profd_home: Path) -> None:
+def test_entries_are_kept_from_one_supervisor_to_the_next_and_what_is_none_is_left_alone(profd_home: Path) -> None:
     folder = profd_home / "daemon" / "host"
     entries = [entry_of(7, run=run) for run in (1, 2)]
     for entry in reversed(entries):
         RunRegistry(folder).put(entry)
+    (folder / "cut.json").write_bytes(b"{")
+    (folder / "other.json").write_bytes(msgspec.json.encode(entries[0]))
+    (folder / "latest.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(entries[0], run_id="latest")))
     assert RunRegistry(folder).entries() == entries
+    for entry in entries:
+        assert stat.S_IMODE((folder / f"{entry.run_id}.json").stat().st_mode) == 0o600
     RunRegistry(folder).remove(entries[0].run_id)
     assert RunRegistry(folder).entries() == entries[1:]
     assert stat.S_IMODE(folder.stat().st_mode) == stat.S_IMODE(folder.parent.stat().st_mode) == 0o700
-    assert {stat.S_IMODE(path.stat().st_mode) for path in folder.iterdir()} == {0o600}
-
-
-def test_what_is_no_entry_is_left_alone(profd_home: Path) -> None:
-    registry = RunRegistry(profd_home / "daemon" / "host")
-    folder = profd_home / "daemon" / "host"
-    entry = entry_of(7)
-    (folder / "cut.json").write_bytes(b"{")
-    (folder / "other.json").write_bytes(msgspec.json.encode(entry))
-    (folder / "latest.json").write_bytes(msgspec.json.encode(msgspec.structs.replace(entry, run_id="latest")))
-    assert registry.entries() == []
-    assert len(list(folder.iterdir())) == 3
+    assert len(list(folder.iterdir())) == 4
 
 
 SERVING = "import os, sys; sys.stderr.write(f'{os.getpid()}\\n'); sys.stderr.flush(); sys.stdin.read()"

@@ -37,25 +37,23 @@ def assert_is_drawn(opened: OpenDashboard) -> None:
         assert [line.text for line in drawn(widget)] == [line.text for line in made], kind
 
 
-async def test_what_stays_as_it_is_is_not_drawn_again(opened: OpenDashboard, monkeypatch: pytest.MonkeyPatch) -> None:
-    await opened.until_text(VerdictLine, "why")
-    await opened.settle()
-    table, asked, snapshot = opened.widget(HotTable), list[Region](), there(opened.widget(Header).snapshot)
-    monkeypatch.setattr(table, "refresh", lambda *regions: asked.extend(regions))
-    table.show(snapshot)
-    assert asked == []
-    first, *others = snapshot.functions
-    changed = msgspec.structs.replace(first, self_share=first.self_share + 0.001)
-    table.show(msgspec.structs.replace(snapshot, functions=(changed, *others)))
-    assert [region.y for region in asked] == [1]
-
-
-async def test_a_cursor_that_comes_and_goes_leaves_nothing_behind_nor_does_a_theme(opened: OpenDashboard) -> None:
+async def test_what_stays_as_it_is_is_not_drawn_again_and_what_came_and_went_leaves_nothing(
+    opened: OpenDashboard, monkeypatch: pytest.MonkeyPatch
+) -> None:
     # The verdict takes a line of the table when it comes.
     await opened.until_text(VerdictLine, "why")
     await opened.settle()
-    table = opened.widget(HotTable)
+    table, asked, snapshot = opened.widget(HotTable), list[Region](), there(opened.widget(Header).snapshot)
     before = drawn(table)
+    with monkeypatch.context() as noted:
+        noted.setattr(table, "refresh", lambda *regions: asked.extend(regions))
+        table.show(snapshot)
+        assert asked == []
+        first, *others = snapshot.functions
+        changed = msgspec.structs.replace(first, self_share=first.self_share + 0.001)
+        table.show(msgspec.structs.replace(snapshot, functions=(changed, *others)))
+        assert [region.y for region in asked] == [1]
+    table.show(snapshot)
     await opened.press("down", "down", "o")
     assert drawn(table) != before
     await opened.press("o", "escape")
