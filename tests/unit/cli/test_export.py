@@ -18,10 +18,6 @@ def run(tmp_path: Path) -> str:
     return str(write_run(tmp_path / f"{RUN_ID}.profd", seconds=SECONDS))
 
 
-def samples(text: str) -> int:
-    return sum(int(line.rpartition(" ")[2]) for line in text.splitlines())
-
-
 @pytest.mark.parametrize(
     ("options", "threads"),
     [
@@ -40,7 +36,8 @@ def test_stacks_go_to_stdout_or_to_a_file_alone(
     monkeypatch.chdir(tmp_path)
     told, file = profd("export", run, "--format", "collapsed", *options), tmp_path / "stacks.txt"
     assert (told == "") == file.exists()
-    assert samples(told or file.read_text()) == threads * SECONDS * RATE_HZ
+    samples = [int(line.rpartition(" ")[2]) for line in (told or file.read_text()).splitlines()]
+    assert sum(samples) == threads * SECONDS * RATE_HZ
 
 
 def test_file_that_cannot_be_written_leaves_nothing_behind(run: str, tmp_path: Path, profd: CommandLine) -> None:

@@ -57,19 +57,17 @@ def test_nothing_is_put_into_a_process_that_was_not_armed_unless_asked_for(
     assert recording.options is None
 
 
-def test_a_process_in_no_run_is_recorded_for_as_long_as_that_takes(recording: FakeRecording) -> None:
+def test_a_process_in_no_run_is_recorded_for_as_long_as_that_takes_or_until_it_fails(recording: FakeRecording) -> None:
     with run_of(PID, inject=True) as path:
         assert path == recording.run_file
         options = there(recording.options)
         assert (options.mode, options.pid) == ("attached", PID)
         assert not recording.is_asked_to_end
     assert recording.is_asked_to_end
-
-
-def test_the_recording_ends_where_the_window_fails_or_the_process_was_not_seen(recording: FakeRecording) -> None:
+    recording.is_asked_to_end = False
     with pytest.raises(SessionFailed), run_of(PID, inject=True):
         raise SessionFailed("no window was taken", "")
     assert recording.is_asked_to_end
-    recording.also = ()
+    recording.also = ()  # the process was not seen
     with pytest.raises(SessionFailed, match="is not being recorded"), run_of(PID, inject=True):
         pass

@@ -82,23 +82,18 @@ class Windows:
 
 
 @pytest.fixture
-def session(monkeypatch: pytest.MonkeyPatch) -> FakeSession:
-    session = FakeSession()
-    monkeypatch.setattr(session, "watch", lambda: None, raising=False)
-    monkeypatch.setattr(window, "ControlClient", session)
-    monkeypatch.setattr("time.sleep", lambda seconds: None)
-    return session
-
-
-@pytest.fixture
 def reader(run: Path) -> Iterator[RunReader]:
     with contextlib.closing(RunReader(run)) as reader:
         yield reader
 
 
 def test_windows_that_were_asked_for_come_by_rank_without_those_that_failed(
-    session: FakeSession, reader: RunReader, capsys: pytest.CaptureFixture[str]
+    reader: RunReader, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    session = FakeSession()
+    monkeypatch.setattr(session, "watch", lambda: None, raising=False)
+    monkeypatch.setattr(window, "ControlClient", session)
+    monkeypatch.setattr("time.sleep", lambda seconds: None)
     live = Windows(reader, "", "")
     taken = window.take(live, WindowRequest(steps=3))  # type: ignore[arg-type]
     assert [reader.processes[one.process].rank for one in taken] == [0, 1]

@@ -9,7 +9,6 @@ import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 from xml.etree import ElementTree
 
 import jsonschema
@@ -63,11 +62,6 @@ def reader(run: Path) -> Iterator[RunReader]:
         yield opened
 
 
-def labels(profile: Any, sample: Any) -> dict[str, str | int]:  # noqa: ANN401
-    text = profile.string_table
-    return {text[label.key]: text[label.str] if label.str else label.num for label in sample.label}
-
-
 class TestSpeedscope:
     def test_it_is_what_speedscope_says_it_reads_with_the_time_of_each_thread(self, reader: RunReader) -> None:
         file = json.loads(speedscope(reader, Selection()))
@@ -96,7 +90,11 @@ def test_labels_of_pprof_say_whose_samples_they_are_and_totals_are_those_of_coll
     collapsed = samples_by_stack(collapsed_lines(reader, Selection()))
     assert sum(sample.value[0] for sample in profile.sample) == sum(collapsed.values())
     assert sum(sample.value[1] for sample in profile.sample) == THREADS * SECONDS * SECOND_NS
-    found = [labels(profile, sample) for sample in profile.sample]
+    text = profile.string_table
+    found: list[dict[str, str | int]] = [
+        {text[label.key]: text[label.str] if label.str else label.num for label in sample.label}
+        for sample in profile.sample
+    ]
     assert {one["role"] for one in found} == {"main", "worker"}
     assert {one["worker"] for one in found if "worker" in one} == {1, 2}
     spent: Counter[str] = Counter()

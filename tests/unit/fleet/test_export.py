@@ -25,15 +25,13 @@ from profd.daemon.fleet.fleet import Question, ask
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import STEP_SOURCE, STEPS_LOST, EventHappened, Point, PointsTaken, Record
 
-Rows = list[dict[str, Any]]
-
 
 def put(run: Path, folder: Path) -> Manifest:
     with RunReader(run) as reader, reader.one_moment():
         return export_run(reader, DataSet(str(folder)))
 
 
-def rows_of(folder: Path, table: str) -> Rows:
+def rows_of(folder: Path, table: str) -> list[dict[str, Any]]:
     """Return the rows of the files that manifests name, by pyarrow alone."""
     files = [file.path for manifest in DataSet(str(folder)).manifests() for file in manifest.files]
     wanted = [folder / path for path in files if path.startswith(f"{table}/")]

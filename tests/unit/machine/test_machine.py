@@ -120,38 +120,36 @@ def test_pressure_is_the_share_of_time_that_tasks_stood_still(
 MOUNTS = "/dev/vda / ext4 rw 0 0\ntmpfs /dev/shm tmpfs rw 0 0\n{} /data\\040sets {} rw 0 0\n"
 
 
-class Asked:
-    """Answers in the place of the kernel, and keeps who was asked about."""
+def asked(monkeypatch: pytest.MonkeyPatch, file_system: str, folder: str) -> tuple[dict[str, float], list[str]]:
+    """Return what is told of the space on disks, and of which paths the kernel was asked."""
+    paths: list[str] = []
 
-    def __init__(self, monkeypatch: pytest.MonkeyPatch, file_system: str, folder: str = "/data sets/run 1") -> None:
-        self.paths: list[str] = []
-        files_of(monkeypatch, {f"/proc/{TARGET.pid}/mounts": MOUNTS.format("server:/x", file_system)})
-        monkeypatch.setattr(os, "readlink", lambda path: folder)
-        monkeypatch.setattr(os, "statvfs", self.statvfs)
-
-    def statvfs(self, path: str) -> SimpleNamespace:
-        self.paths.append(path)
+    def statvfs(path: str) -> SimpleNamespace:
+        paths.append(path)
         return SimpleNamespace(f_blocks=100, f_bavail=30, f_bfree=40, f_frsize=4096)
+
+    files_of(monkeypatch, {f"/proc/{TARGET.pid}/mounts": MOUNTS.format("server:/x", file_system)})
+    monkeypatch.setattr(os, "readlink", lambda path: folder)
+    monkeypatch.setattr(os, "statvfs", statvfs)
+    return values(read(Space(), TARGET)), paths
 
 
 def test_shared_memory_and_the_target_s_folder_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = Asked(monkeypatch, "xfs")
-    assert values(read(Space(), TARGET)) == {
-        "shm_used_bytes": 70 * 4096,
-        "shm_total_bytes": 100 * 4096,
-        "disk_used_bytes@/data sets": 70 * 4096,
-        "disk_total_bytes@/data sets": 100 * 4096,
+    told, paths = asked(monkeypatch, "xfs", "/data sets/run 1")
+    sizes = {"used_bytes": 70 * 4096, "total_bytes": 100 * 4096}
+    assert told == {
+        name.format(size): value for name in ("shm_{}", "disk_{}@/data sets") for size, value in sizes.items()
     }
-    assert asked.paths == [f"/proc/{TARGET.pid}/root/dev/shm", f"/proc/{TARGET.pid}/cwd"]
+    assert paths == [f"/proc/{TARGET.pid}/root/dev/shm", f"/proc/{TARGET.pid}/cwd"]
 
 
 @pytest.mark.parametrize("file_system", ["nfs4", "nfs", "fuse.sshfs", "lustre", "cifs", "ceph", "9p"])
 def test_a_network_file_system_is_not_asked_but_one_beside(monkeypatch: pytest.MonkeyPatch, file_system: str) -> None:
-    asked = Asked(monkeypatch, file_system)
-    assert values(read(Space(), TARGET)).keys() == {"shm_used_bytes", "shm_total_bytes"}
-    assert asked.paths == [f"/proc/{TARGET.pid}/root/dev/shm"]
-    Asked(monkeypatch, file_system, folder="/data sets 2")
-    assert "disk_used_bytes@/" in values(read(Space(), TARGET))
+    told, paths = asked(monkeypatch, file_system, "/data sets/run 1")
+    assert told.keys() == {"shm_used_bytes", "shm_total_bytes"}
+    assert paths == [f"/proc/{TARGET.pid}/root/dev/shm"]
+    told, _ = asked(monkeypatch, file_system, "/data sets 2")
+    assert "disk_used_bytes@/" in told
 
 
 def test_where_nothing_is_known_nothing_is_told(clock: StoppedClock, monkeypatch: pytest.MonkeyPatch) -> None:

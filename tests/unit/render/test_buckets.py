@@ -63,19 +63,7 @@ def test_times_of_a_stack_add_up_though_each_is_less_than_a_unit() -> None:
     assert sum(laid.columns()[1]["times_100us"]) == 400
 
 
-EVERYTHING = 10**9
 LIMIT = 1_500
-
-
-@pytest.fixture(scope="module")
-def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    return write_long_run(tmp_path_factory.mktemp("long") / "run.profd", seconds=490, ranks=1, workers=1)
-
-
-@pytest.fixture
-def reader_minutes(path: Path) -> Iterator[RunReader]:
-    with RunReader(path) as reader_minutes:
-        yield reader_minutes
 
 
 def entries(buckets: TimeBuckets) -> list[tuple[int, ...]]:
@@ -93,14 +81,15 @@ def entries(buckets: TimeBuckets) -> list[tuple[int, ...]]:
     return sorted(found)
 
 
-def test_buckets_laid_from_sums_hold_what_those_laid_one_by_one_hold(reader_minutes: RunReader) -> None:
-    quick = take_buckets(reader_minutes, LIMIT, one_by_one=0)
-    exact = take_buckets(reader_minutes, LIMIT, one_by_one=EVERYTHING)
+def test_buckets_laid_from_sums_hold_what_those_laid_one_by_one_hold(tmp_path: Path) -> None:
+    run = write_long_run(tmp_path / "run.profd", seconds=490, ranks=1, workers=1)
+    with RunReader(run) as reader:
+        quick = take_buckets(reader, LIMIT, one_by_one=0)
+        exact = take_buckets(reader, LIMIT, one_by_one=10**9)
+        wider = take_buckets(reader, LIMIT // 2, one_by_one=0)
     assert quick.width_ms == exact.width_ms == 60_000
     assert quick.parts == exact.parts == [("gpu-idle",), ("on-cpu",), ("gpu-idle", "on-cpu")]
     assert entries(quick) == entries(exact)
-    buckets = take_buckets(reader_minutes, LIMIT // 2, one_by_one=0)
-    assert buckets.width_ms == 300_000
-    assert sum(len(thread["steps"]) for thread in buckets.threads.values()) <= LIMIT // 2
-    minutes = take_buckets(reader_minutes, LIMIT, one_by_one=0)
-    assert sum(entry[4] for entry in entries(buckets)) == sum(entry[4] for entry in entries(minutes))
+    assert wider.width_ms == 300_000
+    assert sum(len(thread["steps"]) for thread in wider.threads.values()) <= LIMIT // 2
+    assert sum(entry[4] for entry in entries(wider)) == sum(entry[4] for entry in entries(quick))

@@ -23,12 +23,8 @@ KERNEL = OperatorTotals("sgemm", "cuda", False, "[]", 4, 0, 0, 1_500_000, 1_500_
 GPU_STEP = OperatorTotals("ProfilerStep*", "cuda", True, "[]", 1, 0, 0, 9_000_000, 9_000_000, 0, 0, 0, 0, 0)
 
 
-def cells(table: str) -> list[list[str]]:
-    return [line.split("  ") for line in table.splitlines()]
-
-
 def words(table: str, line: int) -> list[str]:
-    return [word.strip() for word in cells(table)[line] if word.strip()]
+    return [word.strip() for word in table.splitlines()[line].split("  ") if word.strip()]
 
 
 def test_columns_are_those_of_torch_and_last_the_lines_that_issued_operators() -> None:

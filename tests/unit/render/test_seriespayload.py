@@ -14,7 +14,7 @@ from profd.daemon.render import seriespayload
 from profd.daemon.render.payload import take_payload
 from profd.daemon.render.seriespayload import Series
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import STEPS_LOST, EventHappened, Point, PointsTaken
+from profd.daemon.store.records import STEPS_LOST, EventHappened, Point, PointsTaken, Record
 from profd.daemon.store.stepfunction import UTILIZATION
 
 
@@ -31,10 +31,9 @@ def held(series: Series) -> list[tuple[int, int, float]]:
     return list(zip(begins_ms, ends_ms, values, strict=True)) if ends_ms else []
 
 
-def paces(path: Path, *readings: tuple[int, int]) -> list[tuple[int, int, float]]:
-    """Return (from, to, steps a second) of a run's chart, in ms, of readings of (second, steps)."""
-    synthetic.write_run(path, workers=0, also=[counted(*reading) for reading in readings])
-    with RunReader(path) as reader:
+def paces(path: Path, *also: Record) -> list[tuple[int, int, float]]:
+    """Return (from, to, steps a second) of the chart of a run in which this happened, in ms."""
+    with RunReader(synthetic.write_run(path, workers=0, also=also)) as reader:
         return held(take_payload(reader, PhaseIndex(reader), ())["processes"][0]["steps_per_s"])
 
 
@@ -49,18 +48,14 @@ def paces(path: Path, *readings: tuple[int, int]) -> list[tuple[int, int, float]
 def test_the_pace_of_the_steps_begins_with_the_first_reading(
     tmp_path: Path, counts: list[tuple[int, int]], told: list[tuple[int, int, float]]
 ) -> None:
-    assert paces(tmp_path / "run.profd", *counts) == told
+    assert paces(tmp_path / "run.profd", *(counted(*count) for count in counts)) == told
 
 
 def test_no_pace_goes_over_a_time_without_a_counter(tmp_path: Path) -> None:
-    path = tmp_path / "run.profd"
     told = [(10, STEPS_LOST), (14, "counter")]
     also = [EventHappened(synthetic.STARTED_NS + at_s * SECOND_NS, kind, "", synthetic.MAIN) for at_s, kind in told]
     counts = [counted(*reading) for reading in ((0, 0), (10, 20), (12, 90), (15, 100), (20, 110))]
-    synthetic.write_run(path, workers=0, also=[*also, *counts])
-    with RunReader(path) as reader:
-        series = take_payload(reader, PhaseIndex(reader), ())["processes"][0]["steps_per_s"]
-    assert held(series) == [(0, 10_000, 2.0), (15_000, 20_000, 2.0)]
+    assert paces(tmp_path / "run.profd", *also, *counts) == [(0, 10_000, 2.0), (15_000, 20_000, 2.0)]
 
 
 def test_a_series_has_the_times_over_which_it_holds_and_gaps_between(tmp_path: Path) -> None:
@@ -68,8 +63,7 @@ def test_a_series_has_the_times_over_which_it_holds_and_gaps_between(tmp_path: P
         PointsTaken(synthetic.STARTED_NS + at_ms * MILLISECOND_NS, (Point(UTILIZATION, 0.5, device="gpu0"),))
         for at_ms in (1_000, 1_500, 2_000, 8_000)
     ]
-    synthetic.write_run(tmp_path / "run.profd", also=also)
-    with RunReader(tmp_path / "run.profd") as reader:
+    with RunReader(synthetic.write_run(tmp_path / "run.profd", also=also)) as reader:
         gpu = take_payload(reader, PhaseIndex(reader), ())["gpus"][0]["utilization"]
     assert held(gpu) == [(500, 1_000, 0.5), (1_000, 1_500, 0.5), (1_500, 2_000, 0.5), (6_500, 8_000, 0.5)]
 
@@ -77,9 +71,8 @@ def test_a_series_has_the_times_over_which_it_holds_and_gaps_between(tmp_path: P
 def test_a_series_that_is_thinned_is_known_for_as_long_with_the_same_mean(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    synthetic.write_run(tmp_path / "run.profd", seconds=20)
     means = []
-    with RunReader(tmp_path / "run.profd") as reader:
+    with RunReader(synthetic.write_run(tmp_path / "run.profd", seconds=20)) as reader:
         for limit in (1_200, 7):
             monkeypatch.setattr(seriespayload, "POINT_LIMIT", limit)
             found = held(take_payload(reader, PhaseIndex(reader), ())["processes"][0]["rss_bytes"])

@@ -19,12 +19,6 @@ def understood(text: str) -> Configuration:
     return decode(text.encode(), "daemon.toml")
 
 
-def complaint(text: str) -> str:
-    with pytest.raises(UsageError) as caught:
-        understood(text)
-    return str(caught.value)
-
-
 def test_an_empty_file_and_the_documented_one_are_the_defaults() -> None:
     assert understood("") == Configuration()
     (documented,) = re.findall(r"```toml\n(.*?)```", PAGE, re.DOTALL)
@@ -74,7 +68,9 @@ def test_rules_and_exclusions_are_read_in_order() -> None:
     ],
 )
 def test_what_is_wrong_is_named(text: str, told: str) -> None:
-    assert told in complaint(text)
+    with pytest.raises(UsageError) as caught:
+        understood(text)
+    assert told in str(caught.value)
 
 
 @pytest.mark.requires("root")

@@ -133,15 +133,9 @@ WAITING = "import time\nprint('ready', flush=True)\ninput()\n"
 MAPPING = "import mmap\nwith open('{file}', 'r+b') as opened:\n    held = mmap.mmap(opened.fileno(), 0)\n"
 
 
-@pytest.fixture
-def script(tmp_path: Path) -> Path:
-    path = tmp_path / "train.py"
-    path.write_text(WAITING)
-    return path
-
-
-def test_a_python_is_told_as_it_is_with_its_place_among_others(script: Path) -> None:
-    table = ProcessTable()
+def test_a_python_is_told_as_it_is_with_its_place_among_others(tmp_path: Path) -> None:
+    script, table = tmp_path / "train.py", ProcessTable()
+    script.write_text(WAITING)
     with running(script, "--lr", "1") as process:
         found = there(table.look(process.pid))
         assert process.pid in table.descendants(os.getpid())

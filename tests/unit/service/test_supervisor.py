@@ -100,24 +100,19 @@ async def test_what_lives_is_adopted_and_not_recorded_twice_and_what_was_stopped
     assert host.said.events[0] == "adopted"
 
 
-async def test_what_ended_meanwhile_is_reported_and_what_never_began_forgotten(host: Host) -> None:
-    entry = entry_of(7)
-    host.registry.put(entry)
-    write_run(run_file(entry.run_id), seconds=2)
-    host.registry.put(entry_of(8, run=2))  # which never began
+async def test_what_ended_meanwhile_or_was_not_reported_is_and_what_never_began_is_forgotten(host: Host) -> None:
+    ended, late = entry_of(7), entry_of(6, run=3, ended_ns=host.clock.at_ns, why="stopped")
+    told = entry_of(5, run=4, ended_ns=host.clock.at_ns, why="stopped", reported=True)
+    for entry in (ended, late, told, entry_of(8, run=2)):  # the last one never began
+        host.registry.put(entry)
+    write_run(run_file(ended.run_id), seconds=2)
     host.begin()
-    await host.until(lambda: host.reporter.reported == [entry.run_id])
-    await host.until(lambda: host.registry.entries()[0].is_reported)
-    (noted,) = host.registry.entries()
+    await host.until(lambda: set(host.reporter.reported) == {ended.run_id, late.run_id})
+    await host.until(lambda: all(entry.is_reported for entry in host.registry.entries()))
+    noted, *others = host.registry.entries()
+    assert [entry.run_id for entry in others] == [late.run_id, told.run_id]
     assert (noted.why_ended, noted.ended_ns > 0) == ("target-exited", True)
-
-
-@pytest.mark.parametrize(("reported", "again"), [(True, 0), (False, 1)])
-async def test_what_was_not_reported_is(host: Host, reported: bool, again: int) -> None:
-    host.registry.put(entry_of(7, ended_ns=host.clock.at_ns, why="stopped", reported=reported))
-    host.begin()
-    host.table.add(9, torch=True)
-    await host.until(lambda: 9 in host.sessions.live and len(host.reporter.reported) == again)
+    assert len(host.reporter.reported) == 2
 
 
 async def test_a_live_run_that_hangs_is_reported_at_once(host: Host, monkeypatch: pytest.MonkeyPatch) -> None:

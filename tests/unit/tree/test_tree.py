@@ -23,6 +23,7 @@ from profd.daemon.errors import NoSuchProcess
 from profd.daemon.stacks.dump import DumpedFrame, DumpedThread, DumpFailed
 from profd.daemon.store.records import Identity, Placement
 from profd.daemon.tree import roles, tree
+from profd.daemon.tree.exitstatus import Watch
 from profd.daemon.tree.tree import FULL_SCAN_EVERY, Change, DumpedProcess, MergedStack, ProcessTree, dump_tree, merge
 
 # Does what it is told, one line each, and answers every line with one; its children do the same.
@@ -116,12 +117,6 @@ def watch(root: Identity, *, subprocesses: bool = True) -> ProcessTree:
     return ProcessTree(root, mask, Clock(), subprocesses=subprocesses)
 
 
-def wait_gone(pid: int) -> None:
-    watched = os.pidfd_open(pid)
-    select.select([watched], [], [], 60)
-    os.close(watched)
-
-
 def look_often(tree: ProcessTree) -> list[Change]:
     """Look as often as it takes to see the children of all threads."""
     return [change for _ in range(FULL_SCAN_EVERY) for change in tree.poll()]
@@ -152,7 +147,8 @@ def test_a_child_appears_below_its_parent_and_vanishes(root: Obedient, fifo: str
     assert appeared.member.role == roles.HELPER
     with open(fifo, "w") as orders:  # noqa: PTH123
         orders.write("exit 7\n")
-    wait_gone(pid)
+    with contextlib.closing(Watch(appeared.member.identity)) as gone:
+        select.select([gone], [], [], 60)
     assert tree.poll() == [Change("ended", appeared.member, 7 << 8)]
     assert tree.poll() == []
 
@@ -297,9 +293,8 @@ def thread(name: str | None, *frames: DumpedFrame, active: bool = False, gil: bo
     return DumpedThread(1, 1, name, active=active, owns_gil=gil, frames=frames)
 
 
-@pytest.fixture
-def system(monkeypatch: pytest.MonkeyPatch) -> FakeSystem:
-    """Give a training with a worker, a shell, and a worker below that which py-spy cannot read."""
+def test_all_of_the_tree_that_is_python_is_looked_at_where_one_may_look(monkeypatch: pytest.MonkeyPatch) -> None:
+    # A training with a worker, a shell, and a worker below that which py-spy cannot read.
     shell = FakeProcess(python=None, children=[4])
     system = FakeSystem({1: FakeProcess(children=[2, 3]), 2: FakeProcess(), 3: shell, 4: FakeProcess()})
 
@@ -308,23 +303,17 @@ def system(monkeypatch: pytest.MonkeyPatch) -> FakeSystem:
             raise DumpFailed("it moved")
         return (thread("MainThread", TRAIN),)
 
+    def refuse(pid: int) -> None:
+        raise NoSuchProcess(f"there is no process {pid}", "")
+
     monkeypatch.setattr(tree, "check_attachable", lambda pid: None)
     monkeypatch.setattr(tree, "Rights", lambda: system)
     monkeypatch.setattr(tree, "take_dump", dump)
     monkeypatch.setattr(processes, "python_version", system.python_version)
     monkeypatch.setattr(processes, "command_line", lambda pid: ("python", "train.py", "--api-key=s3cret"))
-    return system
-
-
-@pytest.mark.usefixtures("system")
-def test_all_of_the_tree_that_is_python_is_looked_at_where_one_may_look(monkeypatch: pytest.MonkeyPatch) -> None:
     found = dump_tree(1)
     assert [(one.pid, one.error, len(one.threads)) for one in found] == [(1, "", 1), (2, "", 1), (4, "it moved", 0)]
     assert all("s3cret" not in " ".join(process.command) for process in found)
-
-    def refuse(pid: int) -> None:
-        raise NoSuchProcess(f"there is no process {pid}", "")
-
     monkeypatch.setattr(tree, "check_attachable", refuse)
     with pytest.raises(NoSuchProcess):
         dump_tree(1)

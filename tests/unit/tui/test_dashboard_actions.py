@@ -10,9 +10,8 @@ import pytest
 from support import hostiletexts, synthetic
 from support.dashboard import OpenDashboard, open_dashboard
 from support.fakesession import FakeSession
-from support.gpurun import waits, write_gpu_run
 from support.present import there
-from support.synthetic import BACKWARD, MAIN, STARTED_NS
+from support.synthetic import STARTED_NS
 from textual.message import Message
 from textual.widget import Widget
 from textual.widgets import Input
@@ -211,18 +210,6 @@ async def test_the_timeline_has_gpus_before_memory_or_says_there_are_none(tmp_pa
         assert opened.widget(HotTable).sorted_by == "self"
         await opened.resize(80, 24)
         assert " RSS" in opened.text(Timeline)
-
-
-async def test_hot_functions_have_the_utilization_of_the_gpu_and_are_ordered_by_it(tmp_path: Path) -> None:
-    run = write_gpu_run(tmp_path / "a.profd", {"0": waits}, {MAIN: ("0",)})
-    async with open_dashboard(run) as opened:
-        table = opened.widget(HotTable)
-        assert "GPU" in opened.text(HotTable).splitlines()[0]
-        assert 0.9 in [row.gpu_utilization for row in table.rows if row.function == BACKWARD[-1].function]
-        await opened.press("o", "o")
-        assert "GPU ▾" in opened.text(HotTable)
-        shown = [row.gpu_utilization or 0.0 for row in table.rows]
-        assert shown == sorted(shown)
 
 
 SIZES = [(20, 5), (30, 9), (50, 14), (80, 24), (120, 36), (200, 60)]

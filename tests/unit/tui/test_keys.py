@@ -31,11 +31,6 @@ NAMES = {
 ARROWS = {"left": "comma", "shift+left": "less_than_sign", "right": "full_stop", "shift+right": "greater_than_sign"}
 
 
-@pytest.fixture
-def ended(tmp_path: Path) -> Path:
-    return synthetic.write_run(tmp_path / "a.profd", seconds=64)
-
-
 def bindings() -> Iterator[Binding]:
     for kind in (ProfdApp, *Dashboard.__mro__, FlameView):
         own = kind.__dict__.get("BINDINGS", ()) if kind.__module__.startswith("profd.") else ()

@@ -131,23 +131,19 @@ async def test_e_exports_in_every_format_or_says_why_not(
         await opened.until_notice("cannot write")
 
 
-def write_gap(path: Path, ended_s: int) -> Path:
-    """Write a run of 30 s whose training process lives for ``ended_s`` and is sampled for 2 s."""
-    main = (MAIN_TID, "MainThread", True, synthetic.STEP * 4)
-    found: list[records.Record] = [
-        synthetic.main_process(),
-        synthetic.recording(MAIN, STARTED_NS, (main,), duration_ns=2 * SECOND_NS),
-        records.ProcessEnded(MAIN, STARTED_NS + ended_s * SECOND_NS, exit_code=0),
-        records.RunEnded(STARTED_NS + 30 * SECOND_NS, "target-exited", 0),
-    ]
-    return synthetic.write_records(path, found)
-
-
 @pytest.mark.parametrize(("ended_s", "why"), [(30, "nothing was recorded then"), (5, "no training process was there")])
 async def test_a_range_without_samples_says_of_when_and_why(tmp_path: Path, ended_s: int, why: str) -> None:
     gap = Range(STARTED_NS + 10 * SECOND_NS, STARTED_NS + 20 * SECOND_NS)
     times = "12:00:10–12:00:20"  # noqa: RUF001
-    async with open_dashboard(write_gap(tmp_path / "a.profd", ended_s)) as opened:
+    found: list[records.Record] = [
+        synthetic.main_process(),
+        synthetic.recording(
+            MAIN, STARTED_NS, ((MAIN_TID, "MainThread", True, synthetic.STEP * 4),), duration_ns=2 * SECOND_NS
+        ),
+        records.ProcessEnded(MAIN, STARTED_NS + ended_s * SECOND_NS, exit_code=0),
+        records.RunEnded(STARTED_NS + 30 * SECOND_NS, "target-exited", 0),
+    ]
+    async with open_dashboard(synthetic.write_records(tmp_path / "a.profd", found)) as opened:
         opened.dashboard.choose_range(gap.from_ns, gap.to_ns)
         await opened.snapshot(lambda snapshot: snapshot.view.chosen == gap)
         assert f"No samples of main threads between {times}: {why}." in opened.text(HotTable)
@@ -212,12 +208,19 @@ async def rows_of(opened: OpenDashboard) -> list[str]:
     return [line for line in opened.text(ProcessTable).splitlines() if line.strip()]
 
 
-async def test_memory_of_the_gpus_is_that_of_all_that_a_process_uses(tmp_path: Path) -> None:
+async def test_of_gpus_functions_have_the_utilization_and_processes_the_memory(tmp_path: Path) -> None:
     holders = {MAIN: ("0", "1"), OTHER_RANK: ("1",)}
     async with open_dashboard(write_gpu_run(tmp_path / "a.profd", {"0": waits, "1": waits}, holders)) as opened:
+        table = opened.widget(HotTable)
+        assert "GPU" in opened.text(HotTable).splitlines()[0]
+        assert 0.9 in [row.gpu_utilization for row in table.rows if row.function == synthetic.BACKWARD[-1].function]
+        await opened.press("o", "o")
+        assert "GPU ▾" in opened.text(HotTable)
+        shown = [row.gpu_utilization or 0.0 for row in table.rows]
+        assert shown == sorted(shown)
         titles, first, second = await rows_of(opened)
     assert "GPU mem" in titles
-    assert "2.0 GB" in first
+    assert "2.0 GB" in first  # of both
     assert "1.0 GB" in second
 
 
