@@ -190,7 +190,7 @@ def test_errors_of_a_stores_own_are_one_line(
     place = f"memory://{tmp_path.name}/locked"
     export = ("export", folder, "--format", "parquet", "--to", place)
     with monkeypatch.context() as locked:
-        for name in ("info", "ls"):
+        for name in ("info", "ls", "_open"):
             locked.setattr(MemoryFileSystem, name, refuse)
         for command, code in (
             (("summary", f"{place}/run.profd"), ExitCode.UNREADABLE_RUN),

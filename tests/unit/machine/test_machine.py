@@ -136,9 +136,11 @@ def asked(monkeypatch: pytest.MonkeyPatch, file_system: str, folder: str) -> tup
 
 def test_shared_memory_and_the_target_s_folder_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
     told, paths = asked(monkeypatch, "xfs", "/data sets/run 1")
-    sizes = {"used_bytes": 70 * 4096, "total_bytes": 100 * 4096}
     assert told == {
-        name.format(size): value for name in ("shm_{}", "disk_{}@/data sets") for size, value in sizes.items()
+        "shm_used_bytes": 70 * 4096,
+        "shm_total_bytes": 100 * 4096,
+        "disk_used_bytes@/data sets": 70 * 4096,
+        "disk_total_bytes@/data sets": 100 * 4096,
     }
     assert paths == [f"/proc/{TARGET.pid}/root/dev/shm", f"/proc/{TARGET.pid}/cwd"]
 

@@ -45,10 +45,13 @@ async def windowing(folder: Path) -> AsyncIterator[Windowing]:
     await windowing.close()
 
 
-async def test_every_training_process_is_asked_and_no_other_or_the_one_that_is_named(windowing: Windowing) -> None:
+async def test_every_training_process_is_asked_and_no_other(windowing: Windowing) -> None:
     begun = windowing.begin([*OTHERS, *RANKS], WindowRequest(inject=True))
     assert (begun.pids, begun.injected) == ((11, 12), False)  # it is armed
     assert begun.asked_ns == StoppedClock().at_ns
+
+
+async def test_one_process_may_be_named(windowing: Windowing) -> None:
     assert windowing.begin([*OTHERS, *RANKS], WindowRequest(pid=12)).pids == (12,)
     with pytest.raises(SessionFailed, match="process 13 of this run does not train"):
         windowing.begin([*OTHERS, *RANKS], WindowRequest(pid=13))
