@@ -28,6 +28,7 @@ from profd.daemon.exports.tables import csv_files
 from profd.daemon.fleet.dataset import DataSet
 from profd.daemon.fleet.export import export_run
 from profd.daemon.render.plaintext import cut, fit, visible, visible_json, width, wrapped
+from profd.daemon.session.session import SessionOptions
 from profd.daemon.stacks.dump import DumpedFrame, DumpedThread
 from profd.daemon.store.reader import RunReader
 from profd.daemon.tree.attachable import Attachable
@@ -80,6 +81,12 @@ def host(run: Path, profd_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     runs.mkdir()
     (runs / "a.profd").write_bytes(run.read_bytes())
     (runs / f"b{hostiletexts.REORDERING}.profd").write_text("none")
+
+    def start(options: SessionOptions, **_: object) -> FakeRecording:
+        started = FakeRecording()(options)
+        options.run_file.write_bytes(run.read_bytes())
+        return started
+
     words = ("python", f"{hostiletexts.REORDERING}{EVIL}.py")
     table = FakeTable()
     table.add(4242, *words, torch=True)
@@ -88,19 +95,9 @@ def host(run: Path, profd_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(ls, "find_attachable", lambda: [Attachable(4242, "3.11", True, 1.0, words)])
     monkeypatch.setattr(daemon, "ProcessTable", lambda: table)
     monkeypatch.setattr(doctor, "examine", lambda pid: [Check("target", Verdict.NOTE, EVIL, EVIL)])
-    monkeypatch.setattr(attach, "start_session", Recorded(run))
+    monkeypatch.setattr(attach, "start_session", start)
     monkeypatch.setattr(attach, "start_ahead", contextlib.nullcontext)
     monkeypatch.setattr("profd.cli.liverun.check_attachable", lambda pid: None)
-
-
-class Recorded(FakeRecording):
-    def __init__(self, run: Path) -> None:
-        super().__init__()
-        self._run = run
-
-    def wait_closed(self, timeout_s: float | None) -> bool:
-        self.run_file.write_bytes(self._run.read_bytes())
-        return True
 
 
 SHOWN = (

@@ -121,32 +121,6 @@ async def test_rows_keep_their_places_while_the_cursor_is_among_them(tmp_path: P
             assert not table.has_cursor
 
 
-async def test_r_writes_the_report_and_says_where_or_why_not(
-    ended: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.chdir(tmp_path)
-    report = tmp_path / "a.html"
-    async with open_dashboard(ended) as opened:
-        await opened.press("r")
-        await opened.until_notice(str(report))
-        assert report.stat().st_size > 1000
-        report.unlink()
-        report.mkdir()
-        await opened.press("r")
-        await opened.until_notice("cannot write")
-
-
-async def test_keys_leave_at_once_when_nothing_is_recorded(ended: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    left: list[Leaving] = []
-    async with open_dashboard(ended) as opened:
-        with monkeypatch.context() as patched:
-            patched.setattr(opened.app, "exit", left.append)
-            await opened.press("b", "ctrl+c", "ctrl+q")
-        assert left == [Leaving.KEEP, Leaving.END, Leaving.END]
-        await opened.press("q")
-    assert opened.app.return_value is Leaving.END
-
-
 def test_a_file_that_cannot_be_read_at_all_is_an_error_before_anything_is_drawn(
     tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:

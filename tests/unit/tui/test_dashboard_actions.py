@@ -140,7 +140,10 @@ async def test_d_shows_equal_stacks_once(live: Path, monkeypatch: pytest.MonkeyP
         assert isinstance(opened.top(), Dashboard)
 
 
-async def test_what_only_a_live_run_can_do_is_not_asked_of_another(tmp_path: Path) -> None:
+async def test_what_only_a_live_run_can_do_is_not_asked_of_another_and_keys_leave_it_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    left: list[Leaving] = []
     async with open_dashboard(synthetic.write_run(tmp_path / "a.profd", seconds=3)) as opened:
         for count, key in enumerate("ms", start=1):
             await opened.press(key)
@@ -153,6 +156,12 @@ async def test_what_only_a_live_run_can_do_is_not_asked_of_another(tmp_path: Pat
         assert opened.notices()[2:] == ["the run is not recorded any more: this can be asked of a live run alone"] * 2
         await opened.press("d")
         await opened.until_notice("has ended")
+        with monkeypatch.context() as patched:
+            patched.setattr(opened.app, "exit", left.append)
+            await opened.press("b", "ctrl+c", "ctrl+q")
+        assert left == [Leaving.KEEP, Leaving.END, Leaving.END]
+        await opened.press("q")
+    assert opened.app.return_value is Leaving.END
 
 
 async def test_q_asks_what_becomes_of_a_live_recording(

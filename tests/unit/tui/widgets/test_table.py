@@ -104,7 +104,7 @@ async def test_the_output_scrolls_by_pages_and_stays_where_it_was_scrolled_to(tm
 
 
 @pytest.mark.dashboard
-async def test_e_exports_in_every_format_or_says_why_not(
+async def test_e_exports_in_every_format_and_r_reports_or_says_why_not(
     ended: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
@@ -125,10 +125,15 @@ async def test_e_exports_in_every_format_or_says_why_not(
         lines = (tmp_path / "a.collapsed.txt").read_text().splitlines()
         assert sum(int(line.rpartition(" ")[2]) for line in lines) == 40 * 100
         assert len(json.loads((tmp_path / "a.speedscope.json").read_text())["profiles"]) == 4
-        (tmp_path / "a.svg").unlink()
-        (tmp_path / "a.svg").mkdir()
-        await opened.press("e", *["down"] * list(FORMATS).index("svg"), "enter")
-        await opened.until_notice("cannot write")
+        await opened.press("r")
+        await opened.until_notice(str(tmp_path / "a.html"))
+        assert (tmp_path / "a.html").stat().st_size > 1000
+        for name, keys in (("a.svg", ("e", *["down"] * list(FORMATS).index("svg"), "enter")), ("a.html", ("r",))):
+            (tmp_path / name).unlink()
+            (tmp_path / name).mkdir()
+            await opened.press(*keys)
+            failed = await opened.until(ActionFailed)
+            assert "cannot write" in failed.error.what
 
 
 @pytest.mark.parametrize(("ended_s", "why"), [(30, "nothing was recorded then"), (5, "no training process was there")])
