@@ -21,7 +21,7 @@ from profd.tui.widgets.linewidget import LineWidget
 
 _GAP = "   "
 _HEADROOM = 1.5  # an even course is no solid bar
-_WHY_ENDED = {"failed": "recording failed", "elapsed": "stopped after its time", "stopped": "stopped"}
+_WHY_ENDED = {"failed": "recording failed", "duration": "stopped after its time", "stopped": "stopped"}
 
 
 class Part(NamedTuple):
