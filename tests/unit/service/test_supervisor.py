@@ -101,17 +101,20 @@ async def test_what_lives_is_adopted_and_not_recorded_twice_and_what_was_stopped
 
 
 async def test_what_ended_meanwhile_or_was_not_reported_is_and_what_never_began_is_forgotten(host: Host) -> None:
-    ended, late = entry_of(7), entry_of(6, run=3, ended_ns=host.clock.at_ns, why="stopped")
-    told = entry_of(5, run=4, ended_ns=host.clock.at_ns, why="stopped", reported=True)
-    for entry in (ended, late, told, entry_of(8, run=2)):  # the last one never began
+    ended, never = entry_of(7), entry_of(8, run=2)
+    late, told = (
+        entry_of(pid, run=pid, ended_ns=host.clock.at_ns, why="stopped", reported=reported)
+        for pid, reported in ((5, False), (6, True))
+    )
+    for entry in (ended, never, late, told):
         host.registry.put(entry)
     write_run(run_file(ended.run_id), seconds=2)
     host.begin()
     await host.until(lambda: set(host.reporter.reported) == {ended.run_id, late.run_id})
     await host.until(lambda: all(entry.is_reported for entry in host.registry.entries()))
-    noted, *others = host.registry.entries()
-    assert [entry.run_id for entry in others] == [late.run_id, told.run_id]
-    assert (noted.why_ended, noted.ended_ns > 0) == ("target-exited", True)
+    noted = {entry.run_id: entry for entry in host.registry.entries()}
+    assert never.run_id not in noted
+    assert (noted[ended.run_id].why_ended, noted[ended.run_id].ended_ns > 0) == ("target-exited", True)
     assert len(host.reporter.reported) == 2
 
 
