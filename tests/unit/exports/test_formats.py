@@ -200,7 +200,7 @@ def samples_by_stack(lines: Iterator[str]) -> dict[str, int]:
     return {stack: int(samples) for stack, _, samples in (line.rpartition(" ") for line in lines)}
 
 
-def test_line_is_written_as_py_spy_writes_it_once_for_all_processes(reader: RunReader) -> None:
+def test_line_is_written_as_py_spy_writes_it_once_for_all_processes_or_with_each_in_front(reader: RunReader) -> None:
     loop = "<module> (train.py:96);main (train.py:90);train_epoch (train.py:65)"
     assert samples_by_stack(collapsed_lines(reader, MAIN_THREADS))[loop] == 0.04 * 100 * SECONDS
     merged = samples_by_stack(collapsed_lines(reader, Selection()))
@@ -211,17 +211,6 @@ def test_line_is_written_as_py_spy_writes_it_once_for_all_processes(reader: RunR
     assert list(collapsed_lines(reader, Selection(thread="none"))) == []
     (samples,) = samples_by_stack(collapsed_lines(reader, Selection(main_threads=True, phase="data wait"))).values()
     assert samples == 0.4 * 100 * SECONDS
-
-
-@pytest.mark.parametrize("roots", [{}, {"processes": True}, {"threads": True}, {"processes": True, "threads": True}])
-def test_samples_add_up_to_those_of_the_selection(reader: RunReader, roots: dict[str, bool]) -> None:
-    everything = sum(interval.samples for interval in reader.intervals())
-    assert len({each.ending for each in FORMATS.values()}) == len(FORMATS)
-    assert sum(samples_by_stack(collapsed_lines(reader, Selection(), **roots)).values()) == everything
-    assert sum(samples_by_stack(collapsed_lines(reader, MAIN_THREADS, **roots)).values()) == 100 * SECONDS
-
-
-def test_processes_and_threads_stand_in_front(reader: RunReader) -> None:
     roots = {tuple(line.split(";")[:2]) for line in collapsed_lines(reader, Selection(), processes=True, threads=True)}
     command = '"python train.py --epochs 2"'
     assert roots == {
@@ -230,6 +219,14 @@ def test_processes_and_threads_stand_in_front(reader: RunReader) -> None:
         (f"process 4243:{command}", "thread (4243): MainThread"),
         (f"process 4244:{command}", "thread (4244): MainThread"),
     }
+
+
+@pytest.mark.parametrize("roots", [{}, {"processes": True}, {"threads": True}, {"processes": True, "threads": True}])
+def test_samples_add_up_to_those_of_the_selection(reader: RunReader, roots: dict[str, bool]) -> None:
+    everything = sum(interval.samples for interval in reader.intervals())
+    assert len({each.ending for each in FORMATS.values()}) == len(FORMATS)
+    assert sum(samples_by_stack(collapsed_lines(reader, Selection(), **roots)).values()) == everything
+    assert sum(samples_by_stack(collapsed_lines(reader, MAIN_THREADS, **roots)).values()) == 100 * SECONDS
 
 
 def test_name_breaks_neither_frame_nor_line_nor_terminal(tmp_path: Path) -> None:

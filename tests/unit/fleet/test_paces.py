@@ -82,13 +82,9 @@ def test_slow_nodes_are_named_with_bounds_around_the_truth_and_hide_no_other() -
 
 
 def test_a_node_with_one_run_is_judged_by_how_others_vary() -> None:
-    assert found(
-        [*(run(node, ms) for node, ms in zip(NODES, (98, 99, 100, 101, 102, 100), strict=True)), run("x", 140)]
-    ) == ["x"]
-    assert (
-        found([*(run(node, ms) for node, ms in zip(NODES, (70, 80, 100, 120, 130, 140), strict=True)), run("x", 145)])
-        == []
-    )
+    for others, one_ms, slow in (((98, 99, 100, 101, 102, 100), 140, ["x"]), ((70, 80, 100, 120, 130, 140), 145, [])):
+        runs = [run(node, ms) for node, ms in zip(NODES, others, strict=True)]
+        assert found([*runs, run("x", one_ms)]) == slow
 
 
 def test_other_commands_and_waits_for_others_are_no_measure() -> None:

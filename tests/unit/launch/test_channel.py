@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import os
 from collections.abc import AsyncIterator, Callable
-from dataclasses import dataclass, field
 
 import pytest
 from support.waiting import eventually
@@ -68,52 +67,38 @@ def drain(receive: Callable[[int], bytes], channel: ScriptChannel) -> list[Messa
             channel.flush()
 
 
-@dataclass
-class Heard:
-    """What came out of a reader."""
+class Ends:
+    """The launcher's end of the channel, and a reader on its other side with what came out of it."""
 
-    output: bytes = b""
-    statuses: list[int] = field(default_factory=list)
+    def __init__(self) -> None:
+        self.output, self.statuses = b"", list[int]()
+        self.channel, session_end = make_channel()
+        session_end.set_inheritable(True)
+        self.channel_fd = session_end.detach()
+        self.reader = ScriptChannelReader(self.channel_fd, self._take_output, self.statuses.append)
 
-    def take_output(self, data: bytes) -> None:
+    def _take_output(self, data: bytes) -> None:
         self.output += data
 
-    def take_status(self, status: int) -> None:
-        self.statuses.append(status)
-
-
-@dataclass
-class Ends:
-    """The launcher's end of the channel, and a reader on its other side."""
-
-    channel: ScriptChannel
-    channel_fd: int
-    heard: Heard
-    reader: ScriptChannelReader
-
     async def hear(self, output: bytes) -> None:
-        await eventually(lambda: len(self.heard.output) >= len(output), "the output")
-        assert self.heard.output == output
+        await eventually(lambda: len(self.output) >= len(output), "the output")
+        assert self.output == output
 
 
 @pytest.fixture
 async def ends() -> AsyncIterator[Ends]:
-    channel, session_end = make_channel()
-    session_end.set_inheritable(True)
-    heard = Heard()
-    channel_fd = session_end.detach()
-    reader = ScriptChannelReader(channel_fd, heard.take_output, heard.take_status)
-    yield Ends(channel, channel_fd, heard, reader)
-    reader.close()
-    channel.close()
+    made = Ends()
+    yield made
+    made.reader.close()
+    made.channel.close()
 
 
 async def test_output_and_status_come_in_order(ends: Ends) -> None:
     ends.channel.wrote(b"epoch 1\r\n")
     ends.channel.wrote(b"epoch 2\r\n")
     ends.channel.exited(3 << 8)
-    await eventually(lambda: ends.heard.statuses, "the status")
-    assert (ends.heard.output, ends.heard.statuses) == (b"epoch 1\r\nepoch 2\r\n", [3 << 8])
+    await eventually(lambda: ends.statuses, "the status")
+    assert (ends.output, ends.statuses) == (b"epoch 1\r\nepoch 2\r\n", [3 << 8])
 
 
 @pytest.mark.parametrize("after", [b"", b"after"])
@@ -137,12 +122,12 @@ async def test_it_is_open_while_anyone_may_tell_more(ends: Ends) -> None:
 
 
 async def test_a_broken_message_is_passed_over(ends: Ends) -> None:
-    asyncio.get_running_loop().set_exception_handler(lambda loop, context: ends.heard.statuses.append(-1))
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: ends.statuses.append(-1))
     ends.channel._end.send(b"\xc1garbage")
     ends.channel._end.send(b"\x81")
     ends.channel.wrote(b"whole")
     await ends.hear(b"whole")
-    assert ends.heard.statuses == []
+    assert ends.statuses == []
 
 
 async def test_no_child_of_the_session_inherits_what_it_was_given(ends: Ends) -> None:

@@ -150,10 +150,12 @@ async def test_windows_are_taken_by_a_schedule_and_those_that_cannot_be_are_said
     assert windowing.said == ["begun", "no window by schedule: process 11 is at a window already", "begun"]
 
 
-async def heed(
-    folder: Path, *seen: tuple[Found, ...], refused: Collection[int] = (), listens: bool = True
-) -> list[str]:
-    """Return what is said where a process listens and these findings are seen."""
+FIRST, SECOND = "a window because of input-bound: waits 61 %", "a window because of synchronization: 12 %"
+
+
+async def test_a_finding_has_a_window_that_says_why(
+    folder: Path, seen: list[tuple[Found, ...]], listens: bool, refused: tuple[int, ...], said: list[str]
+) -> None:
     windowing = Noting(folder, refused)
     windowing.start()
     if listens:
@@ -164,27 +166,4 @@ async def heed(
         windowing.heed(found, WindowRequest(steps=7), RANKS)
     await windowing.close()
     assert set(windowing.asked) <= {WindowRequest(steps=7)}
-    return windowing.said
-
-
-FIRST, SECOND = "a window because of input-bound: waits 61 %", "a window because of synchronization: 12 %"
-
-
-@pytest.mark.parametrize(
-    ("seen", "refused", "said"),
-    [
-        ([(), (WAITS,), (WAITS,), (SYNCHRONIZES, WAITS), (SYNCHRONIZES,)], (), ["begun", FIRST, "begun", SECOND]),
-        ([(WAITS, SYNCHRONIZES), (SYNCHRONIZES, WAITS)], (), ["begun", f"{FIRST}; and of synchronization: 12 %"]),
-        ([(WAITS,)] * 3, (1,), ["begun", FIRST]),
-        ([(STARTED,)], (), []),
-    ],
-    ids=["one for each kind", "those of one look share theirs", "asked for again", "none of what is worth knowing"],
-)
-async def test_a_finding_has_a_window_that_says_why(
-    folder: Path, seen: list[tuple[Found, ...]], refused: tuple[int, ...], said: list[str]
-) -> None:
-    assert await heed(folder, *seen, refused=refused) == said
-
-
-async def test_findings_from_before_torch_listens_wait(folder: Path) -> None:
-    assert await heed(folder, (WAITS,), listens=False) == []
+    assert windowing.said == said

@@ -89,12 +89,11 @@ def of_one(process: FakeProcess, **facts: object) -> FakeSystem:
     return FakeSystem({PID: process}, **facts)  # type: ignore[arg-type]
 
 
+python = FakeProcess
+
+
 def bash(**facts: object) -> FakeProcess:
     return FakeProcess(**{"name": "bash", "executable": "/bin/bash", "python": None, **facts})  # type: ignore[arg-type]
-
-
-def python(**facts: object) -> FakeProcess:
-    return FakeProcess(**facts)  # type: ignore[arg-type]
 
 
 NEWER = "Unsupported version of Python: 3.16.0"

@@ -53,7 +53,6 @@ def obey(lines):
 say("ready")
 obey(iter(sys.stdin.readline, ""))
 """
-NOTHING_LEFT = "/dev/null"
 
 
 class Obedient:
@@ -156,7 +155,7 @@ def test_a_child_appears_below_its_parent_and_vanishes(root: Obedient, fifo: str
 def test_children_and_grandchildren_appear_at_the_first_look_parents_first(root: Obedient, fifo: str) -> None:
     child = root.fork(fifo)
     with open(fifo, "w") as orders:  # noqa: PTH123
-        orders.write(f"fork {NOTHING_LEFT}\nfork {fifo}\n")
+        orders.write(f"fork /dev/null\nfork {fifo}\n")
     root.hear()
     grandchild = int(root.hear())
     root.descendants.append(grandchild)

@@ -1,9 +1,9 @@
 from __future__ import annotations
 
-import contextlib
 import queue
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TypeVar
 
@@ -39,12 +39,14 @@ class Connection(ControlClient):
 
 
 class Running:
-    """A feed, and what it posts."""
+    """A feed that runs until it is closed, and what it posts."""
 
     def __init__(self, path: Path) -> None:
         self.posted: queue.Queue[Message] = queue.Queue()
         self.connections: list[Connection] = []
         self.feed = Feed(path, self.posted.put, self.connect)
+        self._thread = threading.Thread(target=self.feed.run)
+        self._thread.start()
 
     def connect(self, path: Path) -> Connection:
         self.connections.append(Connection(path))
@@ -56,25 +58,17 @@ class Running:
             if isinstance(message, kind) and accept(message):
                 return message
 
-
-@contextlib.contextmanager
-def running(path: Path) -> Iterator[Running]:
-    run = Running(path)
-    thread = threading.Thread(target=run.feed.run)
-    thread.start()
-    try:
-        yield run
-    finally:
-        run.feed.stop()
-        thread.join(DEADLINE_S)
-        assert not thread.is_alive()
+    def close(self) -> None:
+        self.feed.stop()
+        self._thread.join(DEADLINE_S)
+        assert not self._thread.is_alive()
 
 
 def test_nothing_new_is_no_snapshot_nor_is_anything_while_paused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(feed_module, "REFRESH_S", 0.01)
-    with synthetic.live_run(tmp_path / "a.profd", seconds=1) as run, running(run.path) as found:
+    with synthetic.live_run(tmp_path / "a.profd", seconds=1) as run, closing(Running(run.path)) as found:
         first = found.take(SnapshotTaken).snapshot
         assert (first.samples, first.is_diagnosed) == (100, False)
         # What was found comes after what was seen, and is new.
@@ -92,7 +86,7 @@ def test_nothing_new_is_no_snapshot_nor_is_anything_while_paused(
         found.feed.pause(is_paused=False)
         assert found.take(SnapshotTaken).snapshot.samples == 300  # nothing is lost
     (tmp_path / "b.profd").write_text("no run")
-    with running(tmp_path / "b.profd") as found:
+    with closing(Running(tmp_path / "b.profd")) as found:
         error = found.take(FeedFailed).error
     assert isinstance(error, RunUnreadable)
     assert error.remedy
@@ -106,7 +100,7 @@ def watched(tmp_path: Path) -> Path:
 
 
 def test_a_live_session_is_told_that_it_is_watched_until_the_view_ends(watched: Path) -> None:
-    with running(watched) as found:
+    with closing(Running(watched)) as found:
         found.take(SnapshotTaken)
         (connection,) = found.connections
         assert (connection.path, connection.is_watched) == (Path("/run/session.sock"), True)
