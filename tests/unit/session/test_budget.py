@@ -225,6 +225,8 @@ def test_a_budget_that_cannot_be_kept_is_known() -> None:
     for fixed, is_beyond in ((0.12, True), (0.01, False)):
         simulate(governor, linear(0.001, fixed), 120)
         assert governor.is_beyond_budget is is_beyond
+    rates = simulate(governor, linear(0.0005))
+    assert (rates[-1], changes(rates)) == (100, sorted(changes(rates)))  # it rises, and is not lowered again
 
 
 def test_a_ledger_holds_a_minute_and_allows_what_any_minute_to_come_leaves() -> None:
