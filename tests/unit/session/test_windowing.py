@@ -153,6 +153,17 @@ async def test_windows_are_taken_by_a_schedule_and_those_that_cannot_be_are_said
 FIRST, SECOND = "a window because of input-bound: waits 61 %", "a window because of synchronization: 12 %"
 
 
+@pytest.mark.parametrize(
+    ("seen", "listens", "refused", "said"),
+    [
+        ([(), (WAITS,), (WAITS,), (SYNCHRONIZES, WAITS), (SYNCHRONIZES,)], True, (), ["begun", FIRST, "begun", SECOND]),
+        ([(WAITS, SYNCHRONIZES), (SYNCHRONIZES, WAITS)], True, (), ["begun", f"{FIRST}; and of synchronization: 12 %"]),
+        ([(WAITS,)] * 3, True, (1,), ["begun", FIRST]),
+        ([(STARTED,)], True, (), []),
+        ([(WAITS,)], False, (), []),
+    ],
+    ids=["each kind has one", "those of one look share theirs", "again", "no remark has", "before torch listens"],
+)
 async def test_a_finding_has_a_window_that_says_why(
     folder: Path, seen: list[tuple[Found, ...]], listens: bool, refused: tuple[int, ...], said: list[str]
 ) -> None:
