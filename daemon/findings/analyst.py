@@ -136,6 +136,7 @@ def watch(path: Path, out: BinaryIO, rest: Callable[[float], bool]) -> None:
             out.flush()
             if taken.made_by is not None:
                 return
+            processes.trim_heap()
             if rest(analyst.rest_s):
                 while reader.run_info().state == "live":
                     time.sleep(_ENDING_S)

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 
+from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.machine.collector import HostCollector
 from profd.daemon.session.budget import CostMeter, Governor
 from profd.daemon.store.records import EventHappened, Identity, Point, PointsTaken, Record
+
+TRIM_EVERY_NS = 30 * SECOND_NS
+"""How often free memory is given back: recordings that are read leave a megabyte of it, the start two."""
 
 
 @dataclass(eq=False)
@@ -26,6 +30,7 @@ class Readings:
         self._has_noted_excess = False
         self._wall_jump_ns = 0
         self._slept_ns = 0
+        self._trim_at_ns = self.clock.now_ns() + TRIM_EVERY_NS
 
     async def take(
         self,
@@ -49,6 +54,9 @@ class Readings:
         if self.governor.is_beyond_budget and not self._has_noted_excess:
             self._say("note", f"profd costs more than its budget even at {rate_hz} Hz, which is its lowest rate")
             self._has_noted_excess = True
+        if self.clock.now_ns() >= self._trim_at_ns:
+            self._trim_at_ns = self.clock.now_ns() + TRIM_EVERY_NS
+            processes.trim_heap()
         slept_ns = self.clock.suspended_ns()
         if slept_ns - self._slept_ns > SECOND_NS:
             slept_s = (slept_ns - self._slept_ns) / SECOND_NS

@@ -217,6 +217,22 @@ libc.fflush(None)
     assert (done.stdout.count("<heap nr=") == 1) == is_one
 
 
+def test_free_memory_between_what_is_held_goes_back_to_the_kernel() -> None:
+    code = """
+import os
+from profd.daemon import processes
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+parts = [bytes(50_000) for _ in range(400)]
+del parts[:-1]
+before = resident()
+processes.trim_heap()
+print(before - resident())
+"""
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) > 10_000_000
+
+
 def test_a_list_that_the_kernel_hands_out_in_parts_is_read_whole() -> None:
     found = read("/proc/self/smaps")
     assert found is not None

@@ -10,6 +10,8 @@ from support.clocks import StoppedClock
 from support.synthetic import identity_of, run_started
 from support.training_stacks import describe
 
+from profd.daemon import processes
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.machine import cgroup
 from profd.daemon.machine.cgroup import Group
 from profd.daemon.session.budget import LOWEST_RATE_HZ, CostMeter, Governor, Spending
@@ -55,6 +57,14 @@ async def test_processes_host_and_own_cost_are_written(desk: Desk) -> None:
     with RunReader(desk.path) as reader:
         names = {row.name for row in reader.series.values()}
     assert {"cpu_cores", "rss_bytes", "host_memory_used_bytes", "profd_cpu_cores", "profd_rss_bytes"} <= names
+
+
+async def test_free_memory_is_given_back_twice_a_minute(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+    given = list[int]()
+    monkeypatch.setattr(processes, "trim_heap", lambda: given.append(desk.clock.now_ns() // SECOND_NS))
+    begun_s = desk.clock.now_ns() // SECOND_NS
+    await desk.take(65)
+    assert [at_s - begun_s for at_s in given] == [30, 60]
 
 
 HOUR_NS = 3_600_500_000_000
