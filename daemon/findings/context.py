@@ -6,8 +6,8 @@ Startup and what follows the last step are left out, so that shares are those of
 from __future__ import annotations
 
 import math
-from collections import defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import cached_property
 from typing import Any, TypeVar
 
@@ -47,6 +47,8 @@ _ALL_WORK = 0.9
 
 _CROWDED = 1.05
 """From this crowding on it raises a bound so much that the finding says so."""
+
+_NEARLY_ALL = 0.9
 
 MOST = 2 / 3
 """Of some time: what has as much is what a finding names."""
@@ -286,6 +288,21 @@ class FindingContext:
             if frame is not None:
                 spent_ns[frame.id] += time_ns
         return line_of(self.reader.frames[max(spent_ns, key=spent_ns.__getitem__)]) if spent_ns else None
+
+    def line_of_call(self, stacks: Collection[int]) -> Line | None:
+        """Return the outermost of the user's lines below which nearly all is of these stacks: of the loop, mostly."""
+        every_ns, these_ns = Counter[tuple[int, ...]](), Counter[tuple[int, ...]]()
+        for stack, time_ns in self.profile.time_ns.items():
+            path = tuple(one.id for one in self.reader.frames_of(stack) if not one.is_library)
+            for depth in range(1, len(path) + 1):
+                every_ns[path[:depth]] += int(time_ns)
+                these_ns[path[:depth]] += int(time_ns) if stack in stacks else 0
+        line: tuple[int, ...] = ()
+        while below := [path for path, ns in these_ns.items() if ns and path[:-1] == line]:
+            line = max(below, key=these_ns.__getitem__)
+            if these_ns[line] >= _NEARLY_ALL * every_ns[line]:
+                break
+        return line_of(self.reader.frames[line[-1]]) if line else None
 
     def innermost(self, paths: Mapping[int, Sequence[int]]) -> tuple[str | None, set[int]]:
         """Return the innermost function with most of the time of stacks, and its stacks; None and all: none has it.

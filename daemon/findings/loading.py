@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from collections.abc import Sequence
 from functools import partial
 
 import msgspec
@@ -43,7 +44,9 @@ def load_in_process(context: FindingContext) -> Finding | None:
     # An IterableDataset takes no list of indices, and what comes from no DataLoader has no worker to be spared.
     is_iterable = _is_most(context, _ITERABLE)
     is_quick = has_loader and not is_iterable and step_s < HAND_OVER_S
-    function, of_function, function_line = _costly_function(context)
+    loading = [stack for stack in context.profile.time_ns if _loads(context, stack)]
+    call = None if has_loader else context.line_of_call(set(loading))
+    function, of_function, function_line = _costly_function(context, loading, call)
     cases = {
         "iterable": is_iterable,
         "quick": is_quick,
@@ -55,7 +58,7 @@ def load_in_process(context: FindingContext) -> Finding | None:
         share,
         severity=INFO if is_quick else None,
         gain=gain,
-        line=partial(_line_of_loading, context),
+        line=partial(_line_of_loading, context) if has_loader else lambda: call,
         cases=cases,
         workers=plural(workers, "worker"),
         number=workers,
@@ -66,13 +69,19 @@ def load_in_process(context: FindingContext) -> Finding | None:
     )
 
 
-def _costly_function(context: FindingContext) -> tuple[str | None, Share, Line | None]:
-    """Return the user's function with most of what a DataLoader does, its share and line; None where none has it."""
+def _costly_function(
+    context: FindingContext, loading: Sequence[int], call: Line | None
+) -> tuple[str | None, Share, Line | None]:
+    """Return the user's function with most of the loading, its share and line; None where none has it.
+
+    It is one below ``call``, which loads without a DataLoader, or one that a DataLoader calls.
+    """
     paths: dict[int, list[int]] = {}
-    for stack in filter(partial(_loads, context), context.profile.time_ns):
+    for stack in loading:
         frames = context.reader.frames_of(stack)
-        loader = next((depth for depth, one in enumerate(frames) if _LOADER.match(one.module_path)), len(frames))
-        paths[stack] = [one.id for one in frames[loader:] if not one.is_library]
+        begins = (one.id == call.frame if call else _LOADER.match(one.module_path) for one in frames)
+        first = next((depth for depth, is_begin in enumerate(begins, 1) if is_begin), len(frames))
+        paths[stack] = [one.id for one in frames[first:] if not one.is_library]
     name, stacks = context.innermost(paths)
 
     def frame_of(stack: int) -> FrameRow | None:

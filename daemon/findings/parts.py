@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
@@ -16,7 +16,6 @@ from profd.daemon.store.rows import FrameRow
 
 _WITHOUT_GRADIENTS = ("torch/utils/_contextlib.py", "torch/autograd/grad_mode.py")
 """Where `@torch.no_grad()` and `@torch.inference_mode()` call what they decorate; the latter is up to torch 1.13."""
-_NEARLY_ALL = 0.9
 Key = TypeVar("Key", bound=tuple[object, ...])
 
 
@@ -102,7 +101,7 @@ def largest_part(context: FindingContext) -> Finding | None:
     share = context.share_of(context.profile, stacks.__contains__)
     if function is None or context.is_all_work(share):
         return None
-    gain, line = partial(bound, context, share), partial(_line_of_call, context, stacks)
+    gain, line = partial(bound, context, share), partial(context.line_of_call, stacks)
     return context.finding("largest-part", share, gain=gain, line=line, function=function[0])
 
 
@@ -125,19 +124,3 @@ def _line_of(context: FindingContext, stacks: set[int]) -> Line | None:
         return own_frame(context.reader.frames_of(stack))
 
     return context.heaviest_line(context.profile, stacks.__contains__, frame_of)
-
-
-def _line_of_call(context: FindingContext, stacks: set[int]) -> Line:
-    """Return the outermost of the user's lines below which nearly all is of these stacks: of the loop, mostly."""
-    every_ns, these_ns = Counter[tuple[int, ...]](), Counter[tuple[int, ...]]()
-    for stack, time_ns in context.profile.time_ns.items():
-        path = tuple(one.id for one in context.reader.frames_of(stack) if not one.is_library)
-        for depth in range(1, len(path) + 1):
-            every_ns[path[:depth]] += int(time_ns)
-            these_ns[path[:depth]] += int(time_ns) if stack in stacks else 0
-    line: tuple[int, ...] = ()
-    while below := [path for path, ns in these_ns.items() if ns and path[:-1] == line]:
-        line = max(below, key=these_ns.__getitem__)
-        if these_ns[line] >= _NEARLY_ALL * every_ns[line]:
-            break
-    return line_of(context.reader.frames[line[-1]])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from support.findingruns import BUSY_WORKER, IDLE_WORKER, Case, step
 from support.synthetic import DATA_WAIT, SOURCES, TRAIN
-from support.training_stacks import DATA
+from support.training_stacks import DATA, LIBRARY
 
 from profd.daemon.findings.finding import INFO, WARNING
 from profd.daemon.findings.loading import idle_workers, load_in_process, saturated_workers
@@ -27,6 +27,15 @@ def test_a_wait_that_comes_once_is_no_loss_of_each_step(case: Case) -> None:
     assert case.found(idle_workers, *steps, workers={1: IDLE_WORKER}, seconds=20) is None
     again = [((DATA_WAIT, 500),), *[step((DATA_WAIT, 10))] * 5]
     assert case.told(idle_workers, *again, workers={1: IDLE_WORKER}).severity == WARNING
+
+
+def test_what_a_generator_loads_is_found_at_the_line_of_the_loop_with_the_function_that_takes_most(case: Case) -> None:
+    batches = (*LOOP, Frame("train_epoch", TRAIN, 58), Frame("batches", DATA, 60))
+    image = Frame("ImageFile.load", LIBRARY + "PIL/ImageFile.py", 293)
+    decode, resize = (*batches, Frame("decode", DATA, 42), image), (*batches, Frame("resize", DATA, 50), image)
+    found = case.told(load_in_process, step((decode, 150), (resize, 50)))
+    assert found.title.startswith("input-bound: the main thread makes its batches 40 % of the time (train.py:58)")
+    assert "See whether decode (augment.py:42) can cost less: it takes 30 % of the time." in found.remedy
 
 
 @pytest.mark.parametrize(("ms", "severity"), [(150, INFO), (280, WARNING)])
