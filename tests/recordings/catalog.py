@@ -69,9 +69,9 @@ def ranks(late: int | None, *options: str) -> Program:
     return Program(words, lambda *_: Diary(planted=rule, late_rank=late), seconds=None, is_awaited=False)
 
 
-def log(pattern: str) -> Read:
+def log(pattern: str, steps_an_epoch: int = 1) -> Read:
     """Return what reads a log of steps."""
-    return lambda _, said: diaries.of_log(said, pattern)
+    return lambda _, said: diaries.of_log(said, pattern, steps_an_epoch)
 
 
 def nothing(*_: object) -> Diary:
@@ -119,22 +119,17 @@ PROGRAMS_TO_RECORD: dict[str, Program] = {
     "planted-loop": planted("python_loop", "hot-function"),
     "planted-none": planted("values_each_step", "", "--fixed", seconds=24),
     "children": Program((str(BENCHMARKS / "loads" / "churning.py"), "6", "12"), nothing, seconds=15.0),
-    "leaking": Program(
-        (str(PROGRAMS / "memory" / "leaking.py"),), nothing, seconds=58.0, rate_hz=5,
-    ),
+    "leaking": Program((str(PROGRAMS / "memory" / "leaking.py"),), nothing, seconds=58.0, rate_hz=5),
     "nanogpt": Program(
-        ("train.py", *foreign.NANOGPT_OPTIONS), log(r"^iter (\d+):"), is_awaited=False, seconds=24.0,
-        prepare=foreign.nanogpt,
+        ("train.py", *foreign.NANOGPT_OPTIONS), log(r"^iter (\d+):"), 24.0, is_awaited=False, prepare=foreign.nanogpt,
     ),
     "word-language-model": Program(
-        ("main.py", *foreign.WORDS_OPTIONS),
-        lambda _, said: diaries.of_epochs(said, foreign.WORDS_LINE, foreign.WORDS_STEPS),
-        is_awaited=False, seconds=22.0, prepare=foreign.word_language_model,
+        ("main.py", *foreign.WORDS_OPTIONS), log(foreign.WORDS_LINE, foreign.WORDS_STEPS), 22.0, is_awaited=False,
+        prepare=foreign.word_language_model,
     ),
     "mnist": Program(
-        ("main.py", *foreign.MNIST_OPTIONS),
-        lambda _, said: diaries.of_epochs(said, foreign.MNIST_LINE, foreign.MNIST_STEPS),
-        is_awaited=False, seconds=22.0, prepare=foreign.mnist,
+        ("main.py", *foreign.MNIST_OPTIONS), log(foreign.MNIST_LINE, foreign.MNIST_STEPS), 22.0, is_awaited=False,
+        prepare=foreign.mnist,
     ),
 }  # fmt: skip
 """By the name of their recording."""

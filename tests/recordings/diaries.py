@@ -52,15 +52,12 @@ def of_phases(file: Path) -> Diary:
     )
 
 
-def of_log(said: Sequence[Said], pattern: str) -> Diary:
-    """Return the steps that a program logs: the pattern's first group is the number of a step that is over."""
-    found = ((one.at_ns, re.search(pattern, one.text)) for one in said)
-    steps = [(at_ns, int(match[1])) for at_ns, match in found if match]
-    return Diary(steps=tuple(steps))
+def of_log(said: Sequence[Said], pattern: str, steps_an_epoch: int = 1) -> Diary:
+    """Return the steps that a program logs when they are over.
 
-
-def of_epochs(said: Sequence[Said], pattern: str, steps_an_epoch: int) -> Diary:
-    """Return the steps that a program logs by epoch, from 1 on, and by the batch of the epoch."""
+    The pattern's groups are the number of the step; or the epoch, from 1 on, and the batch of the epoch.
+    """
     found = ((one.at_ns, re.search(pattern, one.text)) for one in said)
-    steps = [(at_ns, (int(match[1]) - 1) * steps_an_epoch + int(match[2])) for at_ns, match in found if match]
+    numbers = [(at_ns, tuple(map(int, match.groups()))) for at_ns, match in found if match]
+    steps = [(at_ns, (of[0] - 1) * steps_an_epoch + of[1] if len(of) > 1 else of[0]) for at_ns, of in numbers]
     return Diary(steps=tuple(steps))

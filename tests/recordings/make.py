@@ -29,7 +29,7 @@ import msgspec
 from support.folders import ROOT
 from support.recordinglines import Header, Started, StoredLine, encode_line, read_lines, write_lines
 from support.recordings import RECORDINGS, recording_file, recording_names
-from support.replayresults import Replayed, replayed
+from support.replayresults import replayed
 
 from recordings.catalog import PROGRAMS_TO_RECORD, Program
 from recordings.diaries import Said
@@ -156,17 +156,12 @@ def expect(name: str) -> Iterator[str]:
     """Write down what the product says of a stored recording; yield what is new in it."""
     file = RECORDINGS / "expected" / f"{name}.json"
     before = json.loads(file.read_text()) if file.exists() else {}
-    after = expected(replayed(name))
+    after = replayed(name).stored()
     file.write_text(json.dumps(after, indent=1, ensure_ascii=False) + "\n")
     old, new = dict(_numbers(before)), dict(_numbers(after))
     for place in dict.fromkeys((*old, *new)):
         if old.get(place) != new.get(place):
             yield f"{place}: {old.get(place, 'nothing')} → {new.get(place, 'nothing')}"
-
-
-def expected(found: Replayed) -> dict[str, Any]:
-    """Return what is written down of a recording."""
-    return {**found.results, "errors": dict(found.errors)}
 
 
 def _numbers(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401  anything that JSON has

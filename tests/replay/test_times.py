@@ -9,7 +9,6 @@ from itertools import pairwise
 from typing import NamedTuple
 
 import pytest
-from support.expectations import for_each
 from support.recordinglines import Diary, PySpyRecord, read_lines
 from support.recordings import recording_file, recording_names, replay
 
@@ -94,7 +93,7 @@ def test_samples_cover_the_run_from_the_first_one_on(run: tuple[RunReader, Diary
     assert all(0 <= one.clock_error_ns < 50 * MILLISECOND_NS for one in recordings)
 
 
-@for_each(recording_names())
+@pytest.mark.parametrize("name", recording_names())
 def test_every_failed_read_has_its_time_and_its_thread(name: str) -> None:
     for line in read_lines(recording_file(name)):
         if not isinstance(line, PySpyRecord) or not line.output.trace:

@@ -43,6 +43,10 @@ class Replayed(NamedTuple):
     errors: Mapping[str, float]
     diary: Diary
 
+    def stored(self) -> dict[str, Any]:
+        """Return what is written down of it."""
+        return {**self.results, "errors": dict(self.errors)}
+
 
 @lru_cache(None)
 def replayed(name: str) -> Replayed:

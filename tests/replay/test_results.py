@@ -1,0 +1,57 @@
+"""What the product says of recorded programs, from the bytes of py-spy to the summary, against their diaries."""
+
+from __future__ import annotations
+
+import json
+import sys
+
+import pytest
+from support.recordings import RECORDINGS, recording_names
+from support.replayresults import replayed
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+BOUNDS = tomllib.loads((RECORDINGS / "bounds.toml").read_text())
+WITH_A_CAUSE = {
+    "planted-in-process": "input-bound-in-process",
+    "planted-loop": "hot-function",
+    "planted-store": "input-bound-saturated",
+    "planted-values": "synchronization",
+}
+LATE = {"ranks-slow-data": 1, "ranks-slow-disk": 0}
+
+
+@pytest.mark.parametrize("name", recording_names())
+def test_results_are_those_expected_to_the_last_digit_and_as_near_the_diary_as_they_have_to_be(name: str) -> None:
+    found = replayed(name)
+    errors, steps = found.errors, found.results["steps"]
+    assert found.stored() == json.loads((RECORDINGS / "expected" / f"{name}.json").read_text())
+    assert {topic: error for topic, error in errors.items() if error > BOUNDS[name][topic]} == {}
+    if "rate" in errors:  # the error that is said of steps holds the truth
+        assert errors["rate"] / (1 - errors["rate"]) * steps["per_s"] <= steps["per_s_error"]
+        assert errors.get("count", 0.0) <= steps["count_error"] + 1
+
+
+@pytest.mark.parametrize("name", WITH_A_CAUSE)
+def test_the_planted_cause_comes_first(name: str) -> None:
+    found = replayed(name)
+    assert found.results["findings"][0]["rule"] == WITH_A_CAUSE[name] == found.diary.planted
+
+
+def test_a_healthy_training_has_no_warning() -> None:
+    found = replayed("planted-none")
+    assert found.diary.planted == ""
+    assert {one["severity"] for one in found.results["findings"]} <= {"info"}
+
+
+@pytest.mark.parametrize("name", LATE)
+def test_the_slow_rank_is_named(name: str) -> None:
+    rank, found = LATE[name], replayed(name)
+    assert found.diary.planted == "straggler"
+    (straggler,) = (one for one in found.results["findings"] if one["rule"] == "straggler")
+    assert f"rank {rank} makes the others wait" in straggler["title"]
+    assert found.diary.late_rank == rank
+    assert [row["rank"] for row in found.results["ranks"] if row["late"]] == [rank]
