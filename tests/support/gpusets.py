@@ -56,6 +56,11 @@ class GpuRoom:
         self.remarks += self.gpus.remarks()
         return [point for record in taken for point in record.points]
 
+    def go_on(self, seconds: int) -> None:
+        """Read once a second."""
+        for _ in range(seconds):
+            self.read(1)
+
     def read_fully(self, after_s: float) -> list[Point]:
         """Let time go by, half-way with a reading that leaves out what is read every second time, then read all that.
 

@@ -176,8 +176,7 @@ class Playing:
 
 def let_run(room: GpuRoom) -> GpuRoom:
     room.read()
-    for _ in range(SECONDS):
-        room.read(1)
+    room.go_on(SECONDS)
     return room
 
 

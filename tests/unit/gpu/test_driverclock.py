@@ -36,8 +36,7 @@ def test_samples_are_at_their_times_by_whichever_clock(
     driver: SimulatedDriver, period_s: float, offset_s: float
 ) -> None:
     room = begin(driver, clock_offset_s=offset_s, sample_period_s=period_s)
-    for _ in range(10):
-        room.read(1)
+    room.go_on(10)
     errors = errors_ms(room, period_s)
     assert len(errors) >= 9 / period_s - 1
     assert all(-0.1 <= error <= 21 for error in errors), errors
@@ -46,8 +45,7 @@ def test_samples_are_at_their_times_by_whichever_clock(
 @pytest.mark.parametrize("drift_ppm", [100, -100])
 def test_a_clock_that_drifts_is_followed(driver: SimulatedDriver, drift_ppm: float) -> None:
     room = begin(driver, clock_drift_ppm=drift_ppm, sample_period_s=0.2)
-    for _ in range(300):
-        room.read(1)
+    room.go_on(300)
     errors = errors_ms(room, 0.2)[-100:]
     assert all(-7 <= error <= 28 for error in errors), errors
 
@@ -55,12 +53,10 @@ def test_a_clock_that_drifts_is_followed(driver: SimulatedDriver, drift_ppm: flo
 @pytest.mark.parametrize("leap_s", [3600, -3600])
 def test_a_clock_that_is_set_during_the_run_moves_no_sample(driver: SimulatedDriver, leap_s: int) -> None:
     room = begin(driver, sample_period_s=0.25)
-    for _ in range(5):
-        room.read(1)
+    room.go_on(5)
     driver.add("clock_offset_s", leap_s, "gpu0", at_s=5)
     room.clock.jump_ns = leap_s * 10**9
-    for _ in range(20):
-        room.read(1)
+    room.go_on(20)
     times = [at_s for at_s, _ in room.series(UTILIZATION)]
     assert all(-0.1 <= error <= 21 for error in errors_ms(room, 0.25))
     assert len(times) >= 24 * 4
@@ -69,8 +65,7 @@ def test_a_clock_that_is_set_during_the_run_moves_no_sample(driver: SimulatedDri
 
 def test_a_device_whose_clock_is_another_one_says_so_once(driver: SimulatedDriver) -> None:
     room = begin(driver, clock_offset_s=-1_795_176_000 + UPTIME_S)
-    for _ in range(70):
-        room.read(1)
+    room.go_on(70)
     (remark,) = room.remarks
     assert remark.startswith("gpu0: the driver's clock is ")
     assert "behind the wall clock" in remark

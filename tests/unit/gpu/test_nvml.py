@@ -9,7 +9,6 @@ from support.clocks import StoppedClock
 from support.gpusim import SimulatedDriver
 
 from profd.daemon.gpu import nvml
-from profd.daemon.gpu import nvml as module
 from profd.daemon.gpu.devices import Gpu, GpuNames
 from profd.daemon.gpu.nvml import Nvml, Unavailable
 from profd.daemon.gpu.nvmlsource import NvmlSource
@@ -39,11 +38,6 @@ def asker(driver: SimulatedDriver) -> Asker:
     return Asker()
 
 
-def test_answer_comes_through(asker: Asker) -> None:
-    assert asker.power() == 212
-    assert asker.source.calling is None
-
-
 def test_what_a_device_lacks_is_none_and_not_asked_again(asker: Asker, driver: SimulatedDriver) -> None:
     driver.add("error", NOT_SUPPORTED, "gpu0", POWER)
     driver.calls()
@@ -64,7 +58,11 @@ def test_what_is_refused_is_asked_again_each_minute(asker: Asker, driver: Simula
     assert asker.power() == 212
 
 
-def test_quantities_of_one_question_are_remembered_apart(asker: Asker, driver: SimulatedDriver) -> None:
+def test_an_answer_comes_through_and_quantities_of_one_question_are_remembered_apart(
+    asker: Asker, driver: SimulatedDriver
+) -> None:
+    assert asker.power() == 212
+    assert asker.source.calling is None
     driver.add("memory_clock_hz", 2.6e9, "gpu0")
     assert asker.power(series="gpu_sm_clock_hz") is None
     assert asker.power(series="gpu_memory_clock_hz") == 2.6e9
@@ -117,22 +115,19 @@ def test_driver_that_goes_is_a_failure_asked_nothing_more_and_opened_when_it_is_
     assert len(asker.source.gpus()) == 1
 
 
-def test_missing_module_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "pynvml", None)
-    nvml = Nvml(StoppedClock())
-    assert not nvml.open()
-    assert nvml.failure == module.NO_MODULE
-
-
-def test_without_the_drivers_library_its_module_is_not_imported(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_module_is_a_failure_and_without_the_drivers_library_it_is_not_imported(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     def missing(name: str) -> object:
         raise OSError(name)
 
+    asked = Nvml(StoppedClock())
+    monkeypatch.setitem(sys.modules, "pynvml", None)
+    assert (asked.open(), asked.failure) == (False, nvml.NO_MODULE)
     monkeypatch.delitem(sys.modules, "pynvml")
     monkeypatch.setattr("ctypes.CDLL", missing)
-    nvml = Nvml(StoppedClock())
-    assert not nvml.open()
-    assert nvml.failure == module.LIBRARY_NOT_FOUND
+    asked = Nvml(StoppedClock())
+    assert (asked.open(), asked.failure) == (False, nvml.LIBRARY_NOT_FOUND)
     assert "pynvml" not in sys.modules
 
 
@@ -144,10 +139,10 @@ def explain(code: int, *, container: bool = False, driver: bool = False, gpu: bo
         return nvml.explain(code, "some error", in_container=container)
 
 
-@pytest.mark.parametrize("container", [False, True])
-def test_machine_without_anything_of_nvidia_lacks_nothing(container: bool) -> None:
-    found = explain(nvml.LIBRARY_NOT_FOUND, container=container)
-    assert (found.what, found.is_plain) == ("no NVIDIA driver here", True)
+def test_machine_without_anything_of_nvidia_lacks_nothing() -> None:
+    for container in (False, True):
+        found = explain(nvml.LIBRARY_NOT_FOUND, container=container)
+        assert (found.what, found.is_plain) == ("no NVIDIA driver here", True)
     assert explain(nvml.DRIVER_NOT_LOADED).is_plain
 
 

@@ -61,8 +61,7 @@ def test_power_is_the_mean_that_the_energy_counter_tells(simulated: SimulatedDri
     simulated.add("drawn_watts", 400, "gpu0")
     simulated.add("drawn_watts", 200, "gpu0", at_s=2)
     room = GpuRoom(simulated, everything=True)
-    for _ in range(5):
-        room.read(1)
+    room.go_on(5)
     assert dict(room.series("gpu_power_watts")) == pytest.approx({1: 100, 3: 300, 5: 200})
 
 
@@ -72,8 +71,7 @@ def test_metrics_that_are_refused_in_mid_run_come_back_a_minute_later(simulated:
     simulated.add("error", NO_PERMISSION, "gpu0", "nvmlGpmSampleGet", at_s=5)
     simulated.add("error", "", "gpu0", "nvmlGpmSampleGet", at_s=20)
     room = GpuRoom(simulated, everything=True)
-    for _ in range(70):
-        room.read(1)
+    room.go_on(70)
     active = [at_s for at_s, _ in room.series("gpu_graphics_active_share")]
     assert [at_s for at_s in active if 5 < at_s < 60] == []
     assert [at_s for at_s in active if at_s >= 66] == [67.0, 69.0]
@@ -95,25 +93,17 @@ def test_numbers_of_lists_and_of_samples_are_of_different_namespaces(simulated: 
     assert shares == [0.4]
 
 
-@pytest.mark.parametrize(
-    ("on_host", "listed", "known"),
-    [(True, MAIN.pid, 1), (True, None, 0), (False, MAIN.pid, 1), (False, None, 0)],
-    ids=["host", "host that hides", "container", "container that hides"],
-)
-def test_unknown_is_kept_apart_from_no(
-    simulated: SimulatedDriver, on_host: bool, listed: int | None, known: float
-) -> None:
-    if listed is not None:
-        simulated.add("process_memory_bytes", GIB, "gpu0", listed)
+@pytest.mark.parametrize("on_host", [True, False], ids=["host", "container"])
+def test_unknown_is_kept_apart_from_no(simulated: SimulatedDriver, on_host: bool) -> None:
+    def known() -> float:
+        return values(GpuRoom(simulated, traces, everything=True).read())["gpu_processes_known_share"]
+
     traces = FakeTraces(on_host=on_host)
+    assert known() == 1  # the run uses no GPU
     traces.compute(MAIN.pid, 0)
-    read = values(GpuRoom(simulated, traces, everything=True).read())
-    assert read["gpu_processes_known_share"] == known
-
-
-def test_a_run_that_uses_no_gpu_is_known_to(simulated: SimulatedDriver) -> None:
-    read = values(GpuRoom(simulated, FakeTraces(on_host=False), everything=True).read())
-    assert read["gpu_processes_known_share"] == 1
+    assert known() == 0
+    simulated.add("process_memory_bytes", GIB, "gpu0", MAIN.pid)
+    assert known() == 1
 
 
 def test_more_than_all_is_no_utilization(simulated: SimulatedDriver) -> None:

@@ -77,8 +77,7 @@ def test_what_is_lacking_is_asked_for_once(driver: SimulatedDriver) -> None:
     ],
 )
 def test_what_changes_slowly_is_read_less_often(room: GpuRoom, name: str, times_s: list[int]) -> None:
-    for _ in range(11):
-        room.read(1)
+    room.go_on(11)
     assert [at_s for at_s, _ in room.series(name)] == times_s
 
 
@@ -98,8 +97,7 @@ def test_time_with_clocks_held_down_is_what_the_driver_counts_between_flags(
     room: GpuRoom, driver: SimulatedDriver
 ) -> None:
     driver.add("held_share", 0.25, "gpu0", 1)
-    for _ in range(13):
-        room.read(1)
+    room.go_on(13)
     assert dict(room.series("gpu_heat_slowed_share")) == pytest.approx({7: 0.25, 13: 0.25})
     assert room.series("gpu_power_capped_share") == []
 

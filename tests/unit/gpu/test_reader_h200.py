@@ -63,8 +63,7 @@ def room(monkeypatch: pytest.MonkeyPatch) -> Iterator[GpuRoom]:
     monkeypatch.setattr(pynvml, "_nvmlGetFunctionPointer_cache", {})
     found = GpuRoom(Still(), clock=clock, everything=True)  # type: ignore[arg-type]
     found.read()
-    for _ in range(3):
-        found.read(1)
+    found.go_on(3)
     yield found
     found.source.close()
 

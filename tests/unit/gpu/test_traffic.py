@@ -11,21 +11,18 @@ from support.gpusim import SimulatedDriver
 MEMORY: dict[str, Any] = {"memory_used_bytes": 1, "memory_total_bytes": 2}
 
 
-def received(driver: SimulatedDriver, bytes_per_s: float, gpu: dict[str, Any] = MEMORY) -> GpuRoom:
-    """Return a GPU that was read once, and whose counter goes on by so many bytes a second."""
+def read_once(driver: SimulatedDriver, counters: dict[int, float], gpu: dict[str, Any] = MEMORY) -> GpuRoom:
+    """Return a GPU that was read once, and whose counters go on by so much a second."""
     driver.add_gpu(**gpu)
-    driver.add("field_per_s", bytes_per_s, "gpu0", 198)
+    for number, per_s in counters.items():
+        driver.add("field_per_s", per_s, "gpu0", number)
     room = GpuRoom(driver, everything=True)
     room.read()
     return room
 
 
 def test_rates_come_from_counters(driver: SimulatedDriver) -> None:
-    driver.add_gpu(**MEMORY)
-    driver.add("field_per_s", 5e9, "gpu0", 197)
-    driver.add("field_per_s", 1 << 20, "gpu0", 138)  # in KiB
-    room = GpuRoom(driver, everything=True)
-    room.read()
+    room = read_once(driver, {197: 5e9, 138: 1 << 20})  # the second one in KiB
     read = values(room.read_fully(2))
     assert read["gpu_pcie_sent_bytes_per_s"] == pytest.approx(5e9)
     assert read["gpu_nvlink_sent_bytes_per_s"] == pytest.approx(1 << 30)
@@ -34,28 +31,26 @@ def test_rates_come_from_counters(driver: SimulatedDriver) -> None:
 
 @pytest.mark.parametrize("gigabytes_per_s", [0.5, 2.1, 10, 25])
 def test_counters_of_32_bits_wrap_and_nothing_is_lost(driver: SimulatedDriver, gigabytes_per_s: float) -> None:
-    room = received(driver, gigabytes_per_s * 1e9)
+    room = read_once(driver, {198: gigabytes_per_s * 1e9})
     read = [values(room.read_fully(2))["gpu_pcie_received_bytes_per_s"] for _ in range(3)]
     assert read == pytest.approx([gigabytes_per_s * 1e9] * 3)
 
 
 def test_a_link_that_fills_the_counter_between_two_looks_is_measured(driver: SimulatedDriver) -> None:
-    room = received(driver, 50e9, {**MEMORY, "pcie_generation_most": 5, "pcie_received_bytes_per_s": 50e9})
+    room = read_once(driver, {198: 50e9}, {**MEMORY, "pcie_generation_most": 5, "pcie_received_bytes_per_s": 50e9})
     assert values(room.read_fully(2))["gpu_pcie_received_bytes_per_s"] == 50e9
 
 
 def test_looks_that_were_late_say_nothing(driver: SimulatedDriver) -> None:
-    room = received(driver, 20e9)
+    room = read_once(driver, {198: 20e9})
     room.clock.advance(5)  # nobody looked: the counter wrapped 23 times
     read = values(room.read_fully(1))
     assert "gpu_pcie_received_bytes_per_s" not in read
 
 
 def test_counter_of_64_bits_that_was_reset_says_nothing_of_that_second(driver: SimulatedDriver) -> None:
-    driver.add_gpu(**MEMORY)
     driver.add("field", 1000, "gpu0", 138)
-    room = GpuRoom(driver, everything=True)
-    room.read()
+    room = read_once(driver, {})
     driver.add("field", 10, "gpu0", 138, at_s=0.5)
     assert values(room.read_fully(1))["gpu_nvlink_sent_bytes_per_s"] == 0
 

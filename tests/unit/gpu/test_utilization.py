@@ -51,8 +51,7 @@ def test_device_without_metrics_is_asked_for_them_once(driver: SimulatedDriver) 
     driver.add_gpu()
     room = GpuRoom(driver, everything=True)
     driver.calls()
-    for _ in range(3):
-        room.read(1)
+    room.go_on(3)
     assert [call for call in driver.calls() if "Gpm" in call] == ["nvmlGpmQueryDeviceSupport gpu0"]
 
 
@@ -82,15 +81,13 @@ def test_every_sample_is_read_once(room: GpuRoom) -> None:
 
 def test_a_driver_that_gives_all_it_has_each_time(room: GpuRoom, driver: SimulatedDriver) -> None:
     driver.add("repeats_samples", 1, "gpu0")
-    for _ in range(4):
-        room.read(1)
+    room.go_on(4)
     assert [at_s for at_s, _ in room.series(UTILIZATION)] == pytest.approx([n / 4 for n in range(1, 17)], abs=0.02)
     assert [share for _, share in room.series(UTILIZATION)] == pytest.approx([1] * 8 + [0] * 2 + [1] * 6)
 
 
 def test_no_sample_is_lost_where_the_driver_is_opened_anew(room: GpuRoom) -> None:
-    for _ in range(3):
-        room.read(1)
+    room.go_on(3)
     room.clock.advance(2)
     room.reopen()
     room.read()
@@ -102,8 +99,7 @@ def test_a_buffer_that_is_dry_means_an_idle_gpu_as_far_back_as_someone_looked(dr
     driver.add_gpu(sample_period_s=0.25, utilization_share=1, dry_after_s=0.5)
     driver.add("utilization_share", 0, "gpu0", at_s=4)
     room = GpuRoom(driver, everything=True)
-    for _ in range(10):
-        room.read(1)
+    room.go_on(10)
     idle = [at_s for at_s, share in room.series(UTILIZATION) if share == 0 and at_s <= 10]
     assert max(after - before for before, after in pairwise([4.0, *idle, 10.0])) <= 0.75
     room.clock.advance(3600)
@@ -139,8 +135,7 @@ def test_a_driver_that_samples_often_does_not_flood_the_run(driver: SimulatedDri
 def test_without_a_buffer_one_reading_stands_for_the_second(driver: SimulatedDriver) -> None:
     driver.add_gpu(utilization_now_share=0.42)
     room = GpuRoom(driver, everything=True)
-    room.read(1)
-    room.read(1)
+    room.go_on(2)
     assert room.series(UTILIZATION) == [(1, 0.42), (2, 0.42)]
     assert [remark.partition(" (")[0] for remark in room.remarks] == [
         "gpu0: utilization is the driver's current value, once a second"
