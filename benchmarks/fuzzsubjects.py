@@ -240,7 +240,7 @@ def _dump() -> bytes:
 
 
 def _trace() -> bytes:
-    script = TraceScript().op("aten::add", 1, 20, linked=1).op("aten::mul", 3, 9, linked=2).memory(4, 512)
+    script = TraceScript().op("aten::add", 1, 20, args={"External id": 1}).op("aten::mul", 3, 9).memory(4, 512)
     return msgspec.json.encode({"traceEvents": script.events, "baseTimeNanoseconds": 1_700_000_000_000_000_000})
 
 

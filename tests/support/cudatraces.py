@@ -40,8 +40,7 @@ class CudaScript(TraceScript):
 
     def host(self, name: str, ts: float, dur: float, id: int, *, tid: int = PID, cat: str = "cpu_op") -> CudaScript:
         """Add an operator or, as ``user_annotation``, a range."""
-        self._add(cat, name, PID, tid, ts, dur, {"External id": id})
-        return self
+        return self.add(cat, name, PID, tid, ts, dur, {"External id": id})
 
     def launch(
         self,
@@ -60,30 +59,27 @@ class CudaScript(TraceScript):
         self.correlation += 1
         link = {"External id": op} if op else {}
         kind = "cuda_driver" if call.startswith("cu") and not call.startswith("cuda") else "cuda_runtime"
-        self._add(kind, call, PID, tid, ts, dur, {**link, "cbid": 211, "correlation": self.correlation})
+        self.add(kind, call, PID, tid, ts, dur, {**link, "cbid": 211, "correlation": self.correlation})
         self.calls[self.correlation] = ts + dur, tid
         for at, length in work:
             self.work.append((at, at + length, self.correlation, gpu))
             place = {"device": gpu, "context": 1, "stream": stream, "correlation": self.correlation}
             graph = {"graph id": 3, "graph node id": 9} if call == "cudaGraphLaunch" else {}
-            self._add(cat, name, gpu, stream, at, length, {**link, **place, **graph})
+            self.add(cat, name, gpu, stream, at, length, {**link, **place, **graph})
         return self
 
-    def annotation(self, name: str, ts: float, dur: float, id: int, *, gpu: int = 0, stream: int = 7) -> CudaScript:
+    def annotation(self, name: str, ts: float, dur: float, id: int, *, stream: int = 7) -> CudaScript:
         """Add the range of a device that spans the work of a ``user_annotation``."""
-        self._add("gpu_user_annotation", name, gpu, stream, ts - 0.001, dur + 0.002, {"External id": id})
-        return self
+        return self.add("gpu_user_annotation", name, 0, stream, ts - 0.001, dur + 0.002, {"External id": id})
 
-    def sync(self, ts: float, dur: float, *, gpu: int = 0, stream: int = 7) -> CudaScript:
+    def sync(self, ts: float, dur: float) -> CudaScript:
         """Add a synchronization that no operator made."""
         self.correlation += 1
-        self._add("cuda_sync", "Stream Sync", gpu, stream, ts, dur, {"External id": self.correlation})
-        return self
+        return self.add("cuda_sync", "Stream Sync", 0, 7, ts, dur, {"External id": self.correlation})
 
     def overhead(self, ts: float, dur: float) -> CudaScript:
         """Add time that CUPTI took."""
-        self._add("overhead", "Activity Buffer Request", -1, 0, ts, dur, {})
-        return self
+        return self.add("overhead", "Activity Buffer Request", -1, 0, ts, dur, {})
 
     def sweep(self, gpu: int) -> Iterator[tuple[int, int, int | None]]:
         """Yield each microsecond of a GPU, how many things run in it, and the thread that the GPU waits for, if any."""
@@ -92,8 +88,3 @@ class CudaScript(TraceScript):
             running = sum(start <= at < end for start, end, _, _ in spans)
             over, tid = self.calls[min(span for span in spans if span[0] > at)[2]] if not running else (0.0, 0)
             yield at, running, tid if over > at else None
-
-    def _add(self, cat: str, name: str, pid: int, tid: int, ts: float, dur: float, args: dict[str, int]) -> None:
-        self.events.append(
-            {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
-        )

@@ -8,7 +8,6 @@ import os
 import socket
 import struct
 from pathlib import Path
-from types import TracebackType
 
 _numbers = itertools.count()
 _TIMEOUT_S = 20.0
@@ -41,14 +40,16 @@ class KinetoClient:
     def __enter__(self) -> KinetoClient:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._socket.close()
         self._path.unlink()
 
     def send(self, datagram: bytes) -> None:
         self._socket.sendto(datagram, str(self._folder / "dynolog"))
+
+    async def ask(self, datagram: bytes) -> bytes:
+        self.send(datagram)
+        return await self.answer()
 
     async def answer(self) -> bytes:
         return await asyncio.wait_for(asyncio.get_running_loop().sock_recv(self._socket, 65536), _TIMEOUT_S)

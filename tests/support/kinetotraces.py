@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import TypeVar
 
 import msgspec
 
@@ -11,6 +13,7 @@ from profd.daemon.windows.operators import OperatorKey, Operators, Totals, sum_u
 from profd.daemon.windows.trace import Spans, decode, read_spans
 
 MEMORY_THREAD = 9
+Script = TypeVar("Script", bound="TraceScript")
 
 
 @dataclass
@@ -20,20 +23,16 @@ class TraceScript:
     events: list[dict[str, object]] = field(default_factory=list)
 
     def op(
-        self,
-        name: str,
-        ts: float,
-        dur: float,
-        *,
-        tid: int = 1,
-        cat: str = "cpu_op",
-        linked: int | None = None,
-        args: dict[str, object] | None = None,
+        self, name: str, ts: float, dur: float, *, tid: int = 1, cat: str = "cpu_op", args: Mapping[str, object] = {}
     ) -> TraceScript:
-        """Add a span; ``linked`` is its external id."""
-        details = {**(args or {}), **({} if linked is None else {"External id": linked})}
+        return self.add(cat, name, 1, tid, ts, dur, args)
+
+    def add(
+        self: Script, cat: str, name: str, pid: int, tid: int, ts: float, dur: float, args: Mapping[str, object]
+    ) -> Script:
+        """Add a span."""
         self.events.append(
-            {"ph": "X", "cat": cat, "name": name, "pid": 1, "tid": tid, "ts": ts, "dur": dur, "args": details}
+            {"ph": "X", "cat": cat, "name": name, "pid": pid, "tid": tid, "ts": ts, "dur": dur, "args": args}
         )
         return self
 

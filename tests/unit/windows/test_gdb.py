@@ -81,16 +81,22 @@ async def test_a_gdb_that_cannot_give_back_registers_is_kept_from_the_process(
     assert "attach" not in asked
 
 
-async def test_gdb_reads_no_symbols_and_is_served_first(
+async def test_gdb_reads_no_symbols_and_is_served_first_where_that_is_allowed(
     pid: int, tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     urged: list[int] = []
     monkeypatch.setattr("os.setpriority", lambda which, who, niceness: urged.append(niceness))
     words = tmp_path / "words"
-    pretend(tools, f'echo "$@" > {words}', "echo profd queued 0")
+    pretend(tools, f'echo "$@" > {words}', "echo profd page 7000", "echo profd queued 0")
     await gdb.execute(pid, TEXT, CALLS)
     assert urged == [-10]
     assert "-readnever" in words.read_text().split()
+
+    def refuse(which: int, who: int, niceness: int) -> None:
+        raise PermissionError
+
+    monkeypatch.setattr("os.setpriority", refuse)  # it is done all the same
+    await gdb.execute(pid, TEXT, CALLS)
 
 
 async def test_gdb_is_killed_no_sooner_than_the_process_when_memory_ends(pid: int, tools: Path, tmp_path: Path) -> None:
@@ -104,15 +110,6 @@ async def test_gdb_is_killed_no_sooner_than_the_process_when_memory_ends(pid: in
     finally:
         own.write_text(before)
     assert (tmp_path / "score").read_text() == before
-
-
-async def test_gdb_may_be_refused_to_be_served_first(pid: int, tools: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def refuse(which: int, who: int, niceness: int) -> None:
-        raise PermissionError
-
-    monkeypatch.setattr("os.setpriority", refuse)
-    pretend(tools, "echo profd page 7000", "echo profd queued 0")
-    await gdb.execute(pid, TEXT, CALLS)
 
 
 async def test_process_that_is_gone_is_said(tools: Path) -> None:

@@ -166,15 +166,13 @@ async def test_helper_is_given_the_text_as_a_file(
     assert texts == [f"/usr/bin/python3.14 {identity.pid} try:"]
 
 
-@pytest.mark.parametrize("version", ["3.10", "3.13", "3.13.2", "", "3"])
-def test_older_and_unknown_versions_have_no_helper(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_interpreter_of_another_version_is_looked_for_where_that_has_remote_exec(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     monkeypatch.setattr("shutil.which", lambda name: f"/usr/bin/{name}")
-    assert helper_for(version, own=(3, 14)) is None
-
-
-def test_interpreter_of_another_version_is_looked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("shutil.which", {"python3.14": "/usr/bin/python3.14"}.get)
-    assert helper_for("3.14", own=(3, 11)) == "/usr/bin/python3.14"
+    found = {version: helper_for(version, own=(3, 14)) for version in ("3.15", "3.10", "3.13", "3.13.2", "", "3")}
+    assert found == {**dict.fromkeys(found), "3.15": "/usr/bin/python3.15"}
+    monkeypatch.setattr("shutil.which", lambda _: None)
     assert helper_for("3.15", own=(3, 11)) is None
 
 

@@ -94,29 +94,23 @@ async def test_who_is_asked_nothing_is_told_no_and_a_context_is_answered_with_a_
     with daemon_in(folder) as daemon, KinetoClient(folder) as client:
         for nonsense in (b"", b"\xff" * 4096, inquiry(PID)[:-2], message(b"req", b"\xff" * 16)):
             client.send(nonsense)
-        client.send(inquiry(PID, 1))
-        assert await client.answer() == message(b"req", b"")
+        assert await client.ask(inquiry(PID, 1)) == message(b"req", b"")
         assert daemon.clients == {PID}
-        client.send(context(PID))
-        assert await client.answer() == message(b"ctxt", struct.pack("=i", 1))
+        assert await client.ask(context(PID)) == message(b"ctxt", struct.pack("=i", 1))
         daemon.ask(PID, lambda: ASKED)
         daemon.withdraw(PID)
-        client.send(inquiry(PID))
-        assert await client.answer() == message(b"req", b"")
+        assert await client.ask(inquiry(PID)) == message(b"req", b"")
 
 
 async def test_configuration_is_given_once_and_to_whom_it_is_for_when_that_is_free(folder: Path) -> None:
     with daemon_in(folder) as daemon, KinetoClient(folder) as one, KinetoClient(folder) as other:
         daemon.ask(PID, lambda: ASKED)
-        other.send(inquiry(PID + 1, PID))
-        assert await other.answer() == message(b"req", b"")
+        assert await other.ask(inquiry(PID + 1, PID)) == message(b"req", b"")
         one.send(inquiry(PID, kinds=1))  # it is at a trace
         assert await one.answer() == message(b"req", b"")
-        one.send(inquiry(PID, 1))
-        assert await one.answer() == message(b"req", ASKED.encode())
+        assert await one.ask(inquiry(PID, 1)) == message(b"req", ASKED.encode())
         assert daemon.given == {PID: 0}
-        one.send(inquiry(PID, 1))
-        assert await one.answer() == message(b"req", b"")
+        assert await one.ask(inquiry(PID, 1)) == message(b"req", b"")
         assert daemon.given == {PID: 1}
         one.send(inquiry(PID, kinds=1))
         other.send(inquiry(PID + 1, PID))
@@ -138,10 +132,8 @@ async def test_who_does_not_wait_for_an_answer_any_more_is_given_none(
             daemon._read()
         assert daemon.clients == {PID}
         assert daemon.given == {}
-        client.send(inquiry(PID + 1))
-        await client.answer()
-        late.send(inquiry(PID))
-        assert await late.answer() == message(b"req", ASKED.encode())
+        await client.ask(inquiry(PID + 1))
+        assert await late.ask(inquiry(PID)) == message(b"req", ASKED.encode())
 
 
 def test_age_of_a_datagram_is_since_the_kernel_took_it() -> None:
@@ -166,11 +158,9 @@ async def test_client_that_is_gone_is_asked_again_when_it_is_back(folder: Path) 
         with KinetoClient(folder) as gone:
             gone.send(inquiry(PID))
         with KinetoClient(folder) as client:
-            client.send(inquiry(PID + 1))
-            await client.answer()  # so that the one before it was read, too
+            await client.ask(inquiry(PID + 1))  # so that the one before it was read, too
             assert daemon.given == {}
-            client.send(inquiry(PID))
-            assert await client.answer() == message(b"req", ASKED.encode())
+            assert await client.ask(inquiry(PID)) == message(b"req", ASKED.encode())
 
 
 @pytest.mark.parametrize("where", ["{elsewhere}/client", "\0profd-test-{pid}"], ids=["folder", "abstract"])
@@ -183,8 +173,7 @@ async def test_only_sockets_in_the_folder_are_answered(
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as stranger:
             stranger.bind(address)
             stranger.sendto(inquiry(PID), str(folder / "dynolog"))
-            client.send(inquiry(PID + 1))
-            await client.answer()
+            await client.ask(inquiry(PID + 1))
         assert daemon.given == {}
 
 
@@ -193,12 +182,10 @@ async def test_socket_of_a_daemon_that_died_is_taken_over_and_of_one_that_lives_
     left.bind(str(folder / "dynolog"))
     left.close()
     with daemon_in(folder), KinetoClient(folder) as client:
-        client.send(inquiry(PID))
-        assert await client.answer() == message(b"req", b"")
+        assert await client.ask(inquiry(PID)) == message(b"req", b"")
         with pytest.raises(SessionFailed, match="another daemon serves this Kineto"):
             KinetoDaemon(folder).start()
-        client.send(inquiry(PID))
-        assert await client.answer() == message(b"req", b"")
+        assert await client.ask(inquiry(PID)) == message(b"req", b"")
     with KinetoClient(folder) as client, pytest.raises(ConnectionRefusedError):  # it is closed
         client.send(inquiry(PID))
     with pytest.raises(SessionFailed, match="takes no socket"):
@@ -236,8 +223,7 @@ async def test_nobody_speaks_for_a_process_of_another_user(
         daemon.ask(PID, lambda: ASKED)
         owners[PID + 1] = 1000
         client.send(inquiry(PID))
-        client.send(inquiry(PID + 1))
-        assert await client.answer() == message(b"req", b"")
+        assert await client.ask(inquiry(PID + 1)) == message(b"req", b"")
         assert daemon.clients == {PID + 1}
 
 
@@ -261,6 +247,5 @@ async def test_those_that_have_ended_are_forgotten_where_they_are_many(
     gone = 1 << 22
     with daemon_in(folder) as daemon, KinetoClient(folder) as client:
         for pid in (gone, gone + 1, os.getpid(), gone + 2):
-            client.send(inquiry(pid))
-            await client.answer()
+            await client.ask(inquiry(pid))
         assert daemon.clients == {os.getpid(), gone + 2}

@@ -55,8 +55,7 @@ class Run:
             text = ""
             while "ACTIVITIES_LOG_FILE" not in text:
                 assert not self.records, "it was given up"
-                client.send(inquiry(self.identity.pid, 1))
-                text = (await client.answer())[40:].decode()
+                text = (await client.ask(inquiry(self.identity.pid, 1)))[40:].decode()
         return text
 
     async def give_configuration(self) -> Path:
@@ -69,8 +68,7 @@ class Run:
         """Ask for work, as a process does that has none."""
         with KinetoClient(self.folder) as client:
             for _ in range(times):
-                client.send(inquiry(self.identity.pid, 1, kinds=kinds))
-                assert (await client.answer())[40:] == b""
+                assert (await client.ask(inquiry(self.identity.pid, 1, kinds=kinds)))[40:] == b""
 
     def goes_by(self, seconds: float) -> bool:
         """Let time go by; says whether anything came of it."""
@@ -159,26 +157,29 @@ async def test_process_that_ends_in_the_middle_is_said(run: Run) -> None:
     assert (await run.outcome()).error == f"process {run.identity.pid} ended before its trace was written"
 
 
-async def test_process_that_never_asks_is_given_up(run: Run) -> None:
+@pytest.mark.parametrize(
+    ("asks", "patience_s", "why"),
+    [
+        (False, ondemand.ANSWER_TIMEOUT_S, "did not ask for work within 20 s"),
+        (True, ondemand.TRACE_TIMEOUT_S, "no trace.*--seconds"),
+    ],
+)
+async def test_process_that_never_asks_or_writes_is_given_up(run: Run, asks: bool, patience_s: float, why: str) -> None:
     run.begin()
-    await eventually(lambda: run.goes_by(ondemand.ANSWER_TIMEOUT_S), "the end of patience")
-    assert "did not ask for work within 20 s" in (await run.outcome()).error
+    if asks:
+        await run.give_configuration()
+    await eventually(lambda: run.goes_by(patience_s), "the end of patience")
+    assert re.search(why, (await run.outcome()).error)
 
 
-async def test_trace_that_never_comes_is_given_up(run: Run) -> None:
-    run.begin()
-    await run.give_configuration()
-    await eventually(lambda: run.goes_by(ondemand.TRACE_TIMEOUT_S), "the end of patience")
-    error = (await run.outcome()).error
-    assert "no trace" in error
-    assert "--seconds" in error
-
-
-@pytest.mark.parametrize("data", [b"", b"{", steps_of_two()[:-30]])
-async def test_damaged_trace_is_said_and_the_next_window_works(run: Run, data: bytes) -> None:
+@pytest.mark.parametrize(
+    ("data", "is_what"),
+    [*((data, "damaged") for data in (b"", b"{", steps_of_two()[:-30])), (TraceScript().text(), "empty")],
+)
+async def test_damaged_or_empty_trace_is_said_and_the_next_window_works(run: Run, data: bytes, is_what: str) -> None:
     run.begin()
     (await run.give_configuration()).write_bytes(data)
-    assert "the trace is damaged" in (await run.outcome()).error
+    assert f"the trace is {is_what}" in (await run.outcome()).error
     run.records.clear()
     run.clock.advance(1)
     run.begin()
@@ -186,22 +187,12 @@ async def test_damaged_trace_is_said_and_the_next_window_works(run: Run, data: b
     assert (await run.outcome()).error == ""
 
 
-async def test_empty_trace_is_said(run: Run) -> None:
-    run.begin()
-    (await run.give_configuration()).write_bytes(TraceScript().text())
-    assert "the trace is empty" in (await run.outcome()).error
-
-
-async def test_one_window_at_a_time(run: Run) -> None:
+async def test_there_is_one_window_at_a_time_and_the_end_of_the_session_gives_it_up_without_a_word(run: Run) -> None:
     assert not run.taker.is_taking
     run.begin()
     assert run.taker.is_taking
     with pytest.raises(SessionFailed, match="at a window already"):
         run.begin()
-
-
-async def test_end_of_the_session_gives_windows_up_without_a_word(run: Run) -> None:
-    run.begin()
     await run.taker.close()
     assert run.records == []
 
@@ -250,17 +241,13 @@ def secret(tmp_path: Path) -> Path:
 
 
 @of_another_user
-@pytest.mark.parametrize("plant", [os.symlink, os.link], ids=["link", "second name"])
+@pytest.mark.parametrize(
+    "plant", [os.symlink, os.link, lambda _, path: os.mkfifo(path)], ids=["link", "second name", "pipe"]
+)
 def test_files_of_others_are_not_read(plant: Callable[[Path, Path], None], place: ExchangeFolder, secret: Path) -> None:
+    """And nobody waits for a pipe."""
     plant(secret, place.there / FILE)
-    with pytest.raises(WindowFailed, match=r"left no trace\.json"), place.opened(FILE):
-        pass
-
-
-@of_another_user
-def test_nobody_waits_for_a_pipe(place: ExchangeFolder) -> None:
-    os.mkfifo(place.there / FILE)
-    assert not place.has(FILE)
+    assert place.has(FILE) == (plant is os.link)
     with pytest.raises(WindowFailed, match=r"left no trace\.json"), place.opened(FILE):
         pass
 
