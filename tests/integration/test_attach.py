@@ -7,21 +7,18 @@ import os
 import shutil
 import signal
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.pyspy.standin import LENGTH_US, StandIn
-from support.sessions import hand_over
-from support.traces import Told, stack, write_trace
+from support.launches import PROFD
+from support.sessions import hand_over, running
 from support.waiting import until
 
 from profd.daemon import paths, processes
 from profd.daemon.session.control import ControlClient
 from profd.daemon.store.reader import RunReader
 
-PROFD = str(Path(sys.executable).with_name("profd"))
 WAITING = """
 import ctypes, sys
 ctypes.CDLL(None).prctl(0x59616D61, ctypes.c_ulong(-1), 0, 0, 0)  # Yama lets anyone read this process
@@ -29,20 +26,16 @@ print("ready", flush=True)
 sys.stdin.read()
 """
 TIMEOUT_S = 60
+pytestmark = pytest.mark.usefixtures("py_spy")
 
 
 @pytest.fixture
-def target(tmp_path: Path, py_spy: StandIn) -> Iterator[int]:
-    """Run a script called ``busy.py``, which py-spy sees in the function ``work``."""
-    py_spy.plays(write_trace(Told([(0, stack("work"))], LENGTH_US)))
+def target(tmp_path: Path) -> Iterator[int]:
+    """Run a script called ``busy.py``."""
     script = tmp_path / "busy.py"
     script.write_text(WAITING)
-    pipe = subprocess.PIPE
-    with subprocess.Popen([sys.executable, script, "--token", "hunter2"], stdin=pipe, stdout=pipe) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
+    with running(script, "--token", "hunter2") as process:
         yield process.pid
-        process.kill()
 
 
 def attach(pid: int, *options: str) -> subprocess.Popen[str]:

@@ -5,16 +5,16 @@ How soon they are seen is measured by ``benchmarks/dashboard.py --attach``.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import psutil
 import pytest
-from support.pyspy.standin import LENGTH_US, StandIn
+from support.launches import PROFD
+from support.pyspy.standin import StandIn
 from support.sessions import hand_over, running
 from support.terminal import Terminal
-from support.traces import Told, stack, write_trace
+from support.traces import stack
 from support.waiting import DEADLINE_S
 
 from profd.cli.main import run_command_line
@@ -23,27 +23,21 @@ from profd.daemon.errors import ExitCode
 from profd.daemon.store.reader import RunReader
 
 pytestmark = pytest.mark.requires("tmux")
-PROFD = (sys.executable, "-m", "profd")
 
 
 @pytest.fixture
 def terminal(profd_home: Path, py_spy: StandIn) -> Iterator[Terminal]:
-    py_spy.plays(in_function("before_the_line"))
+    py_spy.stands_in(stack("before_the_line"))
     with Terminal(profd_home) as terminal:
         yield terminal
 
 
-def in_function(name: str) -> bytes:
-    """Return a trace of a program that is in one function."""
-    return write_trace(Told([(0, stack(name))], LENGTH_US))
-
-
-def test_attach_shows_hot_functions_and_follows_changes(terminal: Terminal, profd_home: Path, py_spy: StandIn) -> None:
+def test_attach_shows_hot_functions_and_follows_changes(terminal: Terminal, py_spy: StandIn) -> None:
     with running("switching.py") as target:
-        terminal.start([*PROFD, "attach", str(target.pid)], {"PROFD_HOME": str(profd_home)})
+        terminal.start([PROFD, "attach", str(target.pid)])
         screen = terminal.wait_for("before_the_line")
         assert "after_the_line" not in screen
-        py_spy.plays(in_function("after_the_line"))
+        py_spy.stands_in(stack("after_the_line"))
         terminal.wait_for("after_the_line")
 
         terminal.press("q")
@@ -57,10 +51,9 @@ def test_attach_shows_hot_functions_and_follows_changes(terminal: Terminal, prof
             assert (reader.info.state, reader.info.why_ended) == ("ended", "stopped")
 
 
-def test_leaving_in_the_background_keeps_recording_and_view_comes_back(terminal: Terminal, profd_home: Path) -> None:
-    environment = {"PROFD_HOME": str(profd_home)}
+def test_leaving_in_the_background_keeps_recording_and_view_comes_back(terminal: Terminal) -> None:
     with running("switching.py") as target:
-        terminal.start([*PROFD, "attach", str(target.pid)], environment)
+        terminal.start([PROFD, "attach", str(target.pid)])
         terminal.wait_for("before_the_line")
         terminal.press("b")
         assert terminal.wait_ended() == ExitCode.OK
@@ -68,7 +61,7 @@ def test_leaving_in_the_background_keeps_recording_and_view_comes_back(terminal:
 
         terminal.type("clear")
         terminal.press("Enter")
-        terminal.start([*PROFD, "view", "latest"], environment)
+        terminal.start([PROFD, "view", "latest"])
         terminal.wait_for("before_the_line")
         terminal.press("q")
         terminal.wait_for("keep recording in the background")
@@ -76,20 +69,14 @@ def test_leaving_in_the_background_keeps_recording_and_view_comes_back(terminal:
         terminal.wait_ended()
         with RunReader(paths.find_run("latest")) as reader:
             assert reader.info.state == "live"
-
-        terminal.type("clear")
-        terminal.press("Enter")
-        terminal.start([*PROFD, "stop", "latest"], environment)
-        assert terminal.wait_ended() == ExitCode.OK
+        assert run_command_line(["stop", "latest"]) == ExitCode.OK
         assert target.poll() is None
-        with RunReader(paths.find_run("latest")) as reader:
-            assert reader.info.state == "ended"
 
 
-def test_a_closed_terminal_ends_the_dashboard_and_not_the_recording(terminal: Terminal, profd_home: Path) -> None:
+def test_a_closed_terminal_ends_the_dashboard_and_not_the_recording(terminal: Terminal) -> None:
     # What a broken ssh does too: its end of the terminal is closed, and those on it get SIGHUP.
     with running("switching.py") as target:
-        terminal.start([*PROFD, "attach", str(target.pid)], {"PROFD_HOME": str(profd_home)})
+        terminal.start([PROFD, "attach", str(target.pid)])
         terminal.wait_for("before_the_line")
         with RunReader(paths.find_run("latest")) as reader:
             recorder = psutil.Process(reader.info.recorder.pid)

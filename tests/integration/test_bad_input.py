@@ -11,14 +11,15 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import pytest
+from support.launches import PROFD
 from support.plainuser import as_plain_user, give_to_plain_user
+from support.sessions import ready
 from support.waiting import DEADLINE_S
 
 from profd.daemon import processes
 from profd.daemon.errors import ExitCode
 from profd.daemon.rights import Rights
 
-PROFD = str(Path(sys.executable).with_name("profd"))
 CLOSED = "import ctypes; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)"  # PR_SET_DUMPABLE
 NEITHER = "pass"
 
@@ -54,12 +55,8 @@ def plain_home() -> Iterator[Path]:
 def plain_python(first: str) -> Iterator[int]:
     """Run a Python process of the plain user's that does something first and then waits."""
     code = f"{first}; print('ready', flush=True); input()"
-    words = [*as_plain_user(), sys.executable, "-c", code]
-    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
+    with ready([*as_plain_user(), sys.executable, "-c", code]) as process:
         yield process.pid
-        process.kill()
 
 
 def test_zombie() -> None:

@@ -9,13 +9,13 @@ from pathlib import Path
 import pytest
 from support import synthetic
 from support.faultscenes import STEPPING, Page
+from support.launches import PROFD
 from support.terminal import Terminal
 from support.waiting import until
 
 from profd.daemon.errors import ExitCode
 
 pytestmark = pytest.mark.requires("tmux")
-PROFD = (sys.executable, "-m", "profd")
 
 
 @pytest.fixture
@@ -25,9 +25,13 @@ def terminal(profd_home: Path) -> Iterator[Terminal]:
         yield terminal
 
 
-def test_it_follows_the_size_of_the_terminal(terminal: Terminal, tmp_path: Path) -> None:
-    terminal.start([*PROFD, "view", synthetic.write_run(tmp_path / "a.profd")])
-    terminal.wait_for("Condition.wait")
+def test_it_follows_the_size_of_a_light_terminal_without_colors_and_writes_nothing_to_stdout(
+    terminal: Terminal, tmp_path: Path
+) -> None:
+    run = synthetic.write_run(tmp_path / "a.profd", seconds=40)
+    environment = {"NO_COLOR": "1", "TERM": "xterm", "COLORFGBG": "0;15"}
+    terminal.start(["sh", "-c", f"exec {PROFD} view {run} >{tmp_path}/stdout"], environment)
+    terminal.wait_for("Condition.wait", "D data")
 
     for columns, lines in ((80, 24), (20, 5), (200, 60)):
         terminal.resize(columns, lines)
@@ -35,27 +39,14 @@ def test_it_follows_the_size_of_the_terminal(terminal: Terminal, tmp_path: Path)
     terminal.wait_for("_MultiProcessingDataLoaderIter._next_data")
     terminal.press("C-c")
     assert terminal.wait_ended() == ExitCode.OK
-
-
-def test_it_opens_on_a_light_terminal_without_colors_and_writes_nothing_to_stdout(
-    terminal: Terminal, tmp_path: Path
-) -> None:
-    run = synthetic.write_run(tmp_path / "a.profd", seconds=40)
-    environment = {"NO_COLOR": "1", "TERM": "xterm", "COLORFGBG": "0;15"}
-    terminal.start(["sh", "-c", f"{sys.executable} -m profd view {run} >{tmp_path}/stdout"], environment)
-
-    terminal.wait_for("Condition.wait")
-    terminal.wait_for("D data")
-    terminal.press("q")
-    assert terminal.wait_ended() == ExitCode.OK
     assert (tmp_path / "stdout").read_bytes() == b""
 
 
 @pytest.mark.usefixtures("py_spy")
-def test_ctrl_z_gives_the_shell_and_the_script_goes_on(terminal: Terminal, profd_home: Path, tmp_path: Path) -> None:
+def test_ctrl_z_gives_the_shell_and_the_script_goes_on(terminal: Terminal, tmp_path: Path) -> None:
     page = Page(tmp_path / "page")
     script = [sys.executable, "-S", "-c", STEPPING, str(page.path)]
-    terminal.start([*PROFD, "run", "--", *script], {"PROFD_HOME": str(profd_home)})
+    terminal.start([PROFD, "run", "--", *script])
     terminal.wait_for("live ▶")
     terminal.press("C-z")
     until(lambda: not terminal.uses_alternate_screen(), "the shell's screen")

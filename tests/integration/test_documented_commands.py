@@ -61,7 +61,7 @@ ELSEWHERE: Mapping[str, str] = {
     "profd daemon": (
         "integration/test_host_daemon.py::test_short_jobs_leave_a_run_each_with_reports_over_a_restart_and_a_kill"
     ),
-    "profd demo": "integration/test_demo_run.py::test_demo_trains_sums_up_and_writes_the_report",
+    "profd demo": "integration/test_targets.py::test_demo_trains_sums_up_and_writes_the_report",
     "profd dump PID": "unit/cli/test_ls.py::test_processes_come_first_then_their_stacks_and_json_has_every_thread",
     "profd export RUN --format tensorboard -o FOLDER": (
         "unit/exports/test_tensorboard.py::test_command_writes_the_folder"
@@ -91,7 +91,7 @@ ELSEWHERE: Mapping[str, str] = {
         "integration/test_window_run.py::test_windows_have_steps_and_operators_and_leave_the_training_bit_for_bit",
     ),
     "profd window PID": (
-        "integration/test_window_found.py::test_window_is_taken_without_a_word_and_the_socket_is_free_again"
+        "integration/test_window_run.py::test_window_is_taken_without_a_word_and_the_socket_is_free_again"
     ),
     **dict.fromkeys(
         ("profd window PID --inject", "profd window RUN --inject"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import resource
 import signal
@@ -12,8 +13,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+from support.faultscenes import state
 from support.pyspy.standin import StandIn
-from support.sessions import begin_session, counts_on, finished, give_line, hand_over, running, seen
+from support.sessions import begin_session, counts_on, finished, give_line, hand_over, hurry_until, running, seen
 from support.waiting import until
 
 from profd.daemon import paths, processes
@@ -35,14 +37,13 @@ class Scene(NamedTuple):
         """Check that the target was not left stopped, and that it counts on."""
         counts_on(self.target, self.numbers)
 
-    def log(self) -> str:
-        """Return what the session said on stderr."""
-        return self.log_file.read_text()
-
     @property
     def log_file(self) -> Path:
         """Where the session says what it has to say."""
         return paths.runtime_folder() / f"{self.session.run_file.stem}.log"
+
+    def log(self) -> str:
+        return self.log_file.read_text()
 
 
 @pytest.fixture
@@ -103,9 +104,9 @@ def test_a_disk_that_others_fill_pauses_the_recording_until_there_is_room(small_
 
 def test_a_target_that_is_stopped_stays_so_and_is_recorded_when_it_goes_on(scene: Scene) -> None:
     os.kill(scene.target, signal.SIGSTOP)
-    until(lambda: state_of(scene.target) == "T", "the stop")
+    until(lambda: state(scene.target) == "T", "the stop")
     hand_over(scene.session.run_file, 2)  # the first of them began before
-    assert state_of(scene.target) == "T"  # it is not ours to wake
+    assert state(scene.target) == "T"  # it is not ours to wake
     os.kill(scene.target, signal.SIGCONT)
     scene.goes_on()
     hand_over(scene.session.run_file, 2)
@@ -116,7 +117,7 @@ def test_a_target_that_is_stopped_stays_so_and_is_recorded_when_it_goes_on(scene
 
 def test_a_session_that_is_stopped_leaves_the_target_alone_and_goes_on_later(scene: Scene, py_spy: StandIn) -> None:
     os.kill(scene.session.pid, signal.SIGSTOP)
-    until(lambda: state_of(scene.session.pid) == "T", "the stop")
+    until(lambda: state(scene.session.pid) == "T", "the stop")
     in_flight = py_spy.events("sampling", target=scene.target)[-1]
     with contextlib.suppress(ProcessLookupError):
         os.kill(in_flight.pid, signal.SIGINT)  # as the end of its duration has it, ten seconds later
@@ -148,11 +149,46 @@ def pauses(reader: RunReader) -> bool:
     return any("samples and readings pause" in event.text for event in reader.events())
 
 
-def state_of(pid: int) -> str:
-    stat = processes.read_stat(pid)
-    return stat.state if stat else "gone"
-
-
 def became(reader: RunReader) -> int:
     """Return how often a process is told to have become another program."""
     return sum(event.kind == "exec" for event in reader.events())
+
+
+def test_who_stays_is_sampled_while_others_come_and_go(py_spy: StandIn) -> None:
+    with running("churning.py") as program:
+        stay = processes.children(program.pid)
+        session = begin_session(program.pid)
+        hand_over(session.run_file)
+        came = [next_child(program, session) for _ in range(8)]
+        hurry_until(
+            session.run_file,
+            lambda: all(py_spy.events("wrote", target=pid) for pid in stay),
+            "a recording of each that stays",
+        )
+        with finished(session) as reader:
+            known = {process.pid: process for process in reader.processes.values()}
+            recorded = {row.process for row in reader.recordings()}
+            assert [event.text for event in reader.events() if event.kind in ("error", "loss")] == []
+    assert len(stay) == 2
+    assert {known[pid].id for pid in (program.pid, *stay)} <= recorded
+    assert [pid for pid in came[:-1] if known[pid].ended_ns is None] == []
+    assert has_no_gap(py_spy, program.pid)
+
+
+def has_no_gap(py_spy: StandIn, pid: int) -> bool:
+    """Say whether each recording of a process sampled before the one before it was ended."""
+    order = [(one.event, one.number) for one in py_spy.events(target=pid)]
+    numbers = [number for event, number in order if event == "sampling"]
+    pairs = list(itertools.pairwise(numbers))
+    return pairs != [] and all(order.index(("sampling", b)) < order.index(("ending", a)) for a, b in pairs)
+
+
+def next_child(program: subprocess.Popen[str], session: RunningSession) -> int:
+    """Have the next child come and the last one go, and wait until the session knows of both."""
+    assert program.stdout is not None
+    give_line(program)
+    pid = int(program.stdout.readline())
+    until(
+        lambda: pid in seen(session, lambda reader: [row.pid for row in reader.processes.values()]), f"a look at {pid}"
+    )
+    return pid

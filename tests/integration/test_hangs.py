@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-import os
-import signal
 import socket
-import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from support.folders import PROGRAMS
-from support.sessions import begin_session, finished, give_line, seen, wait_ready
+from support.sessions import begin_session, finished, give_line, ready, running, seen
 from support.waiting import until
 
 from profd.cli.ls import dump
@@ -24,21 +21,6 @@ from profd.daemon.store.rows import HangRow
 
 AFTER_S = 1.0
 """Short: whoever is not yet to hang computes until it is given a line, so no machine is too slow for it."""
-HANGS = PROGRAMS / "hangs"
-
-
-@contextlib.contextmanager
-def hanging(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
-    """Run a program of its own group until it says that it is ready; all of the group is killed at the end."""
-    process = subprocess.Popen(
-        command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, start_new_session=True
-    )
-    try:
-        wait_ready(process)
-        yield process
-    finally:
-        os.killpg(process.pid, signal.SIGKILL)
-        process.communicate()
 
 
 @contextlib.contextmanager
@@ -53,7 +35,7 @@ def told(session: RunningSession) -> list[HangRow]:
 
 
 def test_worker_that_was_killed() -> None:
-    with hanging([sys.executable, str(HANGS / "dead_worker.py")]) as target, watched(target.pid) as session:
+    with running("hangs/dead_worker.py") as target, watched(target.pid) as session:
         until(lambda: seen(session, lambda reader: len(reader.processes)) >= 3, "a recording of the pool")
         give_line(target)
         (hang,) = until(lambda: told(session), "a hang")
@@ -65,8 +47,8 @@ def test_worker_that_was_killed() -> None:
 
 @pytest.mark.requires("torch")
 def test_collective_that_one_rank_does_not_join(tmp_path: Path) -> None:
-    rank = f"{sys.executable} {HANGS / 'collective.py'} {tmp_path / 'store'}"
-    with hanging(["sh", "-c", f"RANK=0 {rank} & RANK=1 {rank} & wait"]) as target, watched(target.pid) as session:
+    rank = f"{sys.executable} {PROGRAMS / 'hangs/collective.py'} {tmp_path / 'store'}"
+    with ready(["sh", "-c", f"RANK=0 {rank} & RANK=1 {rank} & wait"]) as target, watched(target.pid) as session:
         (hang,) = until(lambda: told(session), "a hang")
     assert hang.cause == "collective", hang.text
     (one,) = hang.report.behind
@@ -78,7 +60,7 @@ def test_collective_that_one_rank_does_not_join(tmp_path: Path) -> None:
 def test_run_goes_on_after_a_hang_and_the_users_command_is_run(tmp_path: Path) -> None:
     said = tmp_path / "said"
     command = f'echo "$PROFD_HANG_CAUSE $PROFD_PID" > {said}'
-    with hanging([sys.executable, str(HANGS / "paused.py")]) as target, watched(target.pid, on_hang=command) as session:
+    with running("hangs/paused.py") as target, watched(target.pid, on_hang=command) as session:
         (hang,) = until(lambda: told(session), "a hang")
         give_line(target)
         until(lambda: told(session)[0].ended_ns is not None, "the end of the hang")
@@ -94,8 +76,7 @@ def test_rank_that_nccl_has_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         monkeypatch.setenv("NCCL_RAS_ADDR", f"localhost:{free.getsockname()[1]}")
-    program = [sys.executable, str(HANGS / "nccl_ranks.py"), str(tmp_path)]
-    with hanging(program) as target, watched(target.pid, nccl_ras="poll") as session:
+    with running("hangs/nccl_ranks.py", tmp_path) as target, watched(target.pid, nccl_ras="poll") as session:
         # NCCL is not asked before the job is set up, and a job that hangs earlier has no counts.
         until(lambda: {0, 1} <= seen(session, ranks_of).keys(), "NCCL's ranks")
         give_line(target)

@@ -1,4 +1,7 @@
-"""The supervisor of a host, for real: short jobs found, recorded and reported, over a restart and a kill -9."""
+"""The supervisor of a host, for real: short jobs found, recorded and reported, over a restart and a kill -9.
+
+And its sessions by themselves: begun, told their budget, adopted by another, stopped.
+"""
 
 from __future__ import annotations
 
@@ -8,9 +11,8 @@ import signal
 import stat
 import subprocess
 import tempfile
-import urllib.error
-import urllib.request
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import msgspec
@@ -18,11 +20,21 @@ import pytest
 from support.folders import ROOT
 from support.launches import profd
 from support.plainuser import NOBODY, as_plain_user
+from support.scrapes import is_answered, scrape
 from support.supervisors import PROFD, ShortJob, Supervised, home_name, short_job, supervised
+from support.synthetic import identity_of
 from support.waiting import DEADLINE_S, count_recordings, until
 
-from profd.daemon import paths
+from profd.daemon import paths, processes
+from profd.daemon.clock import Clock
+from profd.daemon.errors import NoSuchProcess
+from profd.daemon.service.configuration import Configuration
+from profd.daemon.service.processes import Job
+from profd.daemon.service.sessions import INTERRUPTED, Sessions, run_file, why_ended
+from profd.daemon.service.storage import RunRegistry
+from profd.daemon.session.control import ControlClient
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import Identity
 
 JOBS = 5
 STEPS = 20
@@ -39,27 +51,16 @@ min_age_s = 0
 """
 
 
-def configuration(more: str = "", tables: str = "") -> str:
-    """Return a configuration by which a supervisor finds the jobs of this test, and of no other that runs beside it."""
-    return CONFIGURATION.format(more=more, tables=tables, home=home_name())
+def configure_in(home: Path, more: str = "", tables: str = "") -> None:
+    """Write a configuration by which a supervisor finds the jobs of this test, and of no other that runs beside it."""
+    (home / "daemon.toml").write_text(CONFIGURATION.format(more=more, tables=tables, home=home_name()))
 
 
 @pytest.fixture
 def configure(profd_home: Path) -> Callable[..., None]:
     """Give a function that writes the configuration."""
-
-    def write(more: str = "", tables: str = "") -> None:
-        (profd_home / "daemon.toml").write_text(configuration(more, tables))
-
-    write()
-    return write
-
-
-@pytest.fixture
-def stack() -> Iterator[contextlib.ExitStack]:
-    """Give a stack of what is to be ended, whatever becomes of the test."""
-    with contextlib.ExitStack() as opened:
-        yield opened
+    configure_in(profd_home)
+    return partial(configure_in, profd_home)
 
 
 def record(daemon: Supervised, job: ShortJob) -> str:
@@ -90,27 +91,28 @@ def sampled() -> list[int]:
 
 @pytest.mark.usefixtures("py_spy")
 def test_short_jobs_leave_a_run_each_with_reports_over_a_restart_and_a_kill(
-    configure: Callable[..., None], profd_home: Path, stack: contextlib.ExitStack
+    configure: Callable[..., None], profd_home: Path
 ) -> None:
     runs: dict[int, str] = {}
-    daemon = stack.enter_context(supervised())
-    for number in range(JOBS):
-        with short_job(STEPS) as job:
-            runs[job.pid] = daemon.wait("recording", pid=job.pid).run
-            if number == 1:  # the session goes on, and the next supervisor takes it over
-                daemon.end(signal.SIGKILL)
-                daemon = stack.enter_context(supervised())
-                assert daemon.wait("adopted", pid=job.pid).run == runs[job.pid]
-            if number == 3:  # the job ends while nobody supervises
-                assert daemon.end(signal.SIGTERM) == 0
-            until(lambda run=runs[job.pid]: has_recording(run), "a first recording")  # type: ignore[misc]
-            assert job.train() == 0
-            if number == 3:
-                daemon = stack.enter_context(supervised())
-        daemon.wait("ended", run=runs[job.pid])
-    for run in runs.values():
-        until(lambda run=run: reported(profd_home, run), f"a report of {run}")  # type: ignore[misc]
-    assert daemon.end() == 0
+    with contextlib.ExitStack() as stack:  # supervisors are ended, whatever becomes of the test
+        daemon = stack.enter_context(supervised())
+        for number in range(JOBS):
+            with short_job(STEPS) as job:
+                runs[job.pid] = daemon.wait("recording", pid=job.pid).run
+                if number == 1:  # the session goes on, and the next supervisor takes it over
+                    daemon.end(signal.SIGKILL)
+                    daemon = stack.enter_context(supervised())
+                    assert daemon.wait("adopted", pid=job.pid).run == runs[job.pid]
+                if number == 3:  # the job ends while nobody supervises
+                    assert daemon.end(signal.SIGTERM) == 0
+                until(lambda run=runs[job.pid]: has_recording(run), "a first recording")  # type: ignore[misc]
+                assert job.train() == 0
+                if number == 3:
+                    daemon = stack.enter_context(supervised())
+            daemon.wait("ended", run=runs[job.pid])
+        for run in runs.values():
+            until(lambda run=run: reported(profd_home, run), f"a report of {run}")  # type: ignore[misc]
+        assert daemon.end() == 0
     assert sorted(sampled()) == sorted(runs)  # each job once
 
 
@@ -147,19 +149,10 @@ def test_metrics_of_its_runs_are_served_and_end_with_it(configure: Callable[...,
     with supervised() as daemon, short_job(STEPS) as job:
         run = daemon.wait("recording", pid=job.pid).run
         url = daemon.wait("metrics").message.split()[-1]
-        until(lambda: f'run="{run}"' in scraped(url), "metrics of the run")
+        until(lambda: f'run="{run}"' in scrape(url), "metrics of the run")
         daemon.end(signal.SIGKILL)
-        until(lambda: scraped(url) == "", "the end of its process")
+        until(lambda: not is_answered(url), "the end of its process")
         job.train()
-
-
-def scraped(url: str) -> str:
-    """Return what is served there; nothing where nobody listens."""
-    try:
-        with urllib.request.urlopen(url, timeout=DEADLINE_S) as answer:
-            return str(answer.read().decode())
-    except (urllib.error.URLError, ConnectionError):
-        return ""
 
 
 @pytest.mark.requires("root")  # which can act as two users
@@ -167,19 +160,19 @@ def test_two_users_see_neither_runs_nor_jobs_of_each_other() -> None:
     nobody = as_plain_user()
     other = tuple(word.replace(str(NOBODY), str(NOBODY - 1)) for word in nobody)
     with home_of(NOBODY) as home, home_of(NOBODY - 1) as other_home:
-        environment, other_environment = {"PROFD_HOME": str(home)}, {"PROFD_HOME": str(other_home)}
+        at_home = (*nobody, "env", f"PROFD_HOME={home}")
         with (
-            supervised(before=nobody, environment=environment) as daemon,
-            supervised(before=other, environment=other_environment) as other_daemon,
-            short_job(STEPS, before=nobody) as job,
-            short_job(STEPS, before=other) as other_job,
+            supervised(*at_home) as daemon,
+            supervised(*other, "env", f"PROFD_HOME={other_home}") as other_daemon,
+            short_job(STEPS, *nobody) as job,
+            short_job(STEPS, *other) as other_job,
         ):
             run, other_run = record(daemon, job), record(other_daemon, other_job)
             daemon.wait("reported", run=run)
             other_daemon.wait("reported", run=other_run)
             assert {line.pid for line in daemon.lines} - {0} == {job.pid}
             assert {line.pid for line in other_daemon.lines} - {0} == {other_job.pid}
-        assert listed(*nobody, environment=environment) == {run: "ended"}
+        assert listed(*at_home) == {run: "ended"}
         for folder, mode in ((home / "runs", 0o700), (home / "runs" / f"{run}.profd", 0o600), (home / "daemon", 0o700)):
             assert stat.S_IMODE(folder.stat().st_mode) == mode
 
@@ -192,7 +185,7 @@ def test_the_capabilities_of_the_system_unit_are_enough(configure: Callable[...,
     left = next(line for line in unit.splitlines() if line.startswith("CapabilityBoundingSet="))
     capabilities = [f"+{word.removeprefix('CAP_').lower()}" for word in left.partition("=")[2].split()]
     confined = ("setpriv", "--no-new-privs", f"--bounding-set={','.join(['-all', *capabilities])}", "--")
-    with supervised(before=confined) as daemon, short_job(STEPS, before=nobody) as job:
+    with supervised(*confined) as daemon, short_job(STEPS, *nobody) as job:
         run = daemon.wait("recording", pid=job.pid).run
         until(lambda: has_recording(run), "a first recording")
         assert job.train() == 0
@@ -205,15 +198,61 @@ def home_of(uid: int) -> Iterator[Path]:
     """Make a home of profd's for another user, with the configuration of these tests."""
     with tempfile.TemporaryDirectory(prefix="profd-") as name:
         home = Path(name)
-        (home / "daemon.toml").write_text(configuration())
+        configure_in(home)
         os.chown(home, uid, uid)
         yield home
 
 
-def listed(*before: str, environment: Mapping[str, str] | None = None) -> dict[str, str]:
+def listed(*before: str) -> dict[str, str]:
     """Return the state of each run that `profd ls` shows."""
-    command = [*before, *PROFD, "ls", "--json"]
-    said = subprocess.run(
-        command, capture_output=True, timeout=DEADLINE_S, check=True, env={**os.environ, **(environment or {})}
-    )
+    said = subprocess.run([*before, *PROFD, "ls", "--json"], capture_output=True, timeout=DEADLINE_S, check=True)
     return {one["run"]: one["state"] for one in msgspec.json.decode(said.stdout)["runs"]}
+
+
+@pytest.fixture
+def registry(profd_home: Path) -> RunRegistry:
+    return RunRegistry(profd_home / "daemon" / "host")
+
+
+def job_of(job: ShortJob) -> Job:
+    return Job(identity_of(job.pid), job.pid, "short", processes.command_line(job.pid))
+
+
+def begin(registry: RunRegistry) -> Sessions:
+    return Sessions(Configuration(rate_hz=100), registry, Clock())
+
+
+@pytest.mark.usefixtures("py_spy")
+def test_session_keeps_to_a_budget_that_it_is_told(registry: RunRegistry) -> None:
+    sessions = begin(registry)
+    with short_job(STEPS) as job:
+        recording = sessions.start(job_of(job), 50.0)
+        client = ControlClient(recording.control_socket)
+        assert client.hello().rate_hz == 100
+        sessions.allow(recording, 0.1)
+        until(lambda: client.hello().rate_hz < 20, "a lower rate")
+        assert sessions.cpu_s(recording) > 0.0
+        client.close()
+        sessions.stop(recording)
+        assert sessions.close(recording) == "stopped"
+
+
+@pytest.mark.usefixtures("py_spy")
+def test_session_without_a_run_file_yet_is_adopted_too(registry: RunRegistry) -> None:
+    with short_job(STEPS) as job:
+        recording = begin(registry).start(job_of(job), 50.0)
+        run_file(recording.entry.run_id).unlink()
+        sessions = begin(registry)
+        adopted = sessions.adopt(recording.entry)
+        assert adopted is not None
+        until(lambda: not processes.is_running(*adopted.watch.identity), "its end")
+        assert why_ended(recording.entry.run_id) == INTERRUPTED
+
+
+@pytest.mark.usefixtures("py_spy")
+def test_job_that_is_gone_leaves_no_entry(registry: RunRegistry) -> None:
+    with short_job(STEPS) as job:
+        gone = Job(Identity(job.pid, 1), job.pid, "short", ())
+        with pytest.raises(NoSuchProcess):
+            begin(registry).start(gone, 50.0)
+    assert registry.entries() == []

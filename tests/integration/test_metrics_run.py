@@ -7,7 +7,6 @@ import re
 import signal
 import socket
 import subprocess
-import sys
 from pathlib import Path
 
 from support import launches
@@ -31,6 +30,13 @@ def start(*words: str) -> tuple[subprocess.Popen[bytes], str]:
     return process, found[1].decode()
 
 
+def launched() -> tuple[subprocess.Popen[bytes], str, str]:
+    """Launch a script with metrics, and return where they are, and a first scrape."""
+    process, url = start("run", "--headless", "--metrics", "0", "--", *launches.PYTHON, launches.WAITING)
+    launches.read_ready(process)
+    return process, url, scrape(url)
+
+
 def exporter_of(pid: int) -> int:
     """Return the process below ``pid`` that answers scrapes."""
     (found,) = (one for one in launches.descendants(pid) if "profd.daemon.metrics" in processes.command_line(one))
@@ -38,9 +44,7 @@ def exporter_of(pid: int) -> int:
 
 
 def test_metrics_are_there_while_the_script_runs_and_gone_with_it(profd_home: Path) -> None:
-    process, url = start("run", "--headless", "--metrics", "0", "--", *launches.PYTHON, launches.WAITING)
-    launches.read_ready(process)
-    text = scrape(url)
+    process, url, text = launched()
     out, err, code = launches.finish(process)
 
     assert (out, code) == (b"done\n", 3)
@@ -64,9 +68,7 @@ def test_a_port_in_use_ends_the_command_before_the_script_starts(tmp_path: Path)
 
 
 def test_a_killed_exporter_changes_nothing() -> None:
-    process, url = start("run", "--headless", "--metrics", "0", "--", *launches.PYTHON, launches.WAITING)
-    launches.read_ready(process)
-    scrape(url)
+    process, _, _ = launched()
     os.kill(exporter_of(process.pid), signal.SIGKILL)
     out, err, code = launches.finish(process)
 
@@ -76,9 +78,7 @@ def test_a_killed_exporter_changes_nothing() -> None:
 
 
 def test_a_killed_session_takes_its_metrics_along_and_leaves_the_script_whole(profd_home: Path) -> None:
-    process, url = start("run", "--headless", "--metrics", "0", "--", *launches.PYTHON, launches.WAITING)
-    launches.read_ready(process)
-    scrape(url)
+    process, url, _ = launched()
     exporter = exporter_of(process.pid)
     os.kill(launches.session_pid(process.pid), signal.SIGKILL)
     until(lambda: not launches.is_alive(exporter) and not is_answered(url), "the end of the exporter")
@@ -101,10 +101,3 @@ def test_attach_has_metrics_until_it_is_stopped() -> None:
 
     assert not is_answered(url)
     launches.finish(script)
-
-
-def test_commands_load_nothing_of_what_serves() -> None:
-    program = "import profd.cli.run, profd.cli.attach, sys; print(*sys.modules)"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True)
-    loaded = {name.split(".")[0] for name in done.stdout.split()}
-    assert not loaded & {"prometheus_client", "opentelemetry", "wsgiref"}

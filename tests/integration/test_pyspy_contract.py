@@ -36,7 +36,6 @@ TOTALS = re.compile(r"py-spy> Wrote (.+) to '(.+)'\. Samples: (\d+) Errors: (\d+
 def calm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
     with run_calm(tmp_path_factory.mktemp("calm")) as process:
         yield process
-        process.kill()
 
 
 @pytest.fixture
@@ -44,7 +43,6 @@ def brief(tmp_path: Path) -> Iterator[subprocess.Popen[str]]:
     """Run a calm program that a test may end."""
     with run_calm(tmp_path) as process:
         yield process
-        process.kill()
 
 
 @pytest.fixture(scope="module")
@@ -163,35 +161,27 @@ def test_end_of_the_process_ends_a_recording(py_spy: PySpy, brief: subprocess.Po
     assert (tmp_path / "trace").exists()
 
 
-def test_reads_that_fail_are_logged_with_their_time_and_counted(
+def test_reads_that_fail_are_counted_and_where_that_is_asked_for_logged_with_their_time(
     py_spy: PySpy, brief: subprocess.Popen[str], tmp_path: Path
 ) -> None:
     before_ns = time.time_ns()
-    begun = py_spy.begin(brief.pid, tmp_path / "trace", merged=True, environment=LOGGING)
+    silent = py_spy.begin(brief.pid, tmp_path / "silent", merged=True)
+    logging = py_spy.begin(brief.pid, tmp_path / "logging", merged=True, environment=LOGGING)
     become_another_program(brief)
-    said = read_to_failure(begun, brief.pid)
-    done = begun.end(signal.SIGINT)
+    said = read_to_failure(logging, brief.pid)
+    for recording in (silent, logging):  # py-spy goes on: the process is there
+        assert recording.process.poll() is None
+    unasked, done = silent.end(signal.SIGINT), logging.end(signal.SIGINT)
     after_ns = time.time_ns()
-    assert done.code == 0
+    assert (unasked.code, done.code) == (0, 0)
+    assert TOTALS.search(unasked.out)
+    assert "WARN" not in unasked.out
     failed = pyspy.read_log((said + done.out).encode(), 0)
     assert all(before_ns <= one.at_ns <= after_ns for one in failed)
     found = TOTALS.search(done.out)
     assert found is not None
     assert int(found[4]) == len(failed) > 0
     assert "WARN" not in done.out[found.start() :]
-
-
-def test_reads_that_fail_are_not_logged_unasked(py_spy: PySpy, brief: subprocess.Popen[str], tmp_path: Path) -> None:
-    silent = py_spy.begin(brief.pid, tmp_path / "silent", merged=True)
-    logging = py_spy.begin(brief.pid, tmp_path / "logging", merged=True, environment=LOGGING)
-    become_another_program(brief)
-    read_to_failure(logging, brief.pid)
-    for recording in (silent, logging):  # py-spy goes on: the process is there
-        assert recording.process.poll() is None
-    done = silent.end(signal.SIGINT)
-    logging.end(signal.SIGINT)
-    assert TOTALS.search(done.out)
-    assert "WARN" not in done.out
 
 
 def read_to_failure(recording: Begun, pid: int) -> str:

@@ -55,7 +55,7 @@ def end_script(launch: OnTerminal) -> None:
     assert launch.current_modes() == launch.modes
 
 
-def test_script_is_shown_once_the_dashboard_is_left_and_resized_with_its_window(start: Start) -> None:
+def test_script_is_shown_once_the_dashboard_is_left_resized_with_its_window_and_interrupted(start: Start) -> None:
     launch, _ = start_echoing(start)
     launch.type(b"q")
     launch.expect(b"the dashboard is closed")
@@ -63,7 +63,10 @@ def test_script_is_shown_once_the_dashboard_is_left_and_resized_with_its_window(
     assert launch.expect(b"script read hello") == b"120 36"
     launch.resize(10, 20)
     until(lambda: size_seen(launch) == b"20 10", "the new size")
-    end_script(launch)
+    launch.type(b"\x03")
+    launch.expect(b"KeyboardInterrupt")
+    assert launch.launcher.wait(DEADLINE_S) == 130
+    assert launch.current_modes() == launch.modes
 
 
 def test_dashboard_stays_when_the_script_has_ended(start: Start) -> None:
@@ -90,17 +93,6 @@ def test_output_of_a_script_that_ends_before_there_is_a_dashboard_is_seen(start:
     launch.expect(b"no such option")
     assert launch.launcher.wait(DEADLINE_S) == 2
     assert launch.current_modes() == launch.modes
-
-
-def test_interrupt_key_reaches_the_script_that_is_shown(start: Start) -> None:
-    launch, _ = start_echoing(start)
-    launch.type(b"q")
-    launch.expect(b"the dashboard is closed")
-    launch.type(b"hello\r")
-    launch.expect(b"script read hello")
-    launch.type(b"\x03")
-    launch.expect(b"KeyboardInterrupt")
-    assert launch.launcher.wait(DEADLINE_S) == 130
 
 
 def size_seen(launch: OnTerminal) -> bytes:

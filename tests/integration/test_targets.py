@@ -1,19 +1,20 @@
-"""The bundled training scripts do what they say, on their own; under profd the demo runs one: test_demo_run.py."""
+"""The bundled training scripts do what they say, on their own, and as `profd demo` runs one of them."""
 
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
 from itertools import groupby
+from pathlib import Path
 
 import pytest
 from support.folders import PROGRAMS, TARGET
 from support.waiting import DEADLINE_S
 
 RESNET = ("cifar_resnet18", "--device", "cpu", "--batch-size", "4", "--workers", "0")
+DEMO = ("--steps", "3", "--batch-size", "4", "--workers", "1", "--device=cpu")
 RUNS = [
     (*RESNET, "--epochs", "2"),
     (*RESNET, "--epochs", "4", "--steps", "5"),
@@ -23,11 +24,15 @@ RUNS = [
 ]
 
 
+@pytest.fixture(autouse=True)
+def one_thread(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OpenMP's threads spin while they wait: beside other tests, one is quicker than several."""
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+
+
 def run_all() -> list[dict[str, str]]:
     command = [sys.executable, str(PROGRAMS / "targets.py"), str(TARGET), json.dumps(RUNS)]
-    # OpenMP's threads spin while they wait: beside other tests, one is quicker than several.
-    environment = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, capture_output=True, check=True, timeout=2 * DEADLINE_S, env=environment)
+    done = subprocess.run(command, capture_output=True, check=True, timeout=2 * DEADLINE_S)
     found: list[dict[str, str]] = json.loads(done.stdout)
     return found
 
@@ -54,3 +59,20 @@ def test_scripts_train_for_as_long_as_they_are_asked_to_and_say_what_they_lack()
     assert re.fullmatch(r"step 1000: loss \d\.\d{4}\nfinished 1000 steps with loss \d\.\d{4}\n", net["stdout"])
     assert (no_steps["error"], no_steps["stdout"]) == ("2", "")
     assert "--steps must be at least 1" in no_steps["stderr"]
+
+
+@pytest.mark.requires("torch", "torchvision")
+def test_demo_trains_sums_up_and_writes_the_report(profd_home: Path) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-m", "profd", "demo", "--headless", "--", *DEMO],
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+        timeout=2 * DEADLINE_S,
+    )
+    assert ended.returncode == 0, ended.stderr
+    assert re.fullmatch(r"epoch 1: train loss .*\n", ended.stdout)
+    report = Path(ended.stderr.splitlines()[-1].removeprefix("report: "))
+    assert report.with_suffix(".profd") in (profd_home / "runs").glob("*.profd")
+    assert "cifar_resnet18" in report.read_text()
+    assert "cifar_resnet18.py ended with 0" in ended.stderr

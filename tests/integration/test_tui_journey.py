@@ -54,7 +54,7 @@ def test_attach_scrub_zoom_search_window_report_and_leave(
     training: subprocess.Popen[str], terminal: Terminal, home: Path
 ) -> None:
     before = terminal.modes()
-    terminal.start([PROFD, "attach", str(training.pid)], {"PROFD_HOME": str(home)})
+    terminal.start([PROFD, "attach", str(training.pid)])
     sees_where_the_time_goes(terminal)
     scrubs(terminal)
     zooms_and_searches_the_flame_graph(terminal)

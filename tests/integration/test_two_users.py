@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import os
 import socket
 import subprocess
@@ -13,9 +12,9 @@ from pathlib import Path
 import pytest
 from support.kinetoclient import inquiry, message
 from support.plainuser import NOBODY, as_plain_user, process_of_plain_user
-from support.pyspy.standin import LENGTH_US, StandIn
-from support.sessions import begin_session, finished, hand_over, wait_ready
-from support.traces import ROOT, Told, write_trace
+from support.pyspy.standin import StandIn
+from support.sessions import begin_session, finished, hand_over, ready
+from support.traces import ROOT
 from support.waiting import DEADLINE_S, until
 
 from profd.daemon import processes
@@ -79,16 +78,8 @@ def test_root_keeps_no_line_that_the_user_could_not_read(py_spy: StandIn, tmp_pa
         *map(str, (secret, tmp_path / "link.py", tmp_path / "pipe.py", own)),
         f"{tmp_path}/../{tmp_path.name}/own.py",
     ]
-    py_spy.plays(
-        write_trace(Told([(0, (ROOT, *(Frame(f"f{n}", name, 1) for n, name in enumerate(names))))], LENGTH_US))
-    )
-    words = [*as_plain_user(), sys.executable, "-c", "print('ready', flush=True); input()"]
-    with (
-        subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process,
-        contextlib.ExitStack() as stack,
-    ):
-        stack.callback(process.kill)
-        wait_ready(process)
+    py_spy.stands_in((ROOT, *(Frame(f"f{n}", name, 1) for n, name in enumerate(names))))
+    with ready(by_another("print('ready', flush=True); input()")) as process:
         session = begin_session(process.pid)
         hand_over(session.run_file)
         with RunReader(session.run_file) as reader:

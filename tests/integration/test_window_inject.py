@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
-from support.folders import PROGRAMS
 from support.launches import printed, profd
-from support.sessions import begin_session, give_line, wait_ready
+from support.sessions import begin_session, give_line, running
 from support.waiting import DEADLINE_S
 
 from profd.daemon import paths
@@ -25,9 +23,7 @@ WINDOWS = 2
 @pytest.fixture
 def target(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[str]]:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
-    command, pipe = [sys.executable, str(PROGRAMS / "bitexact.py")], subprocess.PIPE
-    with subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True) as process:
-        wait_ready(process)
+    with running("bitexact.py") as process:
         yield process
         process.communicate(timeout=DEADLINE_S)
         assert process.returncode == 0

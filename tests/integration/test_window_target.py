@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
-from support.sessions import give_line, wait_ready
+from support.sessions import give_line, ready
 from support.waiting import eventually, until
 
 from profd.daemon import processes
@@ -70,13 +70,8 @@ def interpreters() -> list[str]:
 
 @contextlib.contextmanager
 def counting(python: str) -> Iterator[Target]:
-    pipe = subprocess.PIPE
-    with subprocess.Popen([python, "-c", COUNTING], stdin=pipe, stdout=pipe, text=True) as process:
-        try:
-            wait_ready(process)
-            yield Target(process)
-        finally:
-            process.kill()
+    with ready([python, "-c", COUNTING]) as process:
+        yield Target(process)
 
 
 @pytest.fixture

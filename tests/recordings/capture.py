@@ -31,7 +31,7 @@ from profd.daemon.store.writer import RunWriter
 
 def record(pid: int, seconds: float | None, rate_hz: int) -> list[StoredLine]:
     """Record a process with its children, and return what came into the session."""
-    options = session_options("recording", pid, rate_hz, seconds, None)
+    options = session_options("recording", pid, rate_hz=rate_hz, duration_s=seconds)
     with noted() as lines:
         asyncio.run(Recorder(options, Clock()).run(lambda _: None))
     return lines

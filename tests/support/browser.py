@@ -93,11 +93,19 @@ class ReportPage:
         return str(self.shown("profd.graph.label(profd.graph.zoomed)"))
 
     def rows(self, view: str) -> list[list[str]]:
+        return self.cells(f"#view-{view} tbody tr")
+
+    def cells(self, rows: str) -> list[list[str]]:
+        """Return the texts in the elements that a selector names."""
         found = self.shown(
-            f"[...document.querySelectorAll('#view-{view} tbody tr')]"
-            ".map((row) => [...row.cells].map((cell) => cell.textContent))"
+            f"[...document.querySelectorAll('{rows}')].map((row) => [...row.children].map((cell) => cell.textContent))"
         )
         return [list(map(str, row)) for row in found]
+
+    def check_harmless(self) -> None:
+        """See that no hostile text ran, added anything to the page, or is shown as it is."""
+        assert self.shown("window.hurt === undefined && document.images.length === 0 && document.scripts.length === 2")
+        assert not set(self.page.inner_text("body")) & set("\u202e\u2066\x1b\x00")
 
 
 OpenReport = Callable[..., ReportPage]

@@ -50,7 +50,6 @@ EXIT_CODE = 3
 STEPS = 100
 """More than all the buffers between a script and its terminal hold."""
 _LINE = re.compile(rb"step (\d{6}) x{986}\r?\n")
-_PAGE = struct.Struct("q")
 
 
 class Page:

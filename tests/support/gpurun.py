@@ -25,16 +25,8 @@ def busy(_: int) -> float:
     return 0.8
 
 
-def write_gpu_run(
-    path: Path,
-    devices: Mapping[str, Utilization],
-    holders: Mapping[Identity, tuple[str, ...]],
-    metrics: Mapping[str, int] | None = None,
-) -> Path:
-    """Write a run whose processes wait a second and compute a second, with GPUs and who has memory on them.
-
-    ``metrics`` are further series of utilization, read so many ms apart.
-    """
+def write_gpu_run(path: Path, devices: Mapping[str, Utilization], holders: Mapping[Identity, tuple[str, ...]]) -> Path:
+    """Write a run whose processes wait a second and compute a second, with GPUs and who has memory on them."""
     found: list[records.Record] = []
     for rank, identity in enumerate((MAIN, OTHER_RANK)):
         found.append(records.ProcessSeen(identity, None, ("python", "a.py"), "main", rank, None, "3.11.7", STARTED_NS))
@@ -49,9 +41,5 @@ def write_gpu_run(
             for name in names
         ]
         found.append(records.PointsTaken(STARTED_NS + at_ms * MILLISECOND_NS, tuple(points)))
-    for series, period_ms in (metrics or {}).items():
-        for at_ms in range(0, SECONDS * 1000 + 1, period_ms):
-            again = tuple(records.Point(series, at(at_ms), device=name) for name, at in devices.items())
-            found.append(records.PointsTaken(STARTED_NS + at_ms * MILLISECOND_NS, again))
     found.append(records.RunEnded(STARTED_NS + SECONDS * SECOND_NS, "target-exited", 0))
     return write_records(path, found)

@@ -47,10 +47,10 @@ class Timeline:
             self._before.append(self._before[-1] + end_s - start_s)
 
     @classmethod
-    def steps(cls, seconds: float, kernel_s: float, gap_s: float, start_s: float = 0.0) -> Timeline:
+    def steps(cls, seconds: float, kernel_s: float, gap_s: float) -> Timeline:
         """Return one kernel a step, then a gap: what a loop does that waits for data in each step."""
-        count = int((seconds - start_s) / (kernel_s + gap_s)) + 1
-        begins = (start_s + number * (kernel_s + gap_s) for number in range(count))
+        count = int(seconds / (kernel_s + gap_s)) + 1
+        begins = (number * (kernel_s + gap_s) for number in range(count))
         return cls((begin_s, min(begin_s + kernel_s, seconds)) for begin_s in begins if begin_s < seconds)
 
     def busy_share(self, from_s: float, to_s: float) -> float:

@@ -62,9 +62,9 @@ def read_ready(process: subprocess.Popen[bytes]) -> int:
     return int(pid)
 
 
-def finish(process: subprocess.Popen[bytes], line: bytes = b"\n") -> tuple[bytes, bytes, int]:
+def finish(process: subprocess.Popen[bytes]) -> tuple[bytes, bytes, int]:
     """Give the script its line, and return what was written from then on and profd's exit code."""
-    out, err = process.communicate(line, timeout=DEADLINE_S)
+    out, err = process.communicate(b"\n", timeout=DEADLINE_S)
     return out, err, process.returncode
 
 

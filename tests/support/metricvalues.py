@@ -31,12 +31,12 @@ def series(samples: Iterable[Sample]) -> set[tuple[str, tuple[str, ...]]]:
     return {(sample.metric.name, sample.labels) for sample in samples}
 
 
-def churn(run: LiveRun, seconds: int, workers: int = 4) -> None:
-    """Go on with a run whose workers live for half a second each, and are recorded in it."""
+def churn(run: LiveRun, seconds: int) -> None:
+    """Go on with a run whose four workers live for half a second each, and are recorded in it."""
     for _ in range(seconds):
         at_ns = run.started_ns + run.seconds * SECOND_NS
-        for number in range(workers):
-            worker = Identity(100_000 + run.seconds * workers + number, 5000)
+        for number in range(4):
+            worker = Identity(100_000 + run.seconds * 4 + number, 5000)
             for record in _life(worker, number + 1, at_ns):
                 assert run.writer.put(record), run.writer.failure
         run.advance()

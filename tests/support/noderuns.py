@@ -30,16 +30,16 @@ _Span = tuple[float, float, tuple[Frame, ...]]
 
 
 class Job:
-    """A job whose steps take about ``step_ms``; ``jitter_ms`` is by how much they differ.
+    """A job whose steps take about 93.7 ms; ``jitter_ms`` is by how much they differ.
 
     They are no multiple of the distance of samples: those would see each step at the same place.
     """
 
-    def __init__(self, *, steps: int = 300, step_ms: float = 93.7, jitter_ms: float = 4.0, seed: int = 1) -> None:
+    def __init__(self, *, steps: int = 300, jitter_ms: float = 4.0, seed: int = 1) -> None:
         self.chance = random.Random(seed)
         self.ends_ms = [1500.0]
         for _ in range(steps):
-            self.ends_ms.append(self.ends_ms[-1] + max(step_ms + self.chance.gauss(0, jitter_ms), 30))
+            self.ends_ms.append(self.ends_ms[-1] + max(93.7 + self.chance.gauss(0, jitter_ms), 30))
 
     def write(
         self,
@@ -50,7 +50,6 @@ class Job:
         ahead_ns: int = 0,
         joined: bool = True,
         counted: bool = True,
-        ranks: int = 3,
         sample_ms: int = SAMPLE_MS,
         wait: tuple[Frame, ...] = BACKWARD,
     ) -> Path:
@@ -61,7 +60,7 @@ class Job:
         started_ns = STARTED_NS + ahead_ns
         started = msgspec.structs.replace(run_started(started_ns), id=f"run-{rank}", host=f"node{rank}")
         me = Identity(4242, 1000)
-        place = Placement(rank, 0, rank, ranks, JOB)
+        place = Placement(rank, 0, rank, 3, JOB)
         found: list[records.Record] = [
             records.ProcessSeen(me, None, COMMAND, "main", rank, None, "3.11.7", started_ns, place)
         ]

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
 import subprocess
-import sys
 import sysconfig
 from pathlib import Path
 from typing import NamedTuple
 
+from support.sessions import running
 from support.waiting import until
 
 CALM = """
@@ -95,10 +96,7 @@ def ended(process: subprocess.Popen[str]) -> Ended:
     return Ended(process.returncode, out, err or "")
 
 
-def run_calm(folder: Path) -> subprocess.Popen[str]:
+def run_calm(folder: Path) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
     script = folder / "calm.py"
     script.write_text(CALM)
-    process = subprocess.Popen([sys.executable, script], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    assert process.stdout is not None
-    assert process.stdout.readline() == "ready\n"
-    return process
+    return running(script)

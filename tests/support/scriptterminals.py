@@ -55,15 +55,14 @@ os.write(1, b"\\x1b[?1049l")
 class OnTerminal:
     """A launch on a pseudo-terminal, whose other end the test holds."""
 
-    def __init__(self, *command: str, dashboard: str = DASHBOARD) -> None:
+    def __init__(self, *command: str) -> None:
         """Start a command under the launcher, which leads the terminal's session."""
         self.keys_fd, self.terminal_fd = os.openpty()
         self.resize(ROWS, COLUMNS)
-        self._command = command
         self.modes = termios.tcgetattr(self.terminal_fd)
         self.seen = b""
         self.launcher = subprocess.Popen(
-            [sys.executable, "-c", LAUNCHER, dashboard, *command],
+            [sys.executable, "-c", LAUNCHER, DASHBOARD, *command],
             stdin=self.terminal_fd,
             stdout=self.terminal_fd,
             stderr=self.terminal_fd,
@@ -90,12 +89,6 @@ class OnTerminal:
         """Return the terminal's modes, as far as they were set by someone."""
         return list(termios.tcgetattr(self.terminal_fd))
 
-    def hang_up(self) -> None:
-        """Let the terminal go away under those who use it."""
-        os.close(self.terminal_fd)
-        os.close(self.keys_fd)
-        self.terminal_fd = self.keys_fd = -1
-
     def close(self) -> None:
         """Close what is open; a launcher that still runs is killed, and all that it started."""
         for pid in launches.descendants(self.launcher.pid):
@@ -103,8 +96,8 @@ class OnTerminal:
                 os.kill(pid, signal.SIGKILL)
         self.launcher.kill()
         self.launcher.wait()
-        if self.keys_fd >= 0:
-            self.hang_up()
+        os.close(self.terminal_fd)
+        os.close(self.keys_fd)
 
 
 def _own_terminal() -> None:

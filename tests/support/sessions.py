@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import TypeVar
 
@@ -22,18 +24,23 @@ from support.waiting import DEADLINE_S, count_recordings, until
 Seen = TypeVar("Seen")
 
 
-@contextlib.contextmanager
-def running(*words: str | Path) -> Iterator[subprocess.Popen[str]]:
+def running(*words: str | Path) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
     """Run a Python program (of ``tests/programs`` where it is a bare name) and wait until it says ``ready``."""
     script = words[0] if isinstance(words[0], Path) else PROGRAMS / words[0]
-    process = subprocess.Popen(
-        [sys.executable, str(script), *map(str, words[1:])], stdout=subprocess.PIPE, stdin=subprocess.PIPE, text=True
-    )
+    return ready([sys.executable, str(script), *map(str, words[1:])])
+
+
+@contextlib.contextmanager
+def ready(command: Sequence[str]) -> Iterator[subprocess.Popen[str]]:
+    """Run a command until it says ``ready``; at the end it is killed, with all that it started in its group."""
+    pipe = subprocess.PIPE
+    process = subprocess.Popen(command, stdin=pipe, stdout=pipe, text=True, start_new_session=True)
     try:
         wait_ready(process)
         yield process
     finally:
-        process.kill()
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
         process.communicate()
 
 
@@ -65,8 +72,6 @@ def counts_on(pid: int, numbers: Path) -> None:
 def begin_session(
     pid: int,
     *,
-    duration_s: float | None = None,
-    rate_hz: int = 100,
     steps: bool = True,
     hang_after_s: float | None = None,
     on_hang: str | None = None,
@@ -74,13 +79,13 @@ def begin_session(
     nccl_ras: str = "hang",
 ) -> RunningSession:
     """Start recording a process and its children."""
-    options = session_options("test", pid, rate_hz, duration_s, hang_after_s)
+    options = session_options("test", pid, hang_after_s=hang_after_s)
     more = {"steps": steps, "on_hang": on_hang, "server_metrics": server_metrics, "nccl_ras": nccl_ras}
     return start_session(msgspec.structs.replace(options, **more))
 
 
 def session_options(
-    name: str, pid: int, rate_hz: int, duration_s: float | None, hang_after_s: float | None
+    name: str, pid: int, *, rate_hz: int = 100, duration_s: float | None = None, hang_after_s: float | None = None
 ) -> SessionOptions:
     """Return the options of a session that records a process, whatever that costs: its rate stays as it is."""
     run_id = paths.new_run_id(name)
@@ -109,13 +114,6 @@ def finished(session: RunningSession) -> RunReader:
     """End a recording as a user does, and return its run."""
     session.end()
     assert session.wait_closed(DEADLINE_S)
-    return RunReader(session.run_file)
-
-
-def record(pid: int, seconds: float, *, rate_hz: int = 100) -> RunReader:
-    """Record a process for ``seconds`` and return the finished run."""
-    session = begin_session(pid, duration_s=seconds, rate_hz=rate_hz)
-    assert session.wait_closed(seconds + 30)
     return RunReader(session.run_file)
 
 

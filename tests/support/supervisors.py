@@ -8,32 +8,27 @@ import signal
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 import msgspec
 
 from profd.daemon.service.log import Line
 from support.folders import PROGRAMS
-from support.sessions import wait_ready
+from support.sessions import ready
 from support.waiting import DEADLINE_S, until
 
 PROFD = [sys.executable, "-m", "profd"]
-ONE_THREAD = {"OMP_NUM_THREADS": "1"}
 
 
 class Supervised:
     """A running `profd daemon`; what it says is kept in ``lines``."""
 
-    def __init__(self, *, before: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> None:
+    def __init__(self, before: Sequence[str]) -> None:
         """Start one, behind the words ``before``, and wait until it is ready."""
         self.lines: list[Line] = []
-        self.process = subprocess.Popen(
-            [*before, *PROFD, "daemon"],
-            stdin=subprocess.DEVNULL,
-            stderr=subprocess.PIPE,
-            env={**os.environ, **(environment or {})},
-        )
+        command = [*before, *PROFD, "daemon"]
+        self.process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
         self.wait("ready")
@@ -65,9 +60,9 @@ def _is_it(line: Line, event: str, pid: int, run: str) -> bool:
 
 
 @contextlib.contextmanager
-def supervised(*, before: Sequence[str] = (), environment: Mapping[str, str] | None = None) -> Iterator[Supervised]:
+def supervised(*before: str) -> Iterator[Supervised]:
     """Run a supervisor; it is killed at the end unless it is gone."""
-    one = Supervised(before=before, environment=environment)
+    one = Supervised(before)
     try:
         yield one
     finally:
@@ -81,28 +76,20 @@ def home_name() -> str:
 
 
 class ShortJob:
-    """A job that waits until it is told to train; ``steps`` of it take about 6 ms each."""
+    """A job that waits until it is told to train."""
 
-    def __init__(self, steps: int, *, before: Sequence[str] = ()) -> None:
-        words = [*before, sys.executable, str(PROGRAMS / "shortjob.py"), str(steps), home_name()]
-        self.process = subprocess.Popen(
-            words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True, env={**os.environ, **ONE_THREAD}
-        )
-        wait_ready(self.process)
-        self.pid = self.process.pid
+    def __init__(self, process: subprocess.Popen[str]) -> None:
+        self._process = process
+        self.pid = process.pid
 
     def train(self) -> int:
         """Let it train, and return its exit code."""
-        self.process.communicate("go\n", timeout=DEADLINE_S)
-        return self.process.returncode
+        self._process.communicate("go\n", timeout=DEADLINE_S)
+        return self._process.returncode
 
 
 @contextlib.contextmanager
-def short_job(steps: int, *, before: Sequence[str] = ()) -> Iterator[ShortJob]:
-    """Start a job; it is killed at the end unless it is gone."""
-    job = ShortJob(steps, before=before)
-    try:
-        yield job
-    finally:
-        job.process.kill()
-        job.process.communicate()
+def short_job(steps: int, *before: str) -> Iterator[ShortJob]:
+    """Start a job whose steps take about 6 ms each; it is killed at the end unless it is gone."""
+    with ready([*before, sys.executable, str(PROGRAMS / "shortjob.py"), str(steps), home_name()]) as process:
+        yield ShortJob(process)

@@ -163,7 +163,6 @@ def recording(
     *,
     duration_ns: int = SECOND_NS,
     torn: int = 0,
-    cpu_ns: int = 40 * MILLISECOND_NS,
     sample_ns: int = SAMPLE_NS,
 ) -> records.RecordingTaken:
     """Return a recording sampled evenly, at 100 Hz unless told otherwise.
@@ -189,7 +188,7 @@ def recording(
         torn=torn,
         errors=0,
         clock_error_ns=2 * MILLISECOND_NS,
-        cpu_ns=cpu_ns,
+        cpu_ns=40 * MILLISECOND_NS,
         stacks=tuple(stacks),
         threads=tuple(timelines),
     )

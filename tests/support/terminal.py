@@ -39,15 +39,8 @@ class Terminal:
 
     def start(self, command: Sequence[str | Path], environment: Mapping[str, str] | None = None) -> None:
         """Run a command in the shell; its exit code is shown when it has ended, see ``wait_ended``."""
-        words = [
-            "env",
-            "-u",
-            "COLUMNS",
-            "-u",
-            "LINES",
-            f"TERM={self._term}",
-            *(f"{name}={value}" for name, value in (environment or {}).items()),
-        ]
+        variables = {"TERM": self._term, **(environment or {})}
+        words = ("env", "-uCOLUMNS", "-uLINES", *(f"{name}={value}" for name, value in variables.items()))
         line = shlex.join([*words, *map(str, command)])
         self.type(f"{line}; echo {_EXITED[:-1]}''{_EXITED[-1]}$?")
         self.press("Enter")

@@ -48,7 +48,7 @@ def test_help_of_a_command_loads_no_screen_and_no_gpu_library(command: str) -> N
     assert loaded_of({"textual", "torch", "jinja2", "pynvml"}, HELP.format(command=command)) == set()
 
 
-_IN_EACH_PROCESS = {"_hashlib", "platformdirs", "http", "pickle"}
+_IN_EACH_PROCESS = {"_hashlib", "platformdirs", "http", "pickle", "prometheus_client", "opentelemetry", "wsgiref"}
 """What takes a megabyte or two of each process that has it, and what none needs from its start to its end."""
 
 

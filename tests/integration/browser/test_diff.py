@@ -42,18 +42,16 @@ def fills(report: ReportPage) -> dict[str, list[int]]:
     return {str(label): list(fill) for label, fill in report.shown(boxes)}
 
 
-def test_what_takes_more_is_orange_and_has_a_plus(report: ReportPage) -> None:
+def test_what_takes_more_is_orange_with_a_plus_and_what_takes_less_blue_with_a_minus(
+    open_report: OpenReport, report: ReportPage, tmp_path: Path
+) -> None:
     red, _, blue = fills(report)["_engine_run_backward"]
     assert red > blue + 60
     same = fills(report)["Condition.wait"]
     assert max(same) - min(same) == 0
     node = "profd.graph.boxes.all.find((box) => profd.graph.label(box.node) === '_engine_run_backward').node"
     assert report.shown(f"profd.graph.letterOf({node})") == "+"
-
-
-def test_what_takes_less_is_blue_and_has_a_minus(open_report: OpenReport, tmp_path: Path) -> None:
-    slower = write_steps(tmp_path / "b.profd", 2, slower=1.2)
-    found = open_report(compare(slower, write_steps(tmp_path / "a.profd", 1)))
+    found = open_report(compare(tmp_path / "b.profd", tmp_path / "a.profd"))
     red, _, blue = fills(found)["_engine_run_backward"]
     assert blue > red + 60
     assert found.shown("profd.graph.letterOf(1)") == "−"  # noqa: RUF001  the page's own sign
@@ -132,7 +130,4 @@ def test_hostile_names_are_shown_and_never_run(open_report: OpenReport, tmp_path
     found.page.mouse.click(*found.place_of("__proto__"))
     for view in ("functions", "lines", "leaves", "phases", "operators", "memory", "gpus", "runs"):
         found.page.click(f"[role=tab][data-view={view}]")
-        assert found.shown("window.hurt === undefined")
-        assert found.shown("document.images.length") == 0
-        assert found.shown("document.scripts.length") == 2
-        assert not set(found.page.inner_text("body")) & set("\u202e\u2066\x1b\x00")
+        found.check_harmless()

@@ -67,5 +67,4 @@ def test_hostile_text_is_shown_and_never_run(report: ReportPage) -> None:
     shown = report.page.inner_text(".death") + report.page.inner_text(".hangs")
     assert shown.count(hostiletexts.MARKUP) >= 4
     assert "ValueError: \\u202egnol\\u2066" in shown
-    assert not set(shown) & set("\u202e\u2066\x1b\x00")
-    assert report.shown("window.hurt === undefined && document.images.length === 0 && document.scripts.length === 2")
+    report.check_harmless()

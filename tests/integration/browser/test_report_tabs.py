@@ -1,23 +1,35 @@
-"""What of the report shows no samples: the cards of findings, operators of torch windows, memory, the pace of steps."""
+"""What of the report shows no samples: findings, operators of torch windows, memory, charts, ranks, and its numbers."""
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import msgspec
 import pytest
 from support import hostiletexts, rankrun, synthetic
 from support.browser import OpenReport, ReportPage
+from support.folders import DATA
+from support.gappedrun import DEVICE, UTILIZATION, write_gapped_run
+from support.noderuns import Job
 
+from profd.daemon.analyze.nodes import open_job, read_folder
 from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.series import mean_of_series
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.catalog import find
 from profd.daemon.findings.finding import Evidence, Finding
 from profd.daemon.render import report as report_module
 from profd.daemon.render.cards import proof_address
+from profd.daemon.render.htmlpage import PAGE
+from profd.daemon.render.report import write_report
 from profd.daemon.render.summary import Summary, summarize
 from profd.daemon.store.reader import RunReader
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
 
 
 def titles(report: ReportPage, view: str) -> list[str]:
@@ -112,3 +124,78 @@ def test_the_timeline_has_the_pace_of_the_steps(report: ReportPage) -> None:
     assert set(paces) == {rankrun.STEPS_PER_S}
     report.open("")
     assert report.shown(f"{chart}.subtitle") == "rank 0"
+
+
+def test_a_chart_has_the_mean_of_the_summary(open_report: OpenReport, tmp_path: Path) -> None:
+    """The page has each value with the time over which it holds; thinned, it is true to a step of the chart."""
+    page = open_report(write_gapped_run(tmp_path / "run.profd"))
+    with RunReader(tmp_path / "run.profd") as reader:
+        for from_s, to_s in ((0, 900), (95, 150), (601, 602)):
+            from_ns, to_ns = (reader.info.started_ns + at_s * SECOND_NS for at_s in (from_s, to_s))
+            utilization = mean_of_series(reader, UTILIZATION, None, Selection(from_ns, to_ns), DEVICE)
+            shown = page.shown(f"profd.timeline.charts[0].meanIn({{ fromMs: {from_s}e3, toMs: {to_s}e3 }})")
+            assert shown == pytest.approx(utilization, rel=0.1 if from_s else 0.001), (from_s, to_s)
+
+
+def test_ranks_of_the_table_are_picked_and_processes_named_by_them(open_report: OpenReport, tmp_path: Path) -> None:
+    job = Job()
+    for rank in range(3):
+        job.write(tmp_path / f"{rank}.profd", rank, own_share=0.9 if rank == 1 else 0.4, ahead_ns=rank * 700_000_003)
+    with open_job(read_folder(tmp_path).choose(None)) as reader:
+        write_report(reader, tmp_path / "job.html")
+    report = open_report(tmp_path / "job.html")
+    page = report.page
+    rows = page.locator(".ranks tbody tr")
+
+    assert rows.count() == 3
+    assert rows.nth(1).inner_text().split()[:3] == ["▲", "1", "node1"]
+    merged, alone = report.samples, []
+    for rank in range(3):
+        rows.nth(rank).get_by_role("link").click()
+        report.wait_for(f"document.querySelector('#rank').value === '{rank}'")
+        assert f"rank {rank}" in page.locator("#basis").inner_text()
+        alone.append(report.samples)
+    assert sum(alone) == merged
+    page.get_by_role("link", name="all ranks").click()
+    report.wait_for("document.querySelector('#rank').value === 'all'")
+    assert report.samples == merged
+
+    titles = page.locator("#process option").all_inner_texts()
+
+    assert [title.partition(" · ")[0] for title in titles if title.startswith("rank")] == [
+        "rank 0 node0", "rank 1 node1", "rank 2 node2",
+    ]  # fmt: skip
+    assert page.locator(".nodes tbody tr").nth(2).inner_text().split()[:1] == ["node2"]
+
+
+NAMES = {
+    "number": "significant",
+    "plural": "counted",
+    "percent": "percent",
+    "size": "bytes",
+    "step_time": "stepTime",
+    "duration": "duration",
+    "quantity": "quantity",
+    "difference": "change",
+    "signed_percent": "signedPercent",
+}
+"""What the functions of ``daemon.units`` are called in the script."""
+
+
+def test_numbers_are_written_as_everywhere_else(chromium: Browser) -> None:
+    rules = json.loads((DATA / "units.json").read_text())
+    cases = [(name, given, text) for name, pairs in rules.items() for given, text in pairs]
+    calls = [
+        f"{NAMES[name]}({', '.join(json.dumps(word) for word in words_of(name, given))})" for name, given, _ in cases
+    ]
+    page = chromium.new_page()
+    shown = page.evaluate(f"() => {{ {(PAGE / 'text.js').read_text()}; return [{', '.join(calls)}]; }}")
+    page.close()
+    assert dict(zip(calls, shown, strict=True)) == {call: text for call, (_, _, text) in zip(calls, cases, strict=True)}
+
+
+def words_of(name: str, given: object) -> list[object]:
+    """Return what a function of the script is given: a share as a part and its whole."""
+    if isinstance(given, list):
+        return given
+    return [given, 1] if name == "percent" else [given]

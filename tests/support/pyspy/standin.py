@@ -13,11 +13,12 @@ from typing import Any, NamedTuple
 import msgspec
 
 from profd.daemon import processes
+from profd.daemon.store.records import Stack
 from support.folders import TESTS
 from support.traces import Told, stack, write_trace
 from support.waiting import until
 
-LENGTH_US = 1_000_000
+_LENGTH_US = 1_000_000
 _SCRIPT = """\
 #!{python} -IS
 import sys
@@ -86,7 +87,11 @@ class StandIn:
         self.path.chmod(0o755)
         self._journal.touch()
         self._journal.chmod(0o666)
-        self.plays(write_trace(Told([(0, stack("train"))], LENGTH_US)))
+        self.stands_in(stack("train"))
+
+    def stands_in(self, frames: Stack) -> None:
+        """Play one thread in one stack."""
+        self.plays(write_trace(Told([(0, frames)], _LENGTH_US)))
 
     def plays(self, trace: bytes = b"", *, dump: bytes | None = None) -> None:
         """Play this trace; ``dump`` is what a dump shows, its first stacks where there is none."""
@@ -114,11 +119,11 @@ class StandIn:
             if one.command == command and event in ("", one.event) and target in (0, one.target)
         ]
 
-    def wait(self, event: str, count: int = 1, *, command: str = "record", target: int = 0) -> Event:
+    def wait(self, event: str, count: int = 1, *, command: str = "record") -> Event:
         """Wait until so many starts have done this, and return the last one of them."""
 
         def found() -> Event | None:
-            events = self.events(event, command=command, target=target)
+            events = self.events(event, command=command)
             return events[count - 1] if len(events) >= count else None
 
         return until(found, f"{event} {count} of {command}")
@@ -132,11 +137,8 @@ class StandIn:
                         os.kill(begun.pid, signal.SIGKILL)
 
     def _set(self, **changes: object) -> None:
+        """Change the scenario, all at once: a start in between reads the one before."""
         self._scenario |= changes
-        self._write()
-
-    def _write(self) -> None:
-        """Write the scenario, all at once: a start in between reads the one before."""
         new = self.path.with_name("scenario.new")
         new.write_text(json.dumps(self._scenario))
         new.replace(self.path.with_name("scenario.json"))

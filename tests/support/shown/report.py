@@ -10,7 +10,6 @@ from support.shown.dashboard import operators
 from support.shown.numbers import IDLE, IDLE_TEXT, NONE, Number, Numbers, clock, exact, function, read
 
 _FACTS = {name: name for name in ("samples", "coverage", "processes")} | {"torn": "torn share", "profd's cost": "cost"}
-_TABLE = "[...document.querySelectorAll('{0}')].map((row) => [...row.children].map((cell) => cell.textContent))"
 # The page adds up times of tenths of a millisecond, and readings to five digits.
 _SLACK = 1e-3
 _RECOUNTED = ("self share of a function", "total share of a function", "share of a phase", "CPU of a process")
@@ -34,7 +33,7 @@ def _header(page: ReportPage) -> Numbers:
     yield read("duration", "run", subtitle[2])
     if found := re.search(r"ended with (\d+)", " ".join(subtitle)):
         yield read("exit code", "run", found[1])
-    for name, value in page.shown(_TABLE.format(".run-facts div")):
+    for name, value in page.cells(".run-facts div"):
         if name in _FACTS:
             yield read(_FACTS[name], "run", value)
     for shown in page.shown("[...document.querySelectorAll('#legend > *')].map((one) => one.innerText)"):
@@ -99,11 +98,11 @@ def _operators(page: ReportPage) -> Numbers:
     rows = _rows(page, "operators")
     for gpu, *shown in re.findall(IDLE_TEXT, page.page.inner_text("#view-operators")):
         yield from (read(kind, gpu, share) for kind, share in zip(IDLE, shown, strict=True))
-    yield from operators([row[0] for row in page.shown(_TABLE.format("#view-operators thead th"))], rows)
+    yield from operators([row[0] for row in page.cells("#view-operators thead th")], rows)
 
 
 def _ranks(page: ReportPage) -> Numbers:
-    for row in page.shown(_TABLE.format("section.ranks tbody tr")):
+    for row in page.cells("section.ranks tbody tr"):
         for kind, cell in (("own work of a rank", row[3]), ("waiting of a rank", row[4])):
             if found := re.search(r"\((<?\d+ %)\)", cell):
                 yield read(kind, row[1], found[1])
