@@ -18,8 +18,6 @@ MOST_RANKS = 1 << 17
 RUNNING, INIT, FINALIZE, ABORT, FAILED, MISSING, DEAD = (
     "running", "init", "finalize", "abort", "failed", "missing", "dead",
 )  # fmt: skip
-ANY_OPERATION = "collective"
-"""What NCCL before 2.26 counts, which does not say which operation."""
 _IN_PROGRESS = 7  # ncclInProgress
 
 
