@@ -1,4 +1,7 @@
-"""Nothing that happens to profd changes the script: not its output, not its exit code, not its life."""
+"""Nothing that happens to profd changes the script: not its output, not its exit code, not its life.
+
+A launch that fails leaves nothing behind.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from support import launches
 from support.waiting import DEADLINE_S
 
 from profd.daemon import processes
+from profd.daemon.paths import list_runs
 
 pytestmark = pytest.mark.usefixtures("py_spy")
 
@@ -56,3 +60,52 @@ def test_second_interrupt_does_not_wait_for_the_session() -> None:
         assert launched.stderr.readline() == b"closing\n"
         launched.send_signal(signal.SIGINT)
         assert launched.wait(DEADLINE_S) == 3
+
+
+@pytest.mark.parametrize(
+    ("code", "expected"),
+    [
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", 143),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 137),
+        ("raise ValueError('no')", 1),
+    ],
+)
+def test_exit_code_is_the_scripts(code: str, expected: int) -> None:
+    assert launches.run("--", *launches.PYTHON, code).returncode == expected
+
+
+def test_options_of_the_command_are_its_own() -> None:
+    done = launches.run(*launches.PYTHON, "import sys; print(sys.argv[1:])", "--name", "x", "--", "-o")
+    assert done.stdout == b"['--name', 'x', '--', '-o']\n"
+
+
+@pytest.mark.parametrize(
+    ("command", "mode", "code", "said"),
+    [
+        ("./absent", None, 127, "./absent"),
+        ("./plain", 0o644, 126, "./plain"),
+        ("./train.py", 0o755, 126, "#!"),  # it names no interpreter
+        ("no-such-command-on-the-path", None, 127, "no-such-command-on-the-path"),
+    ],
+)
+def test_command_that_cannot_be_executed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, mode: int | None, code: int, said: str
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    if mode is not None:
+        Path(command).write_text("print('hello')\n")
+        Path(command).chmod(mode)
+    done = launches.run("--", command)
+    assert (done.returncode, done.stderr.count(b"\n")) == (code, 1)
+    assert said.encode() in done.stderr
+    assert not list_runs()
+
+
+def test_what_profd_refuses_is_its_own_error_before_the_script_starts(tmp_path: Path) -> None:
+    started = ("touch", str(tmp_path / "started"))
+    (tmp_path / "there.profd").touch()
+    for output in ("missing/run.profd", "there.profd"):
+        assert launches.run("-o", str(tmp_path / output), *started).returncode == 73
+    assert launches.run("--no-such-option", *started).returncode == 2
+    assert launches.run().returncode == 2
+    assert not (tmp_path / "started").exists()

@@ -41,19 +41,8 @@ class Outcome(NamedTuple):
     by: str
 
 
-class Flawed:
-    """Tests that fail without a mutant too, so that they catch nothing."""
-
-    def __init__(self) -> None:
-        self.tests: dict[str, None] = {}
-
-    def deselected(self) -> list[str]:
-        """Return the options that leave them out."""
-        return [f"--deselect={test}" for test in self.tests]
-
-
-def outcome_of(mutant: Mutant, tree: Worktree, until: str, flawed: Flawed) -> Outcome:
-    """Run tests with a mutant until one catches it."""
+def outcome_of(mutant: Mutant, tree: Worktree, until: str, flawed: list[str]) -> Outcome:
+    """Run tests with a mutant until one catches it; ``flawed`` are those that fail without a mutant too."""
     try:
         for stage in STAGES[: STAGES.index(until) + 1]:
             tests, options = _selection(stage, mutant, tree.root)
@@ -76,24 +65,24 @@ def _selection(stage: str, mutant: Mutant, root: Path) -> tuple[list[str], list[
 
 
 def _caught_by(
-    mutant: Mutant, tree: Worktree, tests: list[str], options: list[str], limit_s: float, flawed: Flawed
+    mutant: Mutant, tree: Worktree, tests: list[str], options: list[str], limit_s: float, flawed: list[str]
 ) -> str | None:
     """Return the test that fails with the mutant and passes without it; None where there is none."""
     while True:
         with applied(mutant, tree.root):
-            failed = tree.run(tests, [*options, *flawed.deselected()], limit_s).failed
+            failed = tree.run(tests, [*options, *(f"--deselect={test}" for test in flawed)], limit_s).failed
         if failed is None or "::" not in failed:  # a file that cannot be imported, or no end
             return failed
         if tree.run([failed], ["-n", "0"], limit_s).failed is None:
             return failed
-        if failed in flawed.tests:
+        if failed in flawed:
             raise NotApplicable(f"{failed} fails without it too, and cannot be left out")
-        flawed.tests[failed] = None
+        flawed.append(failed)
 
 
-def run_all(mutants: list[Mutant], jobs: int, until: str) -> tuple[list[Outcome], Flawed]:
+def run_all(mutants: list[Mutant], jobs: int, until: str) -> tuple[list[Outcome], list[str]]:
     """Run all mutants, some at a time, each time in a copy that no other one breaks."""
-    flawed = Flawed()
+    flawed: list[str] = []
     with tempfile.TemporaryDirectory(prefix="profd-mutants-") as folder, ThreadPoolExecutor(jobs) as pool:
         trees: queue.Queue[Worktree] = queue.Queue()
         for number in range(jobs):
@@ -149,7 +138,7 @@ def main() -> int:
     print(f"\n{caught} of {len(outcomes)} caught")
     for one in left:
         print(f"{one.result}: {one.mutant.name} in {one.mutant.file}: {one.by or 'no reason is given'}")
-    for test in flawed.tests:
+    for test in flawed:
         print(f"fails without a mutant too: {test}")
     if not arguments.names:
         PAGE.write_text(page_of(areas, outcomes))

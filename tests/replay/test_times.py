@@ -81,13 +81,10 @@ def test_samples_are_stamped_when_they_were_taken(run: tuple[RunReader, Diary]) 
     assert least <= statistics.median(at_ns - stay.enter_ns for at_ns, stay in found) <= most
 
 
-def test_intervals_are_in_order_and_do_not_overlap(run: tuple[RunReader, Diary]) -> None:
+def test_intervals_are_in_order_and_cover_the_run_from_the_first_one_on(run: tuple[RunReader, Diary]) -> None:
+    reader, _ = run
     for (before, _), (after, _) in pairwise(seen(*run)):
         assert before.start_ns + before.duration_ns <= after.start_ns
-
-
-def test_samples_cover_the_run_from_the_first_one_on(run: tuple[RunReader, Diary]) -> None:
-    reader, _ = run
     recordings = sorted(reader.recordings(), key=lambda one: one.start_ns)
     assert all(after.start_ns <= before.end_ns for before, after in pairwise(recordings))
     assert all(0 <= one.clock_error_ns < 50 * MILLISECOND_NS for one in recordings)

@@ -51,10 +51,6 @@ def _write(path: Path, parts: list[list[records.Record]]) -> None:
     write_records(path, [*found, *(record for part in parts for record in part)])
 
 
-def _replayed(name: str) -> Callable[[Path], object]:
-    return partial(replay, name)
-
-
 RUNS: dict[str, Callable[[Path], object]] = {
     "all views": completerun.write_complete_run,
     "two ranks with a window": rankrun.write_run,
@@ -64,6 +60,9 @@ RUNS: dict[str, Callable[[Path], object]] = {
     "killed recorder": write_killed_run,
     "a day": write_day,
     "killed target": partial(synthetic.write_run, exit_code=None, exit_signal=9),
-    **{name: _replayed(name) for name in ("nanogpt", "training-workers", "ranks-slow-data", "leaking", "steps-tqdm")},
+    **{
+        name: partial(replay, name)
+        for name in ("nanogpt", "training-workers", "ranks-slow-data", "leaking", "steps-tqdm")
+    },
 }
 """How each is written."""

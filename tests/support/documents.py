@@ -17,7 +17,6 @@ PAGES = (ROOT / "README.md", *sorted(DOCS.glob("*.md")))
 WRITTEN_BY_PROGRAMS = ("measurements.md", "mutants.md", "environments.md")
 
 _FENCED = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-_INDENTED = re.compile(r"(?<=\n\n)    \S.*")
 _INLINE = re.compile(r"`(profd [^`\n]+)`")
 _ENDS_COMMAND = frozenset({";", "&&", "||", "|", "&", "(", ")"})
 _REDIRECTS = frozenset({">", ">>", "<"})
@@ -70,11 +69,6 @@ def anchors(page: Path) -> frozenset[str]:
     """Return the anchors of a page's headings, as the code host makes them."""
     titles = re.findall(r"^#+ (.*)$", prose(page), re.MULTILINE)
     return frozenset(re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles)
-
-
-def indented_samples(page: Path) -> list[str]:
-    """Return the first lines of blocks that are told by their indentation: they cannot name their language."""
-    return _INDENTED.findall(prose(page))
 
 
 def shown_in_blocks(page: Path) -> Iterator[Command]:

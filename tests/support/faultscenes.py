@@ -111,7 +111,11 @@ class Scene:
         found = re.search(rb"dashboard (\d+)\r\n", self.shown)
         assert found
         self.pids["dashboard"] = int(found[1])
-        (self.pids["relay"],) = (pid for pid in processes.children(self.pids["launcher"]) if is_relay(pid))
+        (self.pids["relay"],) = (
+            pid
+            for pid in processes.children(self.pids["launcher"])
+            if (stat := processes.read_stat(pid)) and stat.comm == "profd-relay"
+        )
 
     def launch_headless(self) -> None:
         """Launch the script with its output in a file."""
@@ -265,12 +269,6 @@ def state(pid: int) -> str:
     """Return the state of a process; X where it is gone."""
     stat = processes.read_stat(pid)
     return stat.state if stat else "X"
-
-
-def is_relay(pid: int) -> bool:
-    """Say whether a process is what copies the script's output."""
-    stat = processes.read_stat(pid)
-    return stat is not None and stat.comm == "profd-relay"
 
 
 def _under_a_shell(status_fd: int) -> None:

@@ -13,6 +13,7 @@ import pytest
 from profd.daemon.interpreter.frames import Frame, Interpreter, open_interpreter
 from profd.daemon.interpreter.integers import Global, IntegerReader, Local, local_of
 from profd.daemon.interpreter.objects import Held, held
+from support.sessions import give_line, ready, wait_ready
 
 VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
 _FOLDERS = ("/usr/bin", "/usr/local/bin")
@@ -36,16 +37,10 @@ class Standing:
         self.pid = process.pid
         self._process = process
 
-    def until_ready(self) -> None:
-        assert self._process.stdout is not None
-        assert self._process.stdout.readline() == "ready\n"
-
     def go_on(self) -> None:
         """Let it go on, and wait until it waits again."""
-        assert self._process.stdin is not None
-        self._process.stdin.write("\n")
-        self._process.stdin.flush()
-        self.until_ready()
+        give_line(self._process)
+        wait_ready(self._process)
 
     def end(self) -> None:
         self._process.kill()
@@ -62,14 +57,8 @@ def standing(program: str = "\nready()", executable: str = sys.executable, *word
     A program that begins with an empty line has a function for that in it, ``ready``.
     """
     program = READY + program if program.startswith("\n") else program
-    pipe = subprocess.PIPE
-    with subprocess.Popen([executable, "-c", program, *words], stdin=pipe, stdout=pipe, text=True) as process:
-        try:
-            made = Standing(process)
-            made.until_ready()
-            yield made
-        finally:
-            process.kill()
+    with ready([executable, "-c", program, *words]) as process:
+        yield Standing(process)
 
 
 class Program:

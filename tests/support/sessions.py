@@ -69,27 +69,15 @@ def counts_on(pid: int, numbers: Path) -> None:
     assert stat.state not in "Tt"
 
 
-def begin_session(
-    pid: int,
-    *,
-    steps: bool = True,
-    hang_after_s: float | None = None,
-    on_hang: str | None = None,
-    server_metrics: int | None = None,
-    nccl_ras: str = "hang",
-) -> RunningSession:
-    """Start recording a process and its children."""
-    options = session_options("test", pid, hang_after_s=hang_after_s)
-    more = {"steps": steps, "on_hang": on_hang, "server_metrics": server_metrics, "nccl_ras": nccl_ras}
-    return start_session(msgspec.structs.replace(options, **more))
+def begin_session(pid: int, **more: object) -> RunningSession:
+    """Start recording a process and its children; ``more`` are further options of a session."""
+    return start_session(session_options("test", pid, **more))
 
 
-def session_options(
-    name: str, pid: int, *, rate_hz: int = 100, duration_s: float | None = None, hang_after_s: float | None = None
-) -> SessionOptions:
+def session_options(name: str, pid: int, **more: object) -> SessionOptions:
     """Return the options of a session that records a process, whatever that costs: its rate stays as it is."""
     run_id = paths.new_run_id(name)
-    return SessionOptions(
+    options = SessionOptions(
         run_id=run_id,
         name=name,
         run_file=paths.new_run_file(run_id),
@@ -97,11 +85,10 @@ def session_options(
         pid=pid,
         start_ticks=identity_of(pid).start_ticks,
         command=processes.command_line(pid),
-        rate_hz=rate_hz,
+        rate_hz=100,
         budget_percent=100.0,
-        duration_s=duration_s,
-        hang_after_s=hang_after_s,
     )
+    return msgspec.structs.replace(options, **more)
 
 
 def seen(session: RunningSession, look: Callable[[RunReader], Seen]) -> Seen:

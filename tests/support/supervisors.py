@@ -36,13 +36,15 @@ class Supervised:
     def wait(self, event: str, *, pid: int = 0, run: str = "") -> Line:
         """Wait until it has said this, of this process or run where one is named; what it said before counts."""
 
-        def said() -> Line | None:
+        def look() -> Line | None:
             has_ended = not self._reader.is_alive()
-            found = next((line for line in self.lines if _is_it(line, event, pid, run)), None)
-            assert found or not has_ended, f"it ended before it said {event}; it said {self.lines}"
-            return found
+            said = [
+                line for line in self.lines if line.event == event and pid in (0, line.pid) and run in ("", line.run)
+            ]
+            assert said or not has_ended, f"it ended before it said {event}; it said {self.lines}"
+            return said[0] if said else None
 
-        return until(said, lambda: f"{event} among {self.lines}")
+        return until(look, lambda: f"{event} among {self.lines}")
 
     def end(self, number: signal.Signals = signal.SIGTERM) -> int:
         """Send it a signal, and return its exit code once it is gone."""
@@ -53,10 +55,6 @@ class Supervised:
         assert self.process.stderr is not None
         for text in self.process.stderr:
             self.lines.append(msgspec.json.decode(text, type=Line))
-
-
-def _is_it(line: Line, event: str, pid: int, run: str) -> bool:
-    return line.event == event and pid in (0, line.pid) and run in ("", line.run)
 
 
 @contextlib.contextmanager

@@ -263,7 +263,7 @@ def test_memory_is_told_from_disks_and_the_network_behind_a_link(tmp_path: Path)
     assert not paths.is_on_network(Path("/proc"))  # by the mounts of this machine
 
 
-def test_file_is_replaced_and_a_link_is_followed_and_stays(tmp_path: Path) -> None:
+def test_file_is_replaced_a_link_is_followed_and_stays_and_a_pipe_is_written_to(tmp_path: Path) -> None:
     target, link = tmp_path / "out", tmp_path / "link"
     link.symlink_to(target)
     target.write_text("old")
@@ -274,9 +274,6 @@ def test_file_is_replaced_and_a_link_is_followed_and_stays(tmp_path: Path) -> No
     assert target.read_text() == "newer"
     with pytest.raises(OutputUnwritable, match="Is a directory"):
         write_whole(tmp_path, b"new")
-
-
-def test_pipe_is_written_to(tmp_path: Path) -> None:
     read_fd, write_fd = os.pipe()
     write_whole(Path(f"/dev/fd/{write_fd}"), b"new")
     assert os.read(read_fd, 10) == b"new"

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.interpreters import Standing, standing
+from support.sessions import ready
 
 from profd.daemon import processes
 from profd.daemon.processes import read, read_number, read_pairs, read_pressure_us
@@ -121,17 +122,10 @@ def test_a_child_has_its_threads_words_and_version(child: Standing) -> None:
 
 
 def test_a_shell_is_no_python_and_of_an_environment_only_what_is_allowed_is_told() -> None:
-    with subprocess.Popen(["sh", "-c", "echo ready; read x"], stdin=subprocess.PIPE, stdout=subprocess.PIPE) as shell:
-        assert shell.stdout is not None
-        shell.stdout.readline()
+    with ready(["sh", "-c", "echo ready; read x"]) as shell:
         assert processes.python_version(shell.pid) is None
-        shell.kill()
-    variables = {"RANK": "3", "TOKEN": "secret"}
-    with subprocess.Popen(PYTHON, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        process.stdout.readline()
+    with ready(["env", "-i", "RANK=3", "TOKEN=secret", *PYTHON]) as process:
         assert processes.environment(process.pid, frozenset({"RANK", "WORLD_SIZE"})) == {"RANK": "3"}
-        process.kill()
 
 
 def test_threads_of_a_process_in_a_container_have_two_ids(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.interpreters import Standing, standing
+from support.sessions import ready
 
 from profd.daemon.rights import Rights
 
@@ -57,15 +58,10 @@ def test_zombie_is_no_kernel_thread(sleeper: Standing) -> None:
 def test_descendants_reach_over_generations_and_leave_this_process_out() -> None:
     code = "import subprocess, sys; subprocess.run(['sh', '-c', 'sleep 60 & echo ready; wait'], stdin=sys.stdin)"
     parent = os.getppid()
-    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, start_new_session=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"
-        try:
-            assert len(list(Rights().descendants(process.pid))) == 2
-            assert process.pid not in Rights().descendants(parent)
-            assert os.getpid() not in Rights().descendants(parent)
-        finally:
-            os.killpg(process.pid, 9)
+    with ready([sys.executable, "-c", code]) as process:
+        assert len(list(Rights().descendants(process.pid))) == 2
+        assert process.pid not in Rights().descendants(parent)
+        assert os.getpid() not in Rights().descendants(parent)
 
 
 @pytest.mark.parametrize(("mask", "capable"), [("0000000000000000", False), ("0000000000080000", True)])

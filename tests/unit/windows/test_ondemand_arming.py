@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import stat
-import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from support.sessions import ready
 
 from profd.daemon.windows import ondemand
 from profd.daemon.windows.ondemand import Sockets, armed, sockets_of
@@ -65,12 +65,9 @@ def test_settings_that_cannot_be_read_or_a_process_that_is_gone_arm_nothing() ->
 def test_what_others_have_armed_is_found_in_its_environment(
     variables: dict[str, str], sockets: Sockets | None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    command = [sys.executable, "-c", "print('ready', flush=True); input()"]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=variables) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"ready\n"  # its environment is the new program's by now
+    armed_by = ("env", "-i", *(f"{name}={value}" for name, value in variables.items()))
+    with ready([*armed_by, sys.executable, "-c", "print('ready', flush=True); input()"]) as process:
         assert sockets_of(process.pid) == sockets
         monkeypatch.setattr(ondemand, "sees_our_files", lambda pid: False)
         monkeypatch.setattr(ondemand, "_shares_network", lambda pid: False)
         assert sockets_of(process.pid) is None  # in a container
-        process.kill()
