@@ -27,13 +27,12 @@ from typing import NamedTuple
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import platformdirs
-import pytest
 from environment import make_environment
 from measurements import write_section
 from proportions import most
 from steptruth import NEAR, Diary, Told, judge
 from support.folders import BENCHMARKS, PROGRAMS
-from support.interpreters import VERSIONS, python
+from support.interpreters import VERSIONS, find_python
 from support.standins import site_packages
 
 LOADS = Path(__file__).with_name("loads")
@@ -95,7 +94,7 @@ def jobs(options: argparse.Namespace) -> list[Job]:
     found = [
         Job(name, version, (executable, str(programs[name]), "DIARY"))
         for version in options.pythons
-        if (executable := _python(version))
+        if (executable := find_python(version))
         for name in wanted
         if name in programs
     ]
@@ -110,13 +109,6 @@ def jobs(options: argparse.Namespace) -> list[Job]:
     found *= options.rounds
     random.shuffle(found)
     return found
-
-
-def _python(version: str) -> str | None:
-    try:
-        return python(version)
-    except pytest.skip.Exception:
-        return None
 
 
 class Failed(Exception):
@@ -319,7 +311,7 @@ def main() -> None:
 
 def method(options: argparse.Namespace) -> str:
     """Return how it was measured, in words."""
-    versions = ", ".join(version for version in options.pythons if _python(version))
+    versions = ", ".join(version for version in options.pythons if find_python(version))
     return (
         f"`benchmarks/stepcounts.py`: each program under Python {versions}, {options.rounds} times, `profd attach` for "
         f"{options.seconds:g} s from a random time on, {options.at_once} at once"

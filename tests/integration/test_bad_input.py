@@ -24,17 +24,9 @@ CLOSED = "import ctypes; ctypes.CDLL(None).prctl(4, 0, 0, 0, 0)"  # PR_SET_DUMPA
 NEITHER = "pass"
 
 
-def refused(*words: str | Path, before: Sequence[str] = (), home: Path | None = None) -> tuple[int, str]:
+def refused(*words: str, before: Sequence[str] = ()) -> tuple[int, str]:
     """Run profd, check that it refuses in one line that begins with its name, and return exit code and line."""
-    environment = {**os.environ, **({"PROFD_HOME": str(home)} if home else {})}
-    ended = subprocess.run(
-        [*before, PROFD, *map(str, words)],
-        stdin=subprocess.DEVNULL,
-        capture_output=True,
-        text=True,
-        timeout=DEADLINE_S,
-        env=environment,
-    )
+    ended = subprocess.run([*before, PROFD, *words], input="", capture_output=True, text=True, timeout=DEADLINE_S)
     assert ended.stdout == ""
     assert ended.stderr.startswith("profd: "), ended.stderr
     assert ended.stderr.count("\n") == 1, ended.stderr
@@ -45,10 +37,10 @@ def refused(*words: str | Path, before: Sequence[str] = (), home: Path | None = 
 
 
 @pytest.fixture
-def plain_home() -> Iterator[Path]:
-    """Give the plain user a home for profd."""
+def as_plain() -> Iterator[tuple[str, ...]]:
+    """Give the words before a command of the plain user's, who has a home for profd."""
     with tempfile.TemporaryDirectory(prefix="profd-", ignore_cleanup_errors=True) as folder:
-        yield give_to_plain_user(Path(folder))
+        yield (*as_plain_user(), "env", f"PROFD_HOME={give_to_plain_user(Path(folder))}")
 
 
 @contextlib.contextmanager
@@ -65,11 +57,10 @@ def test_zombie() -> None:
         assert refused("attach", str(ended.pid))[0] == ExitCode.ZOMBIE
 
 
-def test_first_process_as_plain_user(plain_home: Path) -> None:
-    before = as_plain_user()
-    if not before and processes.owner_uid(1) == os.getuid():
+def test_first_process_as_plain_user(as_plain: tuple[str, ...]) -> None:
+    if not as_plain_user() and processes.owner_uid(1) == os.getuid():
         pytest.skip("process 1 belongs to this user: a container that runs as one")
-    code, line = refused("attach", "1", before=before, home=plain_home)
+    code, line = refused("attach", "1", before=as_plain)
     assert code == ExitCode.OTHER_USER
     assert "belongs to" in line
 
@@ -92,16 +83,16 @@ def test_program_that_calls_itself_python_without_being_one(tmp_path: Path) -> N
     assert "Python 3.16" in line
 
 
-def test_process_that_is_closed_to_its_own_user(plain_home: Path) -> None:
+def test_process_that_is_closed_to_its_own_user(as_plain: tuple[str, ...]) -> None:
     with plain_python(CLOSED) as pid:
-        code, line = refused("attach", str(pid), before=as_plain_user(), home=plain_home)
+        code, line = refused("attach", str(pid), before=as_plain)
     assert code == ExitCode.MISSING_CAPABILITY
     assert "SYS_PTRACE" in line or "sudo" in line
 
 
 @pytest.mark.skipif(Rights().ptrace_scope() == 0, reason="this kernel has no Yama, or lets everyone attach")
-def test_ptrace_scope_forbids(plain_home: Path) -> None:
+def test_ptrace_scope_forbids(as_plain: tuple[str, ...]) -> None:
     with plain_python(NEITHER) as pid:
-        code, line = refused("attach", str(pid), before=as_plain_user(), home=plain_home)
+        code, line = refused("attach", str(pid), before=as_plain)
     assert code == ExitCode.PTRACE_SCOPE
     assert "kernel.yama.ptrace_scope" in line

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.folders import ROOT
-from support.interpreters import VERSIONS
+from support.interpreters import OWN_VERSION, VERSIONS, find_python
 from support.waiting import DEADLINE_S
 
 SOURCES = ("cli", "daemon", "target", "tui", "src", "pyproject.toml", "README.md", "LICENSE")
@@ -55,13 +55,8 @@ def run(*words: str, cwd: Path | None = None) -> subprocess.CompletedProcess[str
 
 def other_python() -> str:
     """Return a Python that is not the one of these tests: another version where there is one."""
-    own = f"{sys.version_info.major}.{sys.version_info.minor}"
-    others = (
-        shutil.which(f"python{version}", path="/usr/bin:/usr/local/bin") for version in VERSIONS if version != own
-    )
-    pyenv = sorted(Path.home().glob(".pyenv/versions/3.1[0-9].*/bin/python3"))
-    different = [*filter(None, others), *(str(path) for path in pyenv if f"/{own}." not in str(path))]
-    return different[-1] if different else "/usr/bin/python3"
+    others = [found for version in VERSIONS if version != OWN_VERSION and (found := find_python(version))]
+    return others[-1] if others else "/usr/bin/python3"
 
 
 def test_every_file_of_the_packages_is_in_the_wheel(wheel: Path) -> None:

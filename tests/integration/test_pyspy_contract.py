@@ -20,6 +20,7 @@ from support.pyspyprocesses import ENVIRONMENT, HEAD, LOGGING, REAL, Begun, Ende
 from support.sessions import give_line
 from support.waiting import until
 
+from profd.daemon import processes
 from profd.daemon.clock import Clock
 from profd.daemon.stacks import assembly, pyspy
 from profd.daemon.stacks.dump import take_dump
@@ -129,7 +130,7 @@ def test_interrupt_ends_a_recording_and_the_file_is_written(
     assert re.fullmatch(SAMPLING.replace("1 seconds", "60 seconds"), begun.first_line)
     assert (" for " in begun.first_line) == bool(duration)
     assert not (tmp_path / "trace").exists()
-    assert tracer_of(calm.pid) == 0
+    assert processes.status(calm.pid)["TracerPid"] == "0"
     done = begun.end(signal.SIGINT)
     assert (done.code, done.err) == (0, "")
     lines = [line for line in done.out.splitlines() if line]
@@ -198,12 +199,6 @@ def read_to_failure(recording: Begun, pid: int) -> str:
 def become_another_program(process: subprocess.Popen[str]) -> None:
     give_line(process)
     until(lambda: Path(f"/proc/{process.pid}/comm").read_text() == "sleep\n", "its becoming another program")
-
-
-def tracer_of(pid: int) -> int:
-    """Return who has stopped a process, or may: 0 where nobody does."""
-    status = Path(f"/proc/{pid}/status").read_text()
-    return int(status.partition("TracerPid:")[2].split()[0])
 
 
 GONE = (

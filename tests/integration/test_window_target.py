@@ -49,8 +49,7 @@ class Target:
         return int(count), names
 
     def tracer(self) -> int:
-        lines = Path(f"/proc/{self.pid}/status").read_text().splitlines()
-        return next(int(line.split()[1]) for line in lines if line.startswith("TracerPid"))
+        return int(processes.status(self.pid)["TracerPid"])
 
     def runs_on(self) -> bool:
         """Say whether nobody holds it, and it counts."""

@@ -27,6 +27,7 @@ sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
 
 import msgspec
 from support.folders import ROOT
+from support.interpreters import find_python
 from support.recordinglines import Header, Started, StoredLine, encode_line, read_lines, write_lines
 from support.recordings import RECORDINGS, recording_file, recording_names
 from support.replayresults import replayed
@@ -121,8 +122,7 @@ def _python(program: Program) -> tuple[str, str]:
     """Return the interpreter for a program, and the folder that it is installed in."""
     if not program.python:
         return sys.executable, sys.base_prefix
-    found = sorted(Path.home().glob(f".pyenv/versions/{program.python}.*/bin/python"))
-    python = str(found[-1]) if found else f"python{program.python}"
+    python = find_python(program.python) or f"python{program.python}"
     asked = subprocess.run(
         [python, "-c", "import sys; print(sys.base_prefix)"], capture_output=True, text=True, check=True
     )

@@ -16,18 +16,22 @@ from profd.daemon.interpreter.objects import Held, held
 from support.sessions import give_line, ready, wait_ready
 
 VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
+OWN_VERSION = f"{sys.version_info.major}.{sys.version_info.minor}"
 _FOLDERS = ("/usr/bin", "/usr/local/bin")
+
+
+def find_python(version: str) -> str | None:
+    """Return a Python of this version, if there is one."""
+    if version == OWN_VERSION:
+        return sys.executable
+    pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python3"))
+    found = [*pyenv, *(path for folder in _FOLDERS if (path := Path(folder) / f"python{version}").exists())]
+    return str(found[-1]) if found else None
 
 
 def python(version: str) -> str:
     """Return a Python of this version; skips the test where there is none."""
-    if version == f"{sys.version_info.major}.{sys.version_info.minor}":
-        return sys.executable
-    pyenv = sorted(Path.home().glob(f".pyenv/versions/{version}.*/bin/python3"))
-    found = [*pyenv, *(path for folder in _FOLDERS if (path := Path(folder) / f"python{version}").exists())]
-    if not found:
-        pytest.skip(f"there is no Python {version} here")
-    return str(found[-1])
+    return find_python(version) or pytest.skip(f"there is no Python {version} here")
 
 
 class Standing:

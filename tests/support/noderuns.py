@@ -64,7 +64,8 @@ class Job:
         found: list[records.Record] = [
             records.ProcessSeen(me, None, COMMAND, "main", rank, None, "3.11.7", started_ns, place)
         ]
-        found.append(_nameless(me, started_ns))
+        nameless = ((me.pid, "", True, ((JOINING[:1], 100),)),)  # so is the main thread in the first recording
+        found.append(recording(me, started_ns, nameless, duration_ns=100 * MILLISECOND_NS))
         spans = self._spans(own_share, joined, sample_ms, wait)
         found += self._recordings(me, started_ns, spans, sample_ms)
         if counted:
@@ -138,8 +139,3 @@ def write_three_nodes(folder: Path) -> Path:
     job.write(folder / "b.profd", 1, own_share=0.9, ahead_ns=AHEAD_NS)
     job.write(folder / "c.profd", 0)
     return folder
-
-
-def _nameless(me: Identity, started_ns: int) -> records.RecordingTaken:
-    """Return the first recording, in which the main thread has no name yet."""
-    return recording(me, started_ns, ((me.pid, "", True, ((JOINING[:1], 100),)),), duration_ns=100 * MILLISECOND_NS)

@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import NamedTuple
 
@@ -47,15 +48,10 @@ def pages() -> Iterator[Text]:
         yield from _lines(page)
 
 
-def literals_of(folder: str) -> Callable[[], Iterator[Text]]:
-    """Return what yields the texts in the modules of a folder: literals, of which help and messages are made."""
-
-    def texts() -> Iterator[Text]:
-        for module in sorted((ROOT / folder).rglob("*.py")):
-            for line, text in literals(module.read_text()):
-                yield Text(_name(module), line, text)
-
-    return texts
+def literals_of(folder: str) -> Iterator[Text]:
+    """Yield the texts in the modules of a folder: literals, of which help and messages are made."""
+    for module in sorted((ROOT / folder).rglob("*.py")):
+        yield from (Text(_name(module), line, text) for line, text in literals(module.read_text()))
 
 
 def report_page() -> Iterator[Text]:
@@ -79,7 +75,7 @@ def texts_of_findings() -> Iterator[Text]:
 
 TREES: dict[str, Callable[[], Iterator[Text]]] = {
     "docs": pages,
-    **{folder: literals_of(folder) for folder in ("cli", "tui", "daemon")},
+    **{folder: partial(literals_of, folder) for folder in ("cli", "tui", "daemon")},
     "page": report_page,
     "findings": texts_of_findings,
 }

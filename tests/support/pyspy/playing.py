@@ -7,7 +7,6 @@ system's ID of the main thread become those of the process that the stand-in was
 from __future__ import annotations
 
 import json
-import os
 import re
 import time
 from collections.abc import Iterator
@@ -61,7 +60,7 @@ class Take:
 
     def play(self, span: Span, fail_every: int) -> Played:
         """Return what a recording over this span would have been."""
-        events = list(self.events_until(span.sampling_us, max(span.end_us, span.sampling_us + 1)))
+        events = list(self._events_until(span.sampling_us, max(span.end_us, span.sampling_us + 1)))
         intervals = max((span.end_us - span.sampling_us) * span.rate // 1_000_000, 1)
         intervals = min(intervals, span.most) if span.most is not None else intervals
         failed = [k for k in range(1, intervals + 1) if fail_every and k % fail_every == 0]
@@ -69,7 +68,7 @@ class Take:
         log = [failed_read(self.pid, span.wall_zero_s + at_us / 1e6) for at_us in failed_us]
         return Played(_json(events), log, (intervals - len(failed)) * self._threads, len(failed))
 
-    def events_until(self, begin_us: int, end_us: int) -> Iterator[Event]:
+    def _events_until(self, begin_us: int, end_us: int) -> Iterator[Event]:
         """Yield the events by time, the recording again and again, and in the end what closes all that is open."""
         open_frames: dict[int, list[Event]] = {}
         at_us = begin_us
@@ -115,46 +114,14 @@ def _json(value: object) -> bytes:
     return json.dumps(value, separators=(",", ":")).encode() + b"\n"
 
 
-def dumped(dump: str | None, trace: str, pid: int) -> bytes:
-    """Return a dump: this one, or the first stacks of the trace."""
-    threads: list[dict[str, Any]] = json.loads(dump) if dump else _first_stacks(trace, pid)
+def dumped(dump: str, pid: int) -> bytes:
+    """Return a dump as one of this process."""
+    threads: list[dict[str, Any]] = json.loads(dump)
     for thread in threads:
         is_main = thread["thread_name"] == "MainThread" or thread["os_thread_id"] == thread["pid"]
         thread["pid"] = pid
         thread["os_thread_id"] = pid if is_main else thread["os_thread_id"]
     return json.dumps(threads, indent=2).encode() + b"\n"
-
-
-def _first_stacks(trace: str, pid: int) -> list[dict[str, Any]]:
-    """Return what the threads of a trace did first, as a dump shows it."""
-    stacks: dict[int, list[Event]] = {}
-    for event in Take(trace, pid).events_until(0, 1):
-        stack = stacks.setdefault(event["tid"], [])
-        if event["ph"] == "B":
-            stack.append(event)
-        elif event["ts"] == 0:
-            stack.pop()
-    threads = []
-    for tid, (root, *frames) in stacks.items():
-        match = _THREAD.fullmatch(root["name"])
-        threads.append(
-            {
-                "pid": pid,
-                "thread_id": tid,
-                "thread_name": match[2] if match else None,
-                "os_thread_id": int(match[1]) if match and match[1].isdigit() else None,
-                "active": True,
-                "owns_gil": False,
-                "frames": [_frame(event["name"], **event["args"]) for event in reversed(frames)],
-            }
-        )
-    return threads
-
-
-def _frame(name: str, filename: str, line: int) -> dict[str, Any]:
-    short = os.path.basename(filename)
-    more = {"locals": None, "is_entry": False, "is_shim_entry": False}
-    return {"name": name, "filename": filename, "module": None, "short_filename": short, "line": line or 0, **more}
 
 
 def spoil(data: bytes, how: str, size: int) -> bytes | None:

@@ -257,7 +257,7 @@ def dump(options: dict[str, str], scenario: dict[str, Any], journal: Journal) ->
     fault.strike("start")
     pid = int(options["pid"])
     Target(pid, scenario["strict"])
-    data = playing.dumped(scenario["dump"], scenario["trace"], pid)
+    data = playing.dumped(scenario["dump"], pid)
     spoiled = playing.spoil(data, fault.trace, fault.size)
     sys.stdout.buffer.write(spoiled or b"")
     sys.stdout.flush()

@@ -78,7 +78,7 @@ class StandIn:
         self._scenario: dict[str, Any] = {
             "version": "0.4.3",
             "trace": "",
-            "dump": None,
+            "dump": "",
             "faults": [],
             "strict": False,
             "fail_every": 0,
@@ -90,12 +90,15 @@ class StandIn:
         self.stands_in(stack("train"))
 
     def stands_in(self, frames: Stack) -> None:
-        """Play one thread in one stack."""
-        self.plays(write_trace(Told([(0, frames)], _LENGTH_US)))
+        """Play one thread in one stack, for a dump too."""
+        shown = [{"name": one.function, "filename": one.file, "line": one.line} for one in reversed(frames)]
+        about = {"pid": 1, "thread_id": 1, "os_thread_id": 1, "thread_name": "MainThread"}
+        dump = msgspec.json.encode([{**about, "active": True, "owns_gil": False, "frames": shown}])
+        self.plays(write_trace(Told([(0, frames)], _LENGTH_US)), dump=dump)
 
-    def plays(self, trace: bytes = b"", *, dump: bytes | None = None) -> None:
-        """Play this trace; ``dump`` is what a dump shows, its first stacks where there is none."""
-        self._set(trace=trace.decode(), dump=dump and dump.decode())
+    def plays(self, trace: bytes = b"", *, dump: bytes = b"") -> None:
+        """Play this trace; ``dump`` is what a dump shows, as before where there is none."""
+        self._set(trace=trace.decode(), dump=dump.decode() or self._scenario["dump"])
 
     def fails(self, *faults: Fault) -> None:
         """Fail so from now on, instead of as before; without a fault, not at all."""

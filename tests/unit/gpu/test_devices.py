@@ -96,11 +96,8 @@ def test_words_mean_what_cuda_takes_them_for(words: str, names: list[str]) -> No
     assert [one.name for one in found] == names
 
 
-def test_unset_variable_hides_nothing() -> None:
-    assert visible_gpus({}, GPUS) is None
-
-
 def test_numbers_of_unlike_gpus_are_in_an_order_that_is_not_ours() -> None:
+    assert visible_gpus({}, GPUS) is None  # nor is anything hidden
     mixed = [gpu(0, "GPU-a", "T4"), gpu(1, "GPU-b", "H100")]
     assert visible_gpus({"CUDA_VISIBLE_DEVICES": "0"}, mixed) is None
     in_order = {"CUDA_VISIBLE_DEVICES": "0", "CUDA_DEVICE_ORDER": "PCI_BUS_ID"}
