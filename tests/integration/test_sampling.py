@@ -4,21 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import gzip
-import json
-import os
 import sqlite3
-import subprocess
 import sys
 import zlib
 from collections import Counter
 from collections.abc import Iterator
 from itertools import pairwise
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support.folders import TARGET
-from support.launches import PROFD
+from support.launches import printed, profd
 from support.sessions import begin_session, finished, hand_over, hurry_until, running, seen
 from support.waiting import until
 
@@ -147,13 +143,9 @@ def everything_in(run_file: Path) -> Iterator[bytes]:
 
 
 @pytest.mark.requires("torch")
-def test_ranks_of_torchrun_are_known(tmp_path: Path) -> None:
+def test_ranks_of_torchrun_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2"]
-    environment = {**os.environ, "PROFD_HOME": str(tmp_path), "OMP_NUM_THREADS": "1"}
-    subprocess.run(
-        [PROFD, "run", "--headless", "--", *torchrun, str(TARGET / "ddp_mlp.py"), "--seconds", "4"],
-        env=environment, stdout=subprocess.DEVNULL, check=True,
-    )  # fmt: skip
-    said = subprocess.run([PROFD, "summary", "latest", "--json"], env=environment, stdout=subprocess.PIPE, check=True)
-    summary: dict[str, Any] = json.loads(said.stdout)
-    assert sorted(row["rank"] for row in summary["processes"] if row["role"] == "main") == [0, 1]
+    assert profd("run", "--headless", "--", *torchrun, str(TARGET / "ddp_mlp.py"), "--seconds", "4").returncode == 0
+    summary = printed(profd("summary", "latest", "--json"))
+    assert sorted(row.rank for row in summary.processes if row.role == "main") == [0, 1]

@@ -70,10 +70,10 @@ def _caught_by(
     """Return the test that fails with the mutant and passes without it; None where there is none."""
     while True:
         with applied(mutant, tree.root):
-            failed = tree.run(tests, [*options, *(f"--deselect={test}" for test in flawed)], limit_s).failed
+            failed = tree.run(tests, [*options, *(f"--deselect={test}" for test in flawed)], limit_s)
         if failed is None or "::" not in failed:  # a file that cannot be imported, or no end
             return failed
-        if tree.run([failed], ["-n", "0"], limit_s).failed is None:
+        if tree.run([failed], ["-n", "0"], limit_s) is None:
             return failed
         if failed in flawed:
             raise NotApplicable(f"{failed} fails without it too, and cannot be left out")

@@ -10,17 +10,9 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import NamedTuple
 
 _NOTHING_COLLECTED = 5
 _FAILED = re.compile(r"^(?:FAILED|ERROR) (\S.*?)(?: - .*)?$", re.MULTILINE)
-
-
-class Ran(NamedTuple):
-    """How tests ended: the first that failed, or None where all passed; the end of what they said."""
-
-    failed: str | None
-    said: str
 
 
 class Worktree:
@@ -43,8 +35,8 @@ class Worktree:
         self._environment = {**os.environ, "PYTHONPATH": str(folder / "src")}
         self._check_imports()
 
-    def run(self, tests: Sequence[str], options: Sequence[str], limit_s: float) -> Ran:
-        """Run tests up to the first failure."""
+    def run(self, tests: Sequence[str], options: Sequence[str], limit_s: float) -> str | None:
+        """Run tests up to the first failure, and return which that is; None where all passed."""
         command = [sys.executable, "-m", "pytest", "-x", "-q", "-p", "no:cacheprovider", *options, *tests]
         process = subprocess.Popen(
             command,
@@ -61,12 +53,12 @@ class Worktree:
             said, _ = process.communicate(timeout=limit_s)
         except subprocess.TimeoutExpired:
             os.killpg(process.pid, signal.SIGKILL)
-            said, _ = process.communicate()
-            return Ran(f"no end within {limit_s:.0f} s", said[-2000:])
+            process.communicate()
+            return f"no end within {limit_s:.0f} s"
         if process.returncode in (0, _NOTHING_COLLECTED):
-            return Ran(None, said[-2000:])
+            return None
         failed = _FAILED.search(said)
-        return Ran(failed[1] if failed else f"pytest ended with {process.returncode}", said[-2000:])
+        return failed[1] if failed else f"pytest ended with {process.returncode}"
 
     def _check_imports(self) -> None:
         """Make sure that this copy is what tests import, not the installed one."""

@@ -224,7 +224,7 @@ def test_a_selected_caller_of_the_zoomed_frame_comes_back(report: ReportPage) ->
     assert seen(report) == before
 
 
-def test_an_address_without_a_frame_shows_all_and_another_tree_has_other_frames(report: ReportPage) -> None:
+def test_an_address_with_no_frame_or_none_that_there_is_shows_all_as_another_tree_does(report: ReportPage) -> None:
     report.page.mouse.click(*report.place_of("train_epoch:63"))
     assert "frame=" in report.address
     report.page.evaluate("location.hash = 't=4-12'")
@@ -234,9 +234,6 @@ def test_an_address_without_a_frame_shows_all_and_another_tree_has_other_frames(
     report.page.mouse.click(*report.place_of("train_epoch:63"))
     report.page.select_option("#by", "function")
     assert report.address == "#t=4-12&by=function"
-
-
-def test_a_frame_that_is_none_does_no_harm(report: ReportPage) -> None:
     for frame in ["x", "zzzz.1-1-1", "0-99-99", "__proto__-0-0", "0.1.0.1-9-9e9", "%00-1-1", "-1-1"]:
         report.open(f"#frame={frame}")
         assert report.samples == 4_000

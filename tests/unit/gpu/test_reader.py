@@ -34,13 +34,9 @@ def room(driver: SimulatedDriver) -> GpuRoom:
     return GpuRoom(driver)
 
 
-def test_gauges_are_in_the_units_of_their_names(room: GpuRoom) -> None:
+def test_gauges_are_in_the_units_of_their_names_and_the_device_is_told_once_before_them(room: GpuRoom) -> None:
     read = values(room.read())
     assert {name: read[f"gpu_{name}"] for name in GAUGES} == pytest.approx(GAUGES)
-
-
-def test_device_is_told_once_and_before_its_points(room: GpuRoom) -> None:
-    room.read()
     room.read(1)
     seen = DeviceSeen(room.start_ns, "gpu0", 0, "NVIDIA H100 80GB HBM3", "GPU-gpu0", 80 * GIB)
     assert room.devices == [seen]
@@ -104,6 +100,7 @@ def test_time_with_clocks_held_down_is_what_the_driver_counts_between_flags(
 
 def test_memory_and_time_of_a_process_are_its_own(room: GpuRoom, driver: SimulatedDriver) -> None:
     driver.add("process_memory_bytes", GIB, "gpu0", 99)
+    driver.add("graphics_memory_bytes", 10 * GIB, "gpu0", MAIN.pid)  # it also draws, and holds its memory once
     driver.add("process_sm_share", 0.9, "gpu0", MAIN.pid)
     driver.add("process_sm_share", 0.1, "gpu0", 99)
     room.read(1)  # takes the driver's newest stamp
@@ -112,11 +109,6 @@ def test_memory_and_time_of_a_process_are_its_own(room: GpuRoom, driver: Simulat
         Point("gpu_process_memory_bytes", 10 * GIB, MAIN, device="gpu0"),
         Point("gpu_process_sm_share", 0.9, MAIN, device="gpu0"),
     ]
-
-
-def test_process_that_also_draws_holds_its_memory_once(room: GpuRoom, driver: SimulatedDriver) -> None:
-    driver.add("graphics_memory_bytes", 10 * GIB, "gpu0", MAIN.pid)
-    assert [point.value for point in room.read() if point.name == "gpu_process_memory_bytes"] == [10 * GIB]
 
 
 def test_memory_that_nvml_does_not_tell_is_missing(driver: SimulatedDriver) -> None:

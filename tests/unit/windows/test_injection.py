@@ -183,18 +183,12 @@ def fake(folder: Path, body: str) -> str:
     return str(path)
 
 
-async def test_process_and_file_are_handed_to_the_helper(tmp_path: Path) -> None:
+async def test_process_and_file_are_handed_to_the_helper_which_may_refuse_or_hang(tmp_path: Path) -> None:
     said = tmp_path / "said"
     await execute(fake(tmp_path, f"open({str(said)!r}, 'w').write(repr(sys.argv))"), 7, Path("/tmp/window.py"))
     assert said.read_text().endswith("sys.remote_exec(int(sys.argv[1]), sys.argv[2])', '7', '/tmp/window.py']")
-
-
-async def test_refusal_is_said_with_its_reason(tmp_path: Path) -> None:
     helper = fake(tmp_path, "sys.exit('RuntimeError: Remote debugging is not enabled in the remote process.')")
     with pytest.raises(WindowFailed, match=r"could not reach process 7 .*not enabled"):
         await execute(helper, 7, Path("/tmp/window.py"))
-
-
-async def test_helper_that_hangs_is_ended(tmp_path: Path) -> None:
     with pytest.raises(WindowFailed, match="not done with process 7 within 0 s"):
         await execute(fake(tmp_path, "sys.stdin = None; import signal; signal.pause()"), 7, Path("/x"), 0.2)

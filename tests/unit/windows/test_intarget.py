@@ -191,15 +191,14 @@ def test_profiler_of_the_user_goes_before(tmp_path: Path) -> None:
     assert take(order(tmp_path), Training()) == ""
 
 
-def test_process_without_torch_is_reported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "torch", None)
-    assert take(order(tmp_path)) == "it has not imported torch"
-
-
-def test_window_that_nobody_wants_any_more_is_not_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_window_without_torch_or_that_nobody_wants_any_more_is_not_taken(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     taken: list[Order] = []
     monkeypatch.setattr(intarget, "Window", lambda wanted, torch: taken.append(wanted))
     intarget.take(order(tmp_path / "gone"))
+    monkeypatch.setitem(sys.modules, "torch", None)
+    assert take(order(tmp_path)) == "it has not imported torch"
     assert taken == []
 
 

@@ -24,10 +24,7 @@ TRACE = b"""{"schemaVersion": 1, "baseTimeNanoseconds": 1790857026000000000, "un
 
 @pytest.mark.parametrize("pack", [bytes, gzip.compress])
 def test_trace_is_read_packed_or_not(pack: Callable[[bytes], bytes]) -> None:
-    check(decode(read_text(BytesIO(pack(TRACE)))))
-
-
-def check(read: Trace) -> None:
+    read = decode(read_text(BytesIO(pack(TRACE))))
     assert read.base_ns == 1790857026000000000
     assert [(event.name, event.ph) for event in read.events] == [
         ("process_name", "M"),
