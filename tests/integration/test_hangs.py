@@ -60,7 +60,7 @@ def test_collective_that_one_rank_does_not_join(tmp_path: Path) -> None:
 def test_run_goes_on_after_a_hang_and_the_users_command_is_run(tmp_path: Path) -> None:
     said = tmp_path / "said"
     command = f'echo "$PROFD_HANG_CAUSE $PROFD_PID" > {said}'
-    with running("hangs/paused.py") as target, watched(target.pid, on_hang=command) as session:
+    with running("shortjob.py", "1000000") as target, watched(target.pid, on_hang=command) as session:
         (hang,) = until(lambda: told(session), "a hang")
         give_line(target)
         until(lambda: told(session)[0].ended_ns is not None, "the end of the hang")

@@ -1,8 +1,8 @@
 """Records real programs for the tests, and writes down what the product says of each.
 
 ``make.py [--expect] [NAME ...]``: records the programs of ``catalog.py``, all of them or those that are named, and
-replays each into ``expected/``. With ``--expect`` nothing is recorded: what is stored is replayed. Prints what is new
-in the results, number by number.
+replays each into ``expected/``. With ``--expect`` nothing is recorded: what is stored is replayed. Shows what is new in
+the results, as git has it.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
-from typing import Any
 
 sys.path.insert(0, str(Path(__file__).parents[1]))
 sys.path.insert(0, str(Path(__file__).parents[2] / "benchmarks"))
@@ -48,8 +46,9 @@ def main() -> None:
     for name in options.names or (recording_names() if options.expect else PROGRAMS_TO_RECORD):
         if not options.expect:
             make(name, PROGRAMS_TO_RECORD[name])
-        for change in expect(name):
-            print(f"{name}: {change}", flush=True)
+        expected = RECORDINGS / "expected" / f"{name}.json"
+        expected.write_text(json.dumps(replayed(name).stored(), indent=1, ensure_ascii=False) + "\n")
+        subprocess.run(["git", "--no-pager", "diff", "--", expected], check=True)
 
 
 def make(name: str, program: Program) -> None:
@@ -150,30 +149,6 @@ def _header(program: Program, python: str) -> Header:
         machine=f"{os.cpu_count()} cores, {platform.machine()}, Linux {platform.release()}",
         rate_hz=program.rate_hz,
     )
-
-
-def expect(name: str) -> Iterator[str]:
-    """Write down what the product says of a stored recording; yield what is new in it."""
-    file = RECORDINGS / "expected" / f"{name}.json"
-    before = json.loads(file.read_text()) if file.exists() else {}
-    after = replayed(name).stored()
-    file.write_text(json.dumps(after, indent=1, ensure_ascii=False) + "\n")
-    old, new = dict(_numbers(before)), dict(_numbers(after))
-    for place in dict.fromkeys((*old, *new)):
-        if old.get(place) != new.get(place):
-            yield f"{place}: {old.get(place, 'nothing')} → {new.get(place, 'nothing')}"
-
-
-def _numbers(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:  # noqa: ANN401  anything that JSON has
-    """Yield all single values in a tree, with their place."""
-    if isinstance(value, dict):
-        for name, inner in value.items():
-            yield from _numbers(inner, f"{place}.{name}" if place else name)
-    elif isinstance(value, list):
-        for index, inner in enumerate(value):
-            yield from _numbers(inner, f"{place}[{index}]")
-    else:
-        yield place, value
 
 
 if __name__ == "__main__":

@@ -37,7 +37,6 @@ class ReplayLibrary:
                 self._functions.add(row["call"])
                 self._rows[key_of(row["call"], row["args"])].append(row)
         self.start_ns = min(rows[0]["realtime_ns"] for rows in self._rows.values())
-        self.end_ns = max(rows[-1]["realtime_ns"] for rows in self._rows.values())
 
     def __getattr__(self, name: str) -> Callable[..., int]:
         if name not in self._functions:

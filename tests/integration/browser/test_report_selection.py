@@ -116,7 +116,6 @@ Controls = dict[str, str]
 """What to choose in the list of an id; an empty choice presses the button of that id."""
 
 
-MAIN_OF_RANK_1 = str(rankrun.RANKS[1].pid)
 WORKER_1 = str(rankrun.WORKERS[1].pid)
 CASES: dict[str, tuple[Controls, tuple[str, ...], int]] = {
     "as it opens": ({}, (), 4_000),

@@ -151,10 +151,16 @@ async def test_process_that_is_stopped_is_left_alone(pid: int, tools: Path) -> N
     assert failure.value.remedy == f"let it run on: kill -CONT {pid}"
 
 
+@pytest.fixture
+def nobodys() -> Iterator[int]:
+    with process_of_plain_user() as pid:
+        yield pid
+
+
 @pytest.mark.requires("root", "setpriv")
 @pytest.mark.parametrize("may_attach", [True, False])
 async def test_gdb_runs_as_the_user_of_the_process_where_that_may_attach(
-    may_attach: bool, tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    nobodys: int, may_attach: bool, tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Then it has none of root's variables, in which a key may stand."""
     monkeypatch.setenv("SECRET", "hunter2")
@@ -170,6 +176,5 @@ async def test_gdb_runs_as_the_user_of_the_process_where_that_may_attach(
         f'echo "$me:$SECRET" >> {said}\n[ $me = 0 ] && echo profd queued 0 || echo "{words}"',
         mode=0o755,
     )
-    with process_of_plain_user() as nobodys:
-        await gdb.execute(nobodys, TEXT, CALLS)
+    await gdb.execute(nobodys, TEXT, CALLS)
     assert said.read_text().splitlines() == [f"{NOBODY}:", *["0:hunter2"] * (not may_attach)]
