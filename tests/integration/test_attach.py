@@ -11,11 +11,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.launches import PROFD
+from support.launches import PROFD, state
 from support.sessions import hand_over, running
 from support.waiting import until
 
-from profd.daemon import paths, processes
+from profd.daemon import paths
 from profd.daemon.session.control import ControlClient
 from profd.daemon.store.reader import RunReader
 
@@ -63,19 +63,12 @@ def assert_summed_up(process: subprocess.Popen[str]) -> RunReader:
     return RunReader(paths.find_run(err.splitlines()[-1].split()[-1]))
 
 
-def assert_running(pid: int) -> None:
-    """Check that a process goes about its work: neither stopped nor gone."""
-    stat = processes.read_stat(pid)
-    assert stat is not None
-    assert stat.state in "RS"
-
-
 def test_duration_ends_it(target: int) -> None:
     with assert_summed_up(attach(target, "--duration", "1")) as reader:
         assert (reader.info.state, reader.info.why_ended) == ("ended", "duration")
         assert (reader.info.mode, reader.info.name, reader.info.pid) == ("attached", "busy", target)
         assert "hunter2" not in str(reader.info.command)
-    assert_running(target)
+    assert state(target) in "RS"
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
@@ -84,7 +77,7 @@ def test_signal_ends_the_recording_and_not_the_target(target: int, number: signa
     process.send_signal(number)
     with assert_summed_up(process) as reader:
         assert (reader.info.state, reader.info.why_ended) == ("ended", "stopped")
-    assert_running(target)
+    assert state(target) in "RS"
 
 
 def test_stop_from_elsewhere_ends_it(target: int) -> None:
@@ -97,7 +90,7 @@ def test_stop_from_elsewhere_ends_it(target: int) -> None:
         assert reader.info.state == "ended"
         assert sum(recording.samples for recording in reader.recordings()) > 0
     assert_summed_up(process).close()
-    assert_running(target)
+    assert state(target) in "RS"
 
 
 def log_out(home: Path) -> None:
@@ -121,7 +114,7 @@ def test_it_ends_after_a_logout_too(target: int, profd_home: Path, how: str) -> 
     else:
         subprocess.run([PROFD, "stop", "mine"], capture_output=True, timeout=TIMEOUT_S, check=True)
     assert_summed_up(process).close()
-    assert_running(target)
+    assert state(target) in "RS"
 
 
 def test_a_session_is_reached_again_after_the_next_login(target: int, profd_home: Path) -> None:
@@ -144,4 +137,4 @@ def test_session_that_is_killed_is_told_and_loses_no_more_than_itself(target: in
     assert process.returncode == 74
     assert "was cut off" in err
     assert "Traceback" not in err
-    assert_running(target)
+    assert state(target) in "RS"

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from support.faultscenes import state
+from support.launches import state
 from support.pyspy.standin import StandIn
 from support.sessions import begin_session, counts_on, finished, give_line, hand_over, hurry_until, running, seen
 from support.waiting import until

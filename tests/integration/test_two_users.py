@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.kinetoclient import inquiry, message
-from support.plainuser import NOBODY, as_plain_user, process_of_plain_user
+from support.plainuser import NOBODY, as_plain_user, process_of_plain_user, sleeping
 from support.pyspy.standin import StandIn
 from support.sessions import begin_session, finished, hand_over, ready
 from support.traces import ROOT
@@ -92,40 +92,34 @@ def test_another_users_claim_to_record_a_process_of_roots_is_not_believed(tmp_pa
     for above in (tmp_path, *(above for above in tmp_path.parents if "pytest" in str(above))):
         above.chmod(0o755)
     (tmp_path / "record").write_text("read line\n")  # what the shell runs, which calls itself py-spy
-    with subprocess.Popen(["sleep", "600"]) as target, process_of_plain_user() as theirs:
-        try:
-            for pid, is_believed in ((target.pid, False), (theirs, True)):
-                words = by_another(CLAIM, str(pid))
-                with subprocess.Popen(words, stdin=subprocess.PIPE, cwd=tmp_path) as claimant:
-                    until_it_claims(claimant.pid)
-                    assert processes.command_line(claimant.pid)[-2:] == ("--pid", str(pid))
-                    recorded = ProcessTable().recorded()
-                    claimant.kill()
-                assert (pid in recorded) == is_believed
-        finally:
-            target.kill()
+    with sleeping() as target, process_of_plain_user() as theirs:
+        for pid, is_believed in ((target, False), (theirs, True)):
+            words = by_another(CLAIM, str(pid))
+            with subprocess.Popen(words, stdin=subprocess.PIPE, cwd=tmp_path) as claimant:
+                claim = until(lambda of=claimant.pid: claim_of(of), "its claim")  # type: ignore[misc]
+                assert claim[-2:] == ("--pid", str(pid))
+                recorded = ProcessTable().recorded()
+                claimant.kill()
+            assert (pid in recorded) == is_believed
 
 
-def until_it_claims(pid: int) -> None:
-    until(lambda: processes.command_line(pid)[:1] == ("py-spy",), "its claim")
+def claim_of(pid: int) -> tuple[str, ...]:
+    words = processes.command_line(pid)
+    return words if words[:1] == ("py-spy",) else ()
 
 
 def test_another_user_is_hung_up_on_by_a_session_of_roots(py_spy: StandIn, profd_home: Path) -> None:
-    with subprocess.Popen(["sleep", "600"]) as target:
-        try:
-            session = begin_session(target.pid)
-            # As if folder and socket were open to all: the session has to tell by itself who asks.
-            for path in (profd_home, session.control_socket.parent, session.control_socket):
-                path.chmod(0o777)
-            told = subprocess.run(
-                by_another(TELL, str(session.control_socket)), capture_output=True, text=True, timeout=DEADLINE_S
-            )
-            assert (told.stdout, told.stderr) == ("hung up\n", "")
-            assert ControlClient(session.control_socket).hello().run_id
-            with finished(session) as reader:
-                assert "by another user" not in {event.text for event in reader.events()}
-        finally:
-            target.kill()
+    with sleeping() as target:
+        session = begin_session(target)
+        # As if folder and socket were open to all: the session has to tell by itself who asks.
+        for path in (profd_home, session.control_socket.parent, session.control_socket):
+            path.chmod(0o777)
+        words = by_another(TELL, str(session.control_socket))
+        told = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_S)
+        assert (told.stdout, told.stderr) == ("hung up\n", "")
+        assert ControlClient(session.control_socket).hello().run_id
+        with finished(session) as reader:
+            assert "by another user" not in {event.text for event in reader.events()}
 
 
 async def test_another_user_is_told_nothing_of_a_window_that_a_process_of_roots_is_asked_for(

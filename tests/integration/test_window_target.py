@@ -12,6 +12,7 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
 import pytest
+from support.launches import state
 from support.sessions import give_line, ready
 from support.waiting import eventually, until
 
@@ -53,9 +54,7 @@ class Target:
 
     def runs_on(self) -> bool:
         """Say whether nobody holds it, and it counts."""
-        stat = processes.read_stat(self.pid)
-        assert stat is not None
-        return stat.state in "RS" and self.tracer() == 0 and self.ask()[0] < self.ask()[0]
+        return state(self.pid) in "RS" and self.tracer() == 0 and self.ask()[0] < self.ask()[0]
 
     def text(self, code: str) -> Text:
         return gdb.lay_out(self.pid, lambda page, size: code)
@@ -118,9 +117,7 @@ async def test_gdb_that_is_killed_leaves_the_process_running(
     target: Target, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async with held(target, tmp_path, monkeypatch) as task:
-        stat = processes.read_stat(target.pid)
-        assert stat is not None
-        assert stat.state == "t"
+        assert state(target.pid) == "t"
         with pytest.raises(WindowFailed, match="is being debugged by process"):
             await gdb.execute(target.pid, target.text("pass"), gdb.find_calls(target.pid))
         os.killpg(target.tracer(), signal.SIGKILL)

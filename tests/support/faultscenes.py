@@ -22,6 +22,7 @@ from pathlib import Path
 
 from profd.daemon import processes
 from support import launches
+from support.launches import state
 from support.scriptterminals import COLUMNS, DASHBOARD, LAUNCHER, ROWS
 from support.waiting import Found, until
 
@@ -263,12 +264,6 @@ class Scene:
 def steps_in(output: bytes) -> list[int]:
     """Return the steps whose output stands whole in some output."""
     return [int(number) for number in _LINE.findall(output)]
-
-
-def state(pid: int) -> str:
-    """Return the state of a process; X where it is gone."""
-    stat = processes.read_stat(pid)
-    return stat.state if stat else "X"
 
 
 def _under_a_shell(status_fd: int) -> None:

@@ -90,8 +90,13 @@ def has_announced(session_pid: int) -> bool:
 
 def is_alive(pid: int) -> bool:
     """Say whether a process runs: not gone, not a zombie."""
+    return state(pid) not in "ZX"
+
+
+def state(pid: int) -> str:
+    """Return the state of a process; X where it is gone."""
     stat = processes.read_stat(pid)
-    return stat is not None and stat.state not in "ZX"
+    return stat.state if stat else "X"
 
 
 def descendants(pid: int) -> set[int]:

@@ -43,10 +43,17 @@ def give_to_plain_user(folder: Path) -> Path:
 @contextlib.contextmanager
 def process_of_plain_user() -> Iterator[int]:
     """Run a process of the plain user's and give its PID; skips the test where that cannot be."""
-    with subprocess.Popen([*as_plain_user(), "sleep", "600"], stdin=subprocess.DEVNULL) as process:
+    with sleeping(*as_plain_user()) as pid:
+        # setpriv changes the user first, then the group and the groups.
+        until(lambda: processes.owner(pid) == processes.NOBODY, "it is the plain user's")
+        yield pid
+
+
+@contextlib.contextmanager
+def sleeping(*before: str) -> Iterator[int]:
+    """Run a process that does nothing, by a command that ``before`` begins, and give its PID."""
+    with subprocess.Popen([*before, "sleep", "600"], stdin=subprocess.DEVNULL) as process:
         try:
-            # setpriv changes the user first, then the group and the groups.
-            until(lambda: processes.owner(process.pid) == processes.NOBODY, "it is the plain user's")
             yield process.pid
         finally:
             process.kill()

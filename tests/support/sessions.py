@@ -18,6 +18,7 @@ from profd.daemon.session.control import ControlClient
 from profd.daemon.session.session import RunningSession, SessionOptions, start_session
 from profd.daemon.store.reader import RunReader
 from support.folders import PROGRAMS
+from support.launches import state
 from support.synthetic import identity_of
 from support.waiting import DEADLINE_S, count_recordings, until
 
@@ -64,9 +65,7 @@ def counts_on(pid: int, numbers: Path) -> None:
     """See that ``counting.py`` goes on: it has not been left stopped."""
     before = numbers.stat().st_size
     until(lambda: numbers.stat().st_size > before, "counting on")
-    stat = processes.read_stat(pid)
-    assert stat is not None
-    assert stat.state not in "Tt"
+    assert state(pid) in "RSD"
 
 
 def begin_session(pid: int, **more: object) -> RunningSession:
