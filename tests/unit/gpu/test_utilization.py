@@ -39,13 +39,16 @@ def test_metrics_tell_the_traffic_too(hopper: GpuRoom, driver: SimulatedDriver) 
     assert not [call for call in driver.calls() if "Throughput" in call or "FieldValues" in call]
 
 
-def test_metric_that_a_device_lacks_is_missing_and_one_without_any_is_asked_once(driver: SimulatedDriver) -> None:
+def test_metric_that_the_device_lacks_is_missing(driver: SimulatedDriver) -> None:
     driver.add_gpu()
     driver.add("gpm", 44, "gpu0", 5)
     room = GpuRoom(driver, everything=True)
     room.read()
     assert values(room.read_fully(1)) == {"gpu_tensor_active_share": pytest.approx(0.44)}
-    driver.add("gpm", "", "gpu0", 5)
+
+
+def test_device_without_metrics_is_asked_for_them_once(driver: SimulatedDriver) -> None:
+    driver.add_gpu()
     room = GpuRoom(driver, everything=True)
     driver.calls()
     room.go_on(3)
