@@ -92,6 +92,7 @@ def test_lost_device_is_left_alone_and_the_driver_stays(driver: SimulatedDriver)
     assert asker.questions.lost == {"gpu0": f"{POWER}: GPU is lost"}
     assert asker.source.failure is None
     assert asker.power(asker.gpus[1]) == 90
+    assert [gpu.name for gpu in asker.source.gpus()] == ["gpu1"]
 
 
 def test_device_that_is_lost_while_it_is_named_is_not_listed(asker: Asker, driver: SimulatedDriver) -> None:
