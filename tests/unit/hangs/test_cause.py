@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from profd.daemon.hangs.cause import Death, ends_by_itself, find_cause
+from profd.daemon.hangs.cause import Cause, Death, ends_by_itself, find_cause
 from profd.daemon.hangs.look import Counters, Look, Standing
 from profd.daemon.hangs.waits import Wait
 from profd.daemon.store.records import Frame, Identity
@@ -15,10 +15,10 @@ LOOP = Frame("<module>", "/srv/train.py", 40)
 GET = Frame("Queue.get", "/usr/lib/python3.11/multiprocessing/queues.py", 113)
 
 
-def standing(number: int, kind: str, *below: Frame) -> Standing:
+def standing(number: int, kind: str, *below: Frame, text: str = "a wait") -> Standing:
     identity = Identity(100 + number, 1)
     member = Member(identity, None, ("python", "train.py"), "main", number, None, "3.11.7", 1)
-    return Standing(member, "MainThread", True, (LOOP, *below), Wait(kind, "a wait"))
+    return Standing(member, "MainThread", True, (LOOP, *below), Wait(kind, text))
 
 
 def look(*rows: Standing) -> Look:
@@ -49,38 +49,28 @@ def test_a_hang_ends_by_itself_only_where_all_who_train_sleep() -> None:
     assert cause.text.startswith("2 of 3 processes wait so: ")
 
 
-LIB = "/usr/lib/python3.11/"
-TORCH = LIB + "site-packages/torch/utils/data/"
-MAIN = (
-    Frame("<module>", "/srv/train.py", 40),
-    Frame("_MultiProcessingDataLoaderIter.__next__", TORCH + "dataloader.py", 630),
-)
-WORKER_LOOP = (Frame("<module>", "/srv/train.py", 40), Frame("_worker_loop", TORCH + "_utils/worker.py", 349))
-IDLE = (*WORKER_LOOP, Frame("Queue.get", LIB + "multiprocessing/queues.py", 113))
-READING = (*WORKER_LOOP, Frame("Images.__getitem__", "/srv/data.py", 12), Frame("open", LIB + "gzip.py", 1))
+TORCH = "/usr/lib/python3.11/site-packages/torch/utils/data/"
+WORKER_LOOP = Frame("_worker_loop", TORCH + "_utils/worker.py", 349)
+READING = (Frame("Images.__getitem__", "/srv/data.py", 12), Frame("open", "/usr/lib/python3.11/gzip.py", 1))
 
 
-def member_at(pid: int, role: str, stack: tuple[Frame, ...], wait: Wait) -> Standing:
-    ordinal = None if role == roles.MAIN else pid - 100
-    member = Member(Identity(pid, 1), None, ("python", "train.py"), role, None, ordinal, "3.11.7", 1)
-    return Standing(member, "MainThread", True, stack, wait)
-
-
-def look_at(worker_role: str, worker: tuple[Frame, ...], wait: Wait) -> Look:
-    """Return what is seen of a training that waits for one worker."""
-    rows = (member_at(100, roles.MAIN, MAIN, Wait("read", "reads a pipe")), member_at(101, worker_role, worker, wait))
-    return Look(1000, rows, Counters(0, 0), 0)
+def cause_beside(role: str, text: str, *below: Frame) -> Cause:
+    """Return the cause of a hang of a training that waits for one worker, which reads."""
+    main = standing(0, "read", Frame("_MultiProcessingDataLoaderIter.__next__", TORCH + "dataloader.py", 630))
+    worker = standing(1, "read", WORKER_LOOP, *below, text=text)
+    worker.member.role = role
+    return find_cause(look(main, worker), [])
 
 
 @pytest.mark.parametrize("role", [roles.WORKER, roles.HELPER], ids=["known as a worker", "known by its stack alone"])
 def test_a_worker_whose_file_does_not_answer_is_the_cause_and_not_its_queue(role: str) -> None:
-    cause = find_cause(look_at(role, READING, Wait("read", "opens /mnt/sample")), [])
+    cause = cause_beside(role, "opens /mnt/sample", *READING)
     assert cause.group == "blocked read"
     assert "__next__" in cause.text
     assert "opens /mnt/sample" in cause.text
 
 
 def test_a_worker_that_waits_for_work_is_not_the_cause() -> None:
-    cause = find_cause(look_at(roles.WORKER, IDLE, Wait("read", "reads a pipe")), [])
+    cause = cause_beside(roles.WORKER, "reads a pipe", GET)
     assert cause.group == "queue"
     assert "worker" not in cause.text

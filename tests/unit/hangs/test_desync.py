@@ -7,6 +7,7 @@ from collections.abc import Callable
 import pytest
 from support import jobsim
 from support.jobsim import JobSim
+from support.present import there
 
 from profd.daemon.collectives.desync import Progress, Verdict
 from profd.daemon.hangs.cause import Cause, Death
@@ -36,8 +37,7 @@ async def test_a_rank_that_stands_behind_is_named_with_its_line_and_what_others_
         await trained(job)
         job.world.launch(but=[3])
         job.ranks[3].do(jobsim.DEBUGGER, Wait("terminal", "reads the terminal /dev/pts/1"), 0)
-        hang = await stood(job)
-        assert hang is not None
+        hang = there(await stood(job))
         (one,) = hang.report.behind
         assert (one.rank, one.pid, one.operation) == (3, 1003, "AllReduce")
         assert one.place == "Pdb.interaction (train.py:43)"
@@ -66,19 +66,16 @@ async def test_equal_counts_are_the_gpu_or_the_network_where_gpus_are_full() -> 
         assert await stood(job) is None
     with JobSim(4) as job:
         await trained(job)
-        hang = await stood(job)
-        assert hang is not None
-        assert "all 4 ranks have launched the same collectives" in hang.text
+        assert "all 4 ranks have launched the same collectives" in there(await stood(job)).text
 
 
 async def test_a_killed_rank_is_named_by_how_it_ended() -> None:
     with JobSim(4) as job:
         await trained(job)
         job.kill(2)
-        hang = await stood(job)
-        assert hang is not None
-        assert [(one.rank, one.pid) for one in hang.report.behind] == [(2, 1002)]
-        assert "SIGKILL" in hang.report.behind[0].state
+        (one,) = there(await stood(job)).report.behind
+        assert (one.rank, one.pid) == (2, 1002)
+        assert "SIGKILL" in one.state
 
 
 async def test_what_a_rank_of_another_host_does_is_not_known_so_that_takes_longer() -> None:
@@ -88,8 +85,7 @@ async def test_what_a_rank_of_another_host_does_is_not_known_so_that_takes_longe
         await trained(job)
         job.world.launch(but=[3])
         assert await stood(job, 100) is None
-        hang = await stood(job, 60)
-        assert hang is not None
+        hang = there(await stood(job, 60))
         assert "rank 3 (pid 1003 on 10.0.0.2) has not come to AllReduce 41" in hang.text
 
 
@@ -136,12 +132,10 @@ def named(cause: Cause | None) -> list[tuple[int | None, str]]:
 
 def test_by_stacks_who_is_elsewhere_is_behind() -> None:
     rows = [waits_in(0, "all_reduce"), waits_in(1, "all_reduce"), rank(2, 50, kind="read")]
-    cause = found(*rows)
+    cause = there(found(*rows))
     assert named(cause) == [(2, "all_reduce")]
-    assert cause is not None
-    assert (
-        "rank 2 (pid 102) stands in step (train.py:50): a read; 2 of 3 ranks wait for that in all_reduce" in cause.text
-    )
+    where = "rank 2 (pid 102) stands in step (train.py:50): a read"
+    assert f"{where}; 2 of 3 ranks wait for that in all_reduce" in cause.text
 
 
 def test_by_stacks_another_operation_or_another_line_is_odd() -> None:
@@ -166,8 +160,7 @@ def test_by_stacks_a_rank_that_died_and_was_not_started_anew_is_behind() -> None
 
 def test_by_stacks_a_rank_that_died_is_missed_wherever_the_others_wait() -> None:
     nobody_knows = Death(5, "rank 1 (pid 101)", None, None, 1, 101)
-    cause = found(rank(0, 40, kind="read"), rank(2, 40, kind="read"), deaths=(nobody_knows,))
-    assert cause is not None
+    cause = there(found(rank(0, 40, kind="read"), rank(2, 40, kind="read"), deaths=(nobody_knows,)))
     assert (cause.group, named(cause)) == ("dead worker", [(1, "")])
     ended_well = Death(5, "rank 1 (pid 101)", 0, None, 1, 101)
     assert found(rank(0, 40), rank(2, 40), deaths=(ended_well,)) is None

@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator
 
 import pytest
+from support.present import there
 from support.waiting import DEADLINE_S, until
 
 from profd.daemon import processes
@@ -51,8 +52,7 @@ def test_a_lock_a_child_and_a_stop_are_named() -> None:
     with thread_in(lock.acquire, lock.release) as os_tid:
         assert wait_of(os_tid, "lock").text.startswith("a lock (futex")
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE)
-    assert child.stdin is not None
-    with thread_in(child.wait, child.stdin.close) as os_tid:
+    with thread_in(child.wait, there(child.stdin).close) as os_tid:
         assert wait_of(os_tid, "child").text == f"waits for the end of pid {child.pid}"
     with subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"]) as child:
         os.kill(child.pid, signal.SIGSTOP)
@@ -76,10 +76,8 @@ def test_pipe_that_only_its_reader_could_fill() -> None:
     with thread_in(lambda: os.read(reading, 1), lambda: os.write(writing, b"x")) as os_tid:
         assert wait_of(os_tid, "read").text == "reads a pipe; it alone holds the writing end"
     os.close(writing)
-    pipe = pipe_of(os.getpid(), reading)
-    assert pipe is not None
-    assert holders(pipe, os.O_WRONLY) == []
-    assert holders(pipe, os.O_RDONLY) == [os.getpid()]
+    pipe = there(pipe_of(os.getpid(), reading))
+    assert (holders(pipe, os.O_WRONLY), holders(pipe, os.O_RDONLY)) == ([], [os.getpid()])
 
 
 def test_connection_and_where_it_leads() -> None:
@@ -122,6 +120,4 @@ def test_other_processes(program: str, kind: str) -> None:
 def test_strangers_are_named_as_the_kernel_calls_them_and_who_is_gone_waits_for_nothing() -> None:
     assert read_wait(2**22 + 1, 2**22 + 1, name_of) == Wait("unknown", "it is gone")
     assert holders((-1, -1), os.O_RDONLY) == []
-    me = processes.read_stat(os.getpid())
-    assert me is not None
-    assert name_of_stranger(os.getpid()) == f"pid {os.getpid()} ({me.comm})"
+    assert name_of_stranger(os.getpid()) == f"pid {os.getpid()} ({there(processes.read_stat(os.getpid())).comm})"

@@ -59,10 +59,11 @@ class Stage:
         standing = tuple(Standing(member, "MainThread", True, self.stack, self.wait) for member in mains)
         return Look(at_ns, standing, self.counters, 0)
 
-    async def pass_s(self, seconds: int, cores: float = 0.0, *points: Point) -> None:
+    async def pass_s(self, seconds: int, cores: float = 0.0, *points: Point, wakes: int = 0) -> None:
         """Let seconds go by, with a reading in each."""
         for _ in range(seconds):
             self.clock.advance(1)
+            self.counters = self.counters._replace(switches=self.counters.switches + wakes)
             self.watch.take(PointsTaken(self.clock.now_ns(), (Point("cpu_cores", cores, MAIN), *points)))
             await self.watch.check()
 
@@ -128,15 +129,11 @@ async def test_what_a_look_shows_of_work_is_no_hang(look: Callable[[int], dict[s
 
 async def test_waking_up_again_and_again_is_no_hang_unless_steps_stand_still() -> None:
     stage = Stage()
-    for _ in range(100):
-        stage.counters = Counters(0, stage.counters.switches + 100)
-        await stage.pass_s(1)
+    await stage.pass_s(100, wakes=100)
     assert stage.found() == []
     await stage.pass_s(1, 1.0, Point("step_count", 1, MAIN))
     await stage.pass_s(1, 1.0, Point("step_count", 2, MAIN))
-    for _ in range(40):
-        stage.counters = Counters(0, stage.counters.switches + 100)
-        await stage.pass_s(1)
+    await stage.pass_s(40, wakes=100)
     (hang,) = stage.found()
     assert any("the last step that was seen is 2" in fact for fact in hang.report.facts)
 
@@ -146,9 +143,7 @@ async def test_steps_that_are_not_counted_any_more_prove_no_hang() -> None:
     for step in range(3):
         await stage.pass_s(1, 1.0, Point("step_count", step, MAIN))
     stage.watch.take(EventHappened(stage.clock.now_ns(), STEPS_LOST, "", MAIN))
-    for _ in range(100):
-        stage.counters = Counters(0, stage.counters.switches + 100)
-        await stage.pass_s(1)
+    await stage.pass_s(100, wakes=100)
     assert stage.found() == []
 
 
@@ -228,12 +223,11 @@ async def test_a_command_that_cannot_be_started_is_an_event() -> None:
 
 
 async def test_a_watch_that_fails_says_so_and_nothing_else(capsys: pytest.CaptureFixture[str]) -> None:
-    stage = Stage(after_s=0.06)
-
     def fail(*words: object, **more: object) -> Look:
         raise ZeroDivisionError("planted")
 
-    stage.watch = HangWatch(0.06, stage.clock, lambda: MEMBERS, stage.put.append, look=fail)
+    stage = Stage(after_s=0.06)
+    stage.watch.look = fail
     for _ in range(3):
         stage.clock.advance(1)
         stage.watch.take(PointsTaken(stage.clock.now_ns(), (Point("cpu_cores", 0.0, MAIN),)))
