@@ -45,7 +45,6 @@ class Followed:
     ) -> None:
         self.count = Count()
         self.off = 0
-        self.least_error = 0
         program, at_s, off = list(moments), 0.0, None
         place = 0
         first: int | None = None
@@ -120,14 +119,11 @@ def test_a_round_is_dated_to_when_it_was_first_seen_and_the_last_ones_are_made()
         count.take(tenth * SECOND_NS // 10, tenth // 30)
         assert count.has_moved == (tenth >= 30)
     assert count.changed_ns == 3 * SECOND_NS
-    count = Count()
-    for tenth in range(50):
-        count.take(tenth * SECOND_NS // 10, 2 * tenth, end=100)
-    assert (count.rounds, count.error, count.rest(0.1)) == (98, 0, (2, 0))
-    count = Count()
-    for tenth in range(50):
-        count.take(tenth * SECOND_NS // 10, 2 * tenth)
-    assert (count.rounds, count.error, count.rest(0.1)) == (98, 0, (2, 1))
+    for end, rest in ((100, (2, 0)), (None, (2, 1))):
+        count = Count()
+        for tenth in range(50):
+            count.take(tenth * SECOND_NS // 10, 2 * tenth, end=end)
+        assert (count.rounds, count.error, count.rest(0.1)) == (98, 0, rest)
 
 
 def test_epochs_that_may_have_been_left_out_are_in_doubt() -> None:

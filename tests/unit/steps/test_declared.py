@@ -96,31 +96,21 @@ def test_a_loop_says_in_which_rounds_the_model_is_updated(tmp_path: Path, condit
     )
 
 
-def test_a_variable_that_another_loop_sets_too_is_shared(tmp_path: Path) -> None:
+def test_a_loop_says_what_another_one_sets_too_and_whether_it_may_end_early(tmp_path: Path) -> None:
     source = """
 def train():
     step = 0
     for epoch in range(9):
         for step, batch in enumerate(loader):
+            if done:
+                break
             work()
         for step, batch in enumerate(others):
             evaluate()
 """
     outer, inner = loops_at(tmp_path, source, "work()")
-    assert (outer.counters[0].name, outer.shared) == ("epoch", ())
-    assert inner.shared == ("step",)
-
-
-def test_a_loop_that_may_end_early_says_so_and_the_one_around_it_does_not(tmp_path: Path) -> None:
-    source = """
-def train():
-    for epoch in range(9):
-        for step in range(4):
-            if done:
-                break
-            work()
-"""
-    assert [loop.breaks for loop in loops_at(tmp_path, source, "work()")] == [False, True]
+    assert (outer.counters[0].name, outer.shared, outer.breaks) == ("epoch", (), False)
+    assert (inner.shared, inner.breaks) == (("step",), True)
 
 
 def test_what_a_function_inside_does_is_none_of_a_loop(tmp_path: Path) -> None:

@@ -151,22 +151,6 @@ def test_each_round_is_read(version: str, source: str, name: str, rounds: tuple[
 
 
 @pytest.mark.parametrize("version", VERSIONS)
-def test_the_range_of_a_loop_says_how_many_rounds_are_left(version: str, tmp_path: Path) -> None:
-    source = "def train():\n    for epoch in range(2):\n        for i in range(7):\n            backward()\ntrain()\n"
-    with training(tmp_path, source, version) as (running, program, loop):
-        (found,) = program.sources_of(loop)
-        assert found.end is not None
-        assert program.value(found.end) == 6
-        running.go_on()
-        assert program.value(found.end) == 5
-        outside = program.outside_of(loop)
-        assert program.epoch_of(outside) == 0
-        for _ in range(6):
-            running.go_on()
-        assert (program.epoch_of(outside), program.round_of(found)) == (1, 0)
-
-
-@pytest.mark.parametrize("version", VERSIONS)
 def test_rounds_of_all_loops_around_are_one_number_and_none_is_read_between_them(version: str, tmp_path: Path) -> None:
     source = """
 for iteration in range(1, 4):
@@ -177,10 +161,12 @@ for iteration in range(1, 4):
 """
     with training(tmp_path, source, version) as (running, program, loop):
         (found,), outside = program.sources_of(loop), program.outside_of(loop)
-        read = []
-        for _ in range(9):
+        read, left = list[tuple[int | None, int | None]](), list[int | None]()
+        for turn in range(9):
             read.append((program.epoch_of(outside), program.round_of(found)))
+            left += [program.value(found.end)] if turn < 2 else []
             running.go_on()
+    assert left == [1, 0]
     assert read == [(0, 0), (0, 1), (1, 0), (1, 1), (1, None), (2, 0), (2, 1), (3, 0), (3, 1)]
 
 
