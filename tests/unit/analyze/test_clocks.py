@@ -7,7 +7,8 @@ from itertools import starmap
 from pathlib import Path
 
 import pytest
-from support.noderuns import Job
+from support.noderuns import AHEAD_NS, Job
+from support.present import there
 from support.shiftedclocks import shift_clock
 from support.training_stacks import BACKWARD, LIBRARY
 
@@ -30,7 +31,6 @@ from profd.daemon.store.records import Frame
 from profd.daemon.store.rows import PointRow
 
 MS = MILLISECOND_NS
-AHEAD_NS = 1_700_000_003
 
 
 def offset(first: Path, second: Path) -> ClockOffset:
@@ -49,8 +49,7 @@ def test_even_steps_are_aligned_from_the_moment_at_which_all_joined(ahead_ns: in
 
     assert found.source == COLLECTIVES
     assert abs(found.offset_ns - ahead_ns) < 5 * MS
-    assert found.error_ns is not None
-    assert abs(found.offset_ns - ahead_ns) < found.error_ns < 12 * MS
+    assert abs(found.offset_ns - ahead_ns) < there(found.error_ns) < 12 * MS
     assert found.matched > 100
 
 
@@ -61,8 +60,7 @@ def test_who_is_sampled_less_often_is_not_taken_to_be_later_and_no_surer_than_sa
     # Half of the distance of samples is 5 ms on one side, and 25 ms on the other.
     assert found.source == COLLECTIVES
     assert abs(found.offset_ns) < 8 * MS
-    assert found.error_ns is not None
-    assert found.error_ns >= 25 * MS
+    assert there(found.error_ns) >= 25 * MS
 
 
 def test_what_some_leave_before_others_come_tells_no_clock(tmp_path: Path) -> None:
@@ -95,8 +93,7 @@ def test_even_steps_whose_start_was_not_seen_are_known_to_some_steps_and_that_is
     )
 
     assert found.source == STEPS
-    assert found.error_ns is not None
-    assert abs(found.offset_ns - AHEAD_NS) < found.error_ns < SECOND_NS / 2
+    assert abs(found.offset_ns - AHEAD_NS) < there(found.error_ns) < SECOND_NS / 2
 
 
 def test_where_nothing_tells_the_wall_clock_is_taken_and_that_is_said(tmp_path: Path) -> None:
@@ -136,10 +133,10 @@ def seen(chance: random.Random, truth: list[float], ahead_ns: int = 0, known: fl
 
 def test_the_offset_is_found_within_its_error_95_times_in_100() -> None:
     chance, held, runs = random.Random(1), 0, 60
+    guess = Guess(SHIFT_NS + 20 * MS, 60 * MS)
     for _ in range(runs):
         truth = moments(chance)
-        found = align(seen(chance, truth), seen(chance, truth, SHIFT_NS, 0.4), Guess(SHIFT_NS + 20 * MS, 60 * MS))
-        assert found is not None
+        found = there(align(seen(chance, truth), seen(chance, truth, SHIFT_NS, 0.4), guess))
         assert abs(found.offset_ns - SHIFT_NS) < 3 * MS
         assert found.low_ns <= found.offset_ns <= found.high_ns
         held += found.low_ns <= SHIFT_NS <= found.high_ns
@@ -151,10 +148,8 @@ def test_who_knows_fewer_moments_makes_no_difference() -> None:
     chance = random.Random(2)
     truth = moments(chance)
     many, few = seen(chance, truth), seen(chance, truth, SHIFT_NS, 0.3)
-    one, other = align(many, few, Guess(SHIFT_NS, 60 * MS)), align(few, many, Guess(-SHIFT_NS, 60 * MS))
-
-    assert one is not None
-    assert other is not None
+    one = there(align(many, few, Guess(SHIFT_NS, 60 * MS)))
+    other = there(align(few, many, Guess(-SHIFT_NS, 60 * MS)))
     assert one.offset_ns == -other.offset_ns
     assert (one.low_ns, one.high_ns) == (-other.high_ns, -other.low_ns)
 
@@ -163,9 +158,7 @@ def test_uneven_steps_are_told_apart_over_a_wide_reach_and_even_ones_are_not() -
     chance = random.Random(3)
     uneven, even = moments(chance), moments(chance, jitter_ms=0.2)
     wide = Guess(SHIFT_NS + 400 * MS, 1000 * MS)
-    found = align(seen(chance, uneven), seen(chance, uneven, SHIFT_NS), wide)
-
-    assert found is not None
+    found = there(align(seen(chance, uneven), seen(chance, uneven, SHIFT_NS), wide))
     assert abs(found.offset_ns - SHIFT_NS) < 3 * MS
     assert align(seen(chance, even), seen(chance, even, SHIFT_NS), wide) is None
 
@@ -173,9 +166,7 @@ def test_uneven_steps_are_told_apart_over_a_wide_reach_and_even_ones_are_not() -
 def test_even_steps_are_matched_where_the_guess_tells_them_apart_and_too_few_say_nothing() -> None:
     chance = random.Random(4)
     even = moments(chance, jitter_ms=0.2)
-    found = align(seen(chance, even), seen(chance, even, SHIFT_NS), Guess(SHIFT_NS + 25 * MS, 40 * MS))
-
-    assert found is not None
+    found = there(align(seen(chance, even), seen(chance, even, SHIFT_NS), Guess(SHIFT_NS + 25 * MS, 40 * MS)))
     assert abs(found.offset_ns - SHIFT_NS) < 3 * MS
     chance = random.Random(5)
     truth = moments(chance)
@@ -189,8 +180,7 @@ FIRST_COUNTS = list(starmap(PointRow, [(1_000, 10), (2_000, 20)]))
 
 
 def test_counts_of_the_same_steps_are_as_far_apart_as_the_clocks_and_others_say_nothing() -> None:
-    guess = guess_by_counts(FIRST_COUNTS, list(starmap(PointRow, [(1_700, 10), (2_700, 20)])))
-    assert guess is not None
+    guess = there(guess_by_counts(FIRST_COUNTS, list(starmap(PointRow, [(1_700, 10), (2_700, 20)]))))
     assert guess.offset_ns == 700
     assert guess_by_counts(FIRST_COUNTS, [PointRow(1_700, 30)]) is None
     assert guess_by_counts(FIRST_COUNTS[:1], FIRST_COUNTS) is None

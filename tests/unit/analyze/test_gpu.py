@@ -9,6 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.gpurun import OTHER_RANK, SECONDS, busy, waits, write_gpu_run
+from support.present import there
 from support.synthetic import BACKWARD, DATA_WAIT, MAIN, STARTED_NS, write_records
 
 from profd.cli.main import run_command_line
@@ -34,8 +35,7 @@ def one_gpu(tmp_path: Path) -> Path:
 
 def test_idle_time_belongs_to_what_ran_meanwhile(one_gpu: Path) -> None:
     with RunReader(one_gpu) as reader:
-        idle = summarize(reader).gpu_idle
-    assert idle is not None
+        idle = there(summarize(reader).gpu_idle)
     # A second of two in which the GPU is idle, and a tenth of the other one.
     assert [idle.share, idle.known_s, idle.period_s] == pytest.approx([0.55, 20, 0.1], abs=0.003)
     for phase, share in (("data wait", 10 / 11), ("backward", 1 / 11)):
@@ -46,17 +46,17 @@ def test_idle_time_belongs_to_what_ran_meanwhile(one_gpu: Path) -> None:
 
 def test_idle_time_of_a_phase_is_that_of_all(one_gpu: Path) -> None:
     with RunReader(one_gpu) as reader:
-        whole = take_gpu_idle(reader, MAIN_THREADS, PhaseIndex(reader))
-        waiting = take_gpu_idle(reader, Selection(phase="data wait", main_threads=True), PhaseIndex(reader))
-    assert whole is not None
-    assert waiting is not None
+        whole, waiting = (
+            there(take_gpu_idle(reader, Selection(phase=phase, main_threads=True), PhaseIndex(reader)))
+            for phase in (None, "data wait")
+        )
     assert waiting.phases == {"data wait": whole.phases["data wait"]}
     assert waiting.share == whole.share
 
 
 def test_of_a_long_run_a_part_counts_for_all(one_gpu: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with RunReader(one_gpu) as reader:
-        whole, read = take_gpu_idle(reader, MAIN_THREADS, PhaseIndex(reader)), RunReader.intervals
+        whole, read = there(take_gpu_idle(reader, MAIN_THREADS, PhaseIndex(reader))), RunReader.intervals
         monkeypatch.setattr("profd.daemon.analyze.gpu._LOOKED_AT_NS", 8 * SECOND_NS)
         monkeypatch.setattr("profd.daemon.analyze.gpu._LEAST_LOOKED_AT_NS", 0)
         monkeypatch.setattr("profd.daemon.analyze.gpu._SLICE_NS", 2 * SECOND_NS)
@@ -67,10 +67,8 @@ def test_of_a_long_run_a_part_counts_for_all(one_gpu: Path, monkeypatch: pytest.
             return read(reader, from_ns, to_ns, threads)
 
         monkeypatch.setattr(RunReader, "intervals", watched)
-        part = take_gpu_idle(reader, MAIN_THREADS, PhaseIndex(reader))
+        part = there(take_gpu_idle(reader, MAIN_THREADS, PhaseIndex(reader)))
     assert [to_ns - from_ns for from_ns, to_ns in ranges] == [2 * SECOND_NS] * 4
-    assert whole is not None
-    assert part is not None
     assert part.share == whole.share
     for phase, idle in whole.phases.items():
         assert (part.phases[phase].low, part.phases[phase].high) == pytest.approx((idle.low, idle.high), abs=0.05)
@@ -79,9 +77,7 @@ def test_of_a_long_run_a_part_counts_for_all(one_gpu: Path, monkeypatch: pytest.
 def test_gpus_of_other_processes_are_not_idle_for_the_run(tmp_path: Path) -> None:
     path = write_gpu_run(tmp_path / "a.profd", {"0": busy, "1": lambda _: 0.0}, {MAIN: ("0",), OTHER_RANK: ("0",)})
     with RunReader(path) as reader:
-        idle = summarize(reader).gpu_idle
-    assert idle is not None
-    assert idle.share == pytest.approx(0.2)
+        assert there(summarize(reader).gpu_idle).share == pytest.approx(0.2)
 
 
 def test_each_rank_is_judged_by_its_own_gpu(tmp_path: Path) -> None:
@@ -121,14 +117,20 @@ def test_an_interval_counts_with_the_part_that_lies_inside(tmp_path: Path) -> No
     assert profile.total_samples == pytest.approx(0.3 * SECONDS * 100, abs=2)
 
 
-def test_the_text_says_how_busy_the_gpu_was_during_each_function(one_gpu: Path) -> None:
+def test_the_text_says_how_busy_the_gpu_was_during_each_function_and_the_shares_of_idle_time(one_gpu: Path) -> None:
     with RunReader(one_gpu) as reader:
-        lines = summary_text(summarize(reader)).splitlines()
+        text = summary_text(summarize(reader))
+    lines = text.splitlines()
     title = next(line for line in lines if line.lstrip().startswith("self"))
     end = title.index("GPU") + len("GPU")
     for stack, busy_then in ((BACKWARD, " 90 %"), (DATA_WAIT, "  0 %")):
         row = next(line for line in lines if stack[-1].function in line)
         assert row[:end].endswith(busy_then)
+    headline, waiting, backward, resolution = text.partition("\nGPU idle")[2].splitlines()[:4]
+    assert headline == " 55 % of the time"
+    assert re.fullmatch(r"  8\d-9\d % of the idle time is data wait \(train.py:\d+  .*", waiting)
+    assert re.fullmatch(r"  [5-9]-1\d % of the idle time is backward.*", backward)
+    assert resolution == "  gaps shorter than 100 ms are resolved in windows only"
 
 
 def test_the_text_names_the_gpus() -> None:
@@ -138,16 +140,6 @@ def test_the_text_names_the_gpus() -> None:
         "  gpu0  NVIDIA H100: utilized 45 %, memory 12 GB of 80 GB, 212 W",
         "  gpu0  NVIDIA H100: utilized -",
     ]
-
-
-def test_the_text_states_shares_and_their_resolution(one_gpu: Path) -> None:
-    with RunReader(one_gpu) as reader:
-        text = summary_text(summarize(reader))
-    headline, waiting, backward, resolution = text.partition("\nGPU idle")[2].splitlines()[:4]
-    assert headline == " 55 % of the time"
-    assert re.fullmatch(r"  8\d-9\d % of the idle time is data wait \(train.py:\d+  .*", waiting)
-    assert re.fullmatch(r"  [5-9]-1\d % of the idle time is backward.*", backward)
-    assert resolution == "  gaps shorter than 100 ms are resolved in windows only"
 
 
 @pytest.mark.parametrize("words", [["summary", "--gpu-idle"], ["export", "--format", "collapsed", "--gpu-idle=20"]])

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Callable, Sequence
 from itertools import pairwise
 
 import pytest
 from support.gputimelines import COMPUTE, FORMS, QUEUES, SYNCHRONIZE, WAIT, Kind, Timeline, any_kind
 
-from profd.daemon.analyze.idletime import IdleShare, IdleTime
+from profd.daemon.analyze.idletime import IdleShare, IdleTime, Queue
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.store.rows import IntervalRow
 from profd.daemon.store.stepfunction import Step, StepFunction, step_function
 
 
 def told(run: Timeline) -> dict[int, IdleShare]:
+    return shares(step_function(run.readings()), run.samples(), QUEUES.get)
+
+
+def shares(
+    utilization: StepFunction, samples: Sequence[IntervalRow], queue_of: Callable[[int], Queue | None] = lambda _: None
+) -> dict[int, IdleShare]:
     time = IdleTime[int]()
-    time.add(step_function(run.readings()), run.samples(), lambda stack: stack, QUEUES.get)
+    time.add(utilization, samples, lambda stack: stack, queue_of)
     return time.shares()
 
 
@@ -56,9 +63,7 @@ def test_gaps_of_30_ms_are_told_by_waits_for_the_gpu_alone(form: str) -> None:
     share, true = told(run)[WAIT], run.idle_by_phase()[WAIT] / run.idle(0, run.end_ns)
     assert share.high - share.low > 0.1
     assert share.estimate == pytest.approx(true, abs=0.03)
-    time = IdleTime[int]()
-    time.add(step_function(run.readings()), run.samples(), lambda stack: stack)
-    assert time.shares()[WAIT].estimate is None
+    assert shares(step_function(run.readings()), run.samples())[WAIT].estimate is None
 
 
 def rows(*spans_ms: tuple[int, int, int]) -> list[IntervalRow]:
@@ -90,24 +95,16 @@ def test_a_gpu_that_works_on_after_a_wait_for_it_works_for_someone_else_too() ->
     loop = rows(
         *((100 * number + start, 100 * number + end, phase) for number in range(401) for start, end, phase in spans)
     )
-    alone, beside_others = IdleTime[int](), IdleTime[int]()
-    alone.add(steps(*[0.6] * 400), loop, lambda stack: stack, QUEUES.get)
-    assert alone.shares()[WAIT].estimate == pytest.approx(0.75, abs=0.03)  # 30 of 40 ms
-    assert alone.shares()[COMPUTE].estimate == pytest.approx(0.25, abs=0.03)
-    beside_others.add(steps(*[0.8] * 400), loop, lambda stack: stack, QUEUES.get)
-    assert {share.estimate for share in beside_others.shares().values()} == {None}
+    alone = shares(steps(*[0.6] * 400), loop, QUEUES.get)
+    assert alone[WAIT].estimate == pytest.approx(0.75, abs=0.03)  # 30 of 40 ms
+    assert alone[COMPUTE].estimate == pytest.approx(0.25, abs=0.03)
+    beside_others = shares(steps(*[0.8] * 400), loop, QUEUES.get)
+    assert {share.estimate for share in beside_others.values()} == {None}
 
 
-def test_readings_that_were_not_sampled_say_nothing() -> None:
-    time = IdleTime[int]()
-    time.add(steps(0.0, 0.0, 1.0), rows((0, 101, 1), (101, 150, 2), (201, 301, 3)), lambda stack: stack)
-    assert time.shares().keys() == {1, 3}
-
-
-def test_a_busy_gpu_has_no_idle_time_to_share_out() -> None:
-    time = IdleTime[int]()
-    time.add(steps(1.0, 1.0), rows((0, 201, 1)), lambda stack: stack)
-    assert time.shares() == {}
+def test_readings_that_were_not_sampled_and_a_busy_gpu_say_nothing() -> None:
+    assert shares(steps(0.0, 0.0, 1.0), rows((0, 101, 1), (101, 150, 2), (201, 301, 3))).keys() == {1, 3}
+    assert shares(steps(1.0, 1.0), rows((0, 201, 1))) == {}
 
 
 @pytest.mark.parametrize("form", FORMS)

@@ -6,6 +6,7 @@ import signal
 from pathlib import Path
 
 import pytest
+from support.present import there
 from support.synthetic import MAIN, MAIN_TID, STARTED_NS, main_process, recording, write_records
 from support.training_stacks import CONV, LOSS
 
@@ -30,9 +31,7 @@ def run(path: Path, *more: Record) -> Path:
 
 def post_mortem(path: Path) -> PostMortem:
     with RunReader(path) as reader:
-        found = take_post_mortem(reader)
-    assert found is not None
-    return found
+        return there(take_post_mortem(reader))
 
 
 @pytest.mark.parametrize("ended", [RunEnded(END_NS, "target-exited", 0), RunEnded(END_NS, "stopped")])

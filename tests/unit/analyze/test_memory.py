@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from support import synthetic
 from support.memorycurves import MB
+from support.present import there
 from support.synthetic import BACKWARD, LOSS, MAIN, MAIN_TID, STARTED_NS, worker
 
 from profd.daemon.analyze.memory import MOST_JUMPS, Growth, Jump, growth, jumps
@@ -33,16 +34,26 @@ def of(
     return [[Point(name, value(second), identity, device=device)] for second in range(SECONDS)]
 
 
-def written(path: Path, *series: Sequence[Sequence[Point]], ends: bool = False) -> RunReader:
+def written(
+    path: Path, *series: Sequence[Sequence[Point]], ends: bool = False, more: Sequence[records.Record] = ()
+) -> RunReader:
     """Write a run of a training process, which ends or not, and a worker with these series, and open it."""
-    found: list[records.Record] = [synthetic.main_process()]
+    found: list[records.Record] = [synthetic.main_process(), *more]
     found.append(records.ProcessSeen(worker(1), MAIN, (), "worker", None, 1, "3.11.7", STARTED_NS))
     for second in range(SECONDS):
         points = tuple(point for one in series for point in one[second])
         found.append(records.PointsTaken(STARTED_NS + second * SECOND_NS, points))
     if ends:
         found.append(records.ProcessEnded(MAIN, STARTED_NS + SECONDS * SECOND_NS, 0))
+    (path / "a.profd").unlink(missing_ok=True)
     return RunReader(synthetic.write_records(path / "a.profd", found))
+
+
+def grown(
+    path: Path, *series: Sequence[Sequence[Point]], ends: bool = False, selection: Selection | None = None
+) -> tuple[Growth, ...]:
+    with written(path, *series, ends=ends) as reader:
+        return growth(reader, selection or Selection())
 
 
 def only(found: Sequence[Growth]) -> Growth:
@@ -59,8 +70,7 @@ def test_a_leak_is_growing_with_slope_interval_and_beginning(tmp_path: Path) -> 
     assert (found.pid, found.series, found.device, found.verdict) == (MAIN.pid, "rss_bytes", None, "growing")
     assert found.slope_bytes_per_s == pytest.approx(2 * MB)
     assert found.interval_bytes_per_s == pytest.approx((2 * MB, 2 * MB))
-    assert found.since_ns is not None
-    assert 0 <= found.since_ns - STARTED_NS <= 25 * SECOND_NS
+    assert 0 <= there(found.since_ns) - STARTED_NS <= 25 * SECOND_NS
     assert found.bytes_per_step == pytest.approx(0.5 * MB)
     assert (found.limit, found.time_to_limit_s) == (None, None)
     assert (short.verdict, short.slope_bytes_per_s) == (nothing.verdict, nothing.slope_bytes_per_s) == ("unknown", None)
@@ -72,8 +82,7 @@ def test_a_leak_grows_though_all_is_given_back_as_the_process_ends(tmp_path: Pat
     def freed(second: int) -> float:
         return leak(second) if second < SECONDS - 3 else 1e9 - 200 * MB * (second - SECONDS + 4)
 
-    with written(tmp_path, of("rss_bytes", freed), ends=True) as reader:
-        found = only(growth(reader))
+    found = only(grown(tmp_path, of("rss_bytes", freed), ends=True))
     assert found.verdict == "growing"
     assert found.slope_bytes_per_s == pytest.approx(2 * MB)
 
@@ -82,8 +91,7 @@ def test_a_fall_that_is_not_at_the_end_of_the_process_counts(tmp_path: Path) -> 
     def fell(second: int) -> float:
         return leak(second) if second < SECONDS - 3 else 0.5e9
 
-    with written(tmp_path, of("rss_bytes", fell)) as reader:
-        assert only(growth(reader)).verdict == "steady"
+    assert only(grown(tmp_path, of("rss_bytes", fell))).verdict == "steady"
 
 
 def test_a_leak_by_step_is_found_though_steps_become_slower(tmp_path: Path) -> None:
@@ -91,23 +99,17 @@ def test_a_leak_by_step_is_found_though_steps_become_slower(tmp_path: Path) -> N
         return 4 * second if second < 30 else 120 + (second - 30)
 
     leaking = of("rss_bytes", lambda second: 1e9 + MB * count(second))
-    with written(tmp_path, leaking) as reader:
-        assert only(growth(reader)).verdict == "steady", "by time alone it flattens out"
-    (tmp_path / "a.profd").unlink()
-    with written(tmp_path, leaking, of("step_count", count)) as reader:
-        found = only(growth(reader))
+    assert only(grown(tmp_path, leaking)).verdict == "steady", "by time alone it flattens out"
+    found = only(grown(tmp_path, leaking, of("step_count", count)))
     assert found.verdict == "growing"
     assert found.bytes_per_step == pytest.approx(MB, rel=0.05)
 
 
 def test_pages_of_mapped_files_are_a_cache_and_no_leak(tmp_path: Path) -> None:
     mapped = of("rss_file_bytes", lambda second: 1.9 * MB * second)
-    with written(tmp_path, of("rss_bytes", leak), mapped) as reader:
-        assert only(growth(reader)).verdict == "cached"
-    (tmp_path / "a.profd").unlink()
+    assert only(grown(tmp_path, of("rss_bytes", leak), mapped)).verdict == "cached"
     mapped = of("rss_file_bytes", lambda second: 300 * MB + 0.1 * MB * second)
-    with written(tmp_path, of("rss_bytes", leak), mapped) as reader:
-        assert only(growth(reader)).verdict == "growing"
+    assert only(grown(tmp_path, of("rss_bytes", leak), mapped)).verdict == "growing"
 
 
 def test_processes_and_series_are_told_apart(tmp_path: Path) -> None:
@@ -130,24 +132,20 @@ HOST = (of("host_memory_total_bytes", lambda _: 16 * GB, None), of("host_memory_
 
 
 def test_time_to_the_limit_of_the_host_is_by_all_that_grow(tmp_path: Path) -> None:
-    with written(tmp_path, *HOST, of("rss_bytes", leak)) as reader:
-        found = only(growth(reader))
-    assert found.limit is not None
-    assert (found.limit.kind, found.limit.left_bytes) == ("host", 10 * GB)
+    found = only(grown(tmp_path, *HOST, of("rss_bytes", leak)))
+    limit = there(found.limit)
+    assert (limit.kind, limit.left_bytes) == ("host", 10 * GB)
     assert found.time_to_limit_s == pytest.approx(5000)
-    (tmp_path / "a.profd").unlink()
-    with written(tmp_path, *HOST, of("rss_bytes", leak), of("rss_bytes", leak, worker(1))) as reader:
-        assert [one.time_to_limit_s for one in growth(reader)] == [pytest.approx(2500)] * 2
+    both = grown(tmp_path, *HOST, of("rss_bytes", leak), of("rss_bytes", leak, worker(1)))
+    assert [one.time_to_limit_s for one in both] == [pytest.approx(2500)] * 2
 
 
 def test_the_tightest_limit_counts(tmp_path: Path) -> None:
     limit = of("cgroup_memory_limit_bytes", lambda _: 3 * GB, MAIN, "/job")
     used = of("cgroup_memory_working_set_bytes", lambda second: leak(second), None, "/job")
-    with written(tmp_path, *HOST, limit, used, of("rss_bytes", leak), of("rss_bytes", leak, worker(1))) as reader:
-        found = {one.pid: one.limit for one in growth(reader)}
+    both = grown(tmp_path, *HOST, limit, used, of("rss_bytes", leak), of("rss_bytes", leak, worker(1)))
+    found = {one.pid: there(one.limit) for one in both}
     of_main, of_worker = found[MAIN.pid], found[worker(1).pid]
-    assert of_main is not None
-    assert of_worker is not None
     assert (of_main.kind, of_main.name) == ("cgroup", "/job")
     assert of_main.left_bytes == 3 * GB - leak(SECONDS - 1)
     assert of_worker.kind == "host", "it is in no group with a limit"
@@ -159,28 +157,21 @@ def test_memory_of_a_gpu_ends_with_that_of_the_device(tmp_path: Path) -> None:
         of("gpu_memory_used_bytes", lambda _: 60 * GB, None, "gpu0"),
         of("gpu_memory_used_bytes", lambda _: 79 * GB, None, "gpu1"),
     )
-    with written(tmp_path, *HOST, *gpu, of("gpu_process_memory_bytes", leak, device="gpu0")) as reader:
-        found = only(growth(reader))
-    assert found.limit is not None
-    assert (found.limit.kind, found.limit.name, found.limit.left_bytes) == ("gpu", "gpu0", 20 * GB)
+    limit = there(only(grown(tmp_path, *HOST, *gpu, of("gpu_process_memory_bytes", leak, device="gpu0"))).limit)
+    assert (limit.kind, limit.name, limit.left_bytes) == ("gpu", "gpu0", 20 * GB)
 
 
 def test_limits_are_as_of_the_end_of_the_selection(tmp_path: Path) -> None:
     used = of("host_memory_used_bytes", lambda second: second * MB, None)
-    with written(tmp_path, HOST[0], used, of("rss_bytes", leak)) as reader:
-        found = only(growth(reader, Selection(to_ns=STARTED_NS + 50 * SECOND_NS)))
-    assert found.limit is not None
-    assert found.limit.used_bytes == 50 * MB
+    early = Selection(to_ns=STARTED_NS + 50 * SECOND_NS)
+    found = only(grown(tmp_path, HOST[0], used, of("rss_bytes", leak), selection=early))
+    assert there(found.limit).used_bytes == 50 * MB
 
 
 def found_in(
     path: Path, value: Callable[[int], float], more: Sequence[records.Record] = (), selection: Selection | None = None
 ) -> tuple[Jump, ...]:
-    points = (
-        records.PointsTaken(STARTED_NS + second * SECOND_NS, (Point("rss_bytes", value(second), MAIN),))
-        for second in range(SECONDS)
-    )
-    with RunReader(synthetic.write_records(path / "a.profd", (synthetic.main_process(), *more, *points))) as reader:
+    with written(path, of("rss_bytes", value), more=more) as reader:
         return jumps(reader, PhaseIndex(reader), selection or Selection())
 
 
@@ -205,8 +196,8 @@ def test_a_jump_is_tied_to_the_stack_and_the_events_of_that_moment(tmp_path: Pat
         records.EventHappened(STARTED_NS + 40 * SECOND_NS, "ended", "worker 1", MAIN),
     ]
     (found,) = found_in(tmp_path, stepped, more)
-    assert found.line is not None
-    assert (found.line.function, found.line.source) == ("train_epoch", "loss = criterion(logits, labels)")
+    line = there(found.line)
+    assert (line.function, line.source) == ("train_epoch", "loss = criterion(logits, labels)")
     assert [event.text for event in found.events] == ["worker 1"]
 
 
@@ -233,6 +224,5 @@ def test_only_those_in_the_range_and_the_largest_are_told_in_order_of_time(tmp_p
     assert len(found) == MOST_JUMPS
     assert [jump.at_ns for jump in found] == sorted(jump.at_ns for jump in found)
     assert found[-1].at_ns == STARTED_NS + 55 * SECOND_NS
-    (tmp_path / "a.profd").unlink()
     early = found_in(tmp_path, rising, selection=Selection(to_ns=STARTED_NS + 20 * SECOND_NS))
     assert [jump.at_ns - STARTED_NS for jump in early] == [second * SECOND_NS for second in (5, 10, 15)]

@@ -128,16 +128,12 @@ def test_one_file_alone_is_read_as_it_is(tmp_path: Path) -> None:
         assert nodes_of(reader) == ()
 
 
-def test_a_file_that_is_there_is_not_written_over(folder: Path, tmp_path: Path) -> None:
-    (tmp_path / "joined.profd").write_text("mine")
-
-    with pytest.raises(OutputUnwritable):
-        join_files(job_of(folder), tmp_path / "joined.profd")
-    assert (tmp_path / "joined.profd").read_text() == "mine"
-
-
-def test_the_job_has_the_name_that_its_launcher_gave_it(folder: Path, tmp_path: Path) -> None:
-    join_files(job_of(folder), tmp_path / "joined.profd")
-
-    with sqlite3.connect(tmp_path / "joined.profd") as connection:
+def test_a_joined_file_has_the_name_of_its_job_and_is_not_written_over(folder: Path, tmp_path: Path) -> None:
+    path = tmp_path / "joined.profd"
+    join_files(job_of(folder), path)
+    with sqlite3.connect(path) as connection:
         assert connection.execute("SELECT value FROM meta WHERE name = 'id'").fetchone() == (f"{JOB} on 3 nodes",)
+    before = path.read_bytes()
+    with pytest.raises(OutputUnwritable):
+        join_files(job_of(folder), path)
+    assert path.read_bytes() == before

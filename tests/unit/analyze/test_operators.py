@@ -87,30 +87,20 @@ def test_on_a_gpu_the_time_of_the_gpu_ranks_them_and_kernels_are_not_counted_twi
     ]
 
 
-def test_a_range_has_its_own_last_window_or_none(tmp_path: Path) -> None:
+def test_a_range_has_its_own_last_window_or_none_and_a_run_without_says_nothing_of_operators(tmp_path: Path) -> None:
     windows = taken(FIRST_NS, operator("first", "", 9)), taken(SECOND_WINDOW_NS, operator("second", "", 9))
     with RunReader(write(tmp_path / "a.profd", *windows)) as reader:
         (early,) = last_window(reader, Selection(to_ns=SECOND_WINDOW_NS))
-        late = last_window(reader, Selection(from_ns=SECOND_WINDOW_NS + SECOND_NS))
-
-    assert [row.name for row in early.operators] == ["first"]
-    assert late == ()
-
-
-def test_a_run_without_windows_says_nothing_of_operators(tmp_path: Path) -> None:
-    with RunReader(write(tmp_path / "a.profd")) as reader:
+        assert [row.name for row in early.operators] == ["first"]
+        assert last_window(reader, Selection(from_ns=SECOND_WINDOW_NS + SECOND_NS)) == ()
+    with RunReader(write(tmp_path / "b.profd")) as reader:
         summary = summarize(reader)
-
     assert summary.last_window == ()
     assert "Operators" not in summary_text(summary)
 
 
 BACKWARD = Line("/home/u/train.py", "train.py", 61)
 FORWARD = Line("/home/u/train.py", "train.py", 59)
-
-
-def tied(stays: list[Stay], calls: list[Call], error_ms: int = 2) -> list[tuple[str, int]]:
-    return [(name, line.line) for name, line in tie(stays, calls, error_ms * MS)]
 
 
 def stay(line: Line | None, start_ms: int, end_ms: int, *moments_ms: int) -> Stay:
@@ -158,7 +148,7 @@ def call(name: str, start_ms: float, end_ms: float) -> Call:
 def test_operators_are_tied_to_the_line_of_the_samples_within_them(
     stays: list[Stay], calls: list[Call], found: list[tuple[str, int]]
 ) -> None:
-    assert tied(stays, calls) == found
+    assert [(name, line.line) for name, line in tie(stays, calls, 2 * MS)] == found
 
 
 STACKS = [(Frame("main", TRAIN, 61), Frame("backward", f"{LIBRARY}torch/_tensor.py", line)) for line in (9, 10)]

@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 from support import synthetic
+from support.present import there
 from support.stacktables import TRAIN, Tables, phase_of, stacks_in
 from support.synthetic import DATA_WAIT, DEFORM, LIBRARY, MAIN, PIN_MEMORY, STARTED_NS
 
@@ -27,13 +28,15 @@ def _no_rules_of_this_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("PROFD_HOME", str(tmp_path))
 
 
-@pytest.mark.parametrize(("phase", "frames"), stacks_in("stacks.txt"))
+EVERY_STACK = [
+    *(stack for name in ("stacks.txt", "stacks_python310.txt") for stack in stacks_in(name)),
+    ("data wait", [EVALUATE, f"_MultiProcessingDataLoaderIter._get_data | {LOADER}"]),
+]
+
+
+@pytest.mark.parametrize(("phase", "frames"), EVERY_STACK)
 def test_stack_of_real_training_code_has_its_phase(phase: str, frames: list[str]) -> None:
     assert phase_of(*frames) == phase
-
-
-def test_needing_a_batch_outweighs_evaluating_it() -> None:
-    assert phase_of(EVALUATE, f"_MultiProcessingDataLoaderIter._get_data | {LOADER}") == "data wait"
 
 
 LOG = f"train | {TRAIN} | log(dumps(x))"
@@ -80,11 +83,6 @@ def test_worker_loads_though_it_was_forked_while_the_loop_waited() -> None:
 
     assert phase_of(*forked, loop, FETCH) == "data load in process"
     assert phase_of(*forked, loop, "Queue.get | multiprocessing/queues.py") == "waiting"
-
-
-@pytest.mark.parametrize(("phase", "frames"), stacks_in("stacks_python310.txt"))
-def test_bare_names_of_python_3_10_tell_the_same(phase: str, frames: list[str]) -> None:
-    assert phase_of(*frames) == phase
 
 
 def test_phase_is_owed_to_the_line_that_calls_into_it() -> None:
@@ -185,10 +183,6 @@ def bare(frame: str) -> str:
 @pytest.mark.parametrize(("phase", "frames"), FRAMEWORKS)
 def test_stack_of_a_framework_has_its_phase(phase: str, frames: list[str]) -> None:
     assert phase_of(*frames) == phase
-
-
-@pytest.mark.parametrize(("phase", "frames"), FRAMEWORKS)
-def test_stack_of_a_framework_has_its_phase_by_bare_names_too(phase: str, frames: list[str]) -> None:
     assert phase_of(*map(bare, frames)) == phase
 
 
@@ -318,12 +312,10 @@ def stacks(path: Path, *seen: tuple[Frame, ...]) -> tuple[RunReader, list[int]]:
 
 def test_the_users_line_of_a_forked_child_is_its_own_and_not_its_parents(tmp_path: Path) -> None:
     reader, (wait, pin, deform, child) = stacks(tmp_path / "a.profd", DATA_WAIT, PIN_MEMORY, DEFORM, CHILD)
-    main, worker = own_frame(reader.frames_of(wait)), own_frame(reader.frames_of(deform))
+    main, worker = (there(own_frame(reader.frames_of(stack))) for stack in (wait, deform))
 
-    assert main is not None
     assert main.line == 58
     assert own_frame(reader.frames_of(pin)) is None
-    assert worker is not None
     assert worker.function == "elastic_deform"
     assert reader.frames_of(child)[-1].function == "poll"
     assert own_frame(reader.frames_of(child)) is None

@@ -31,7 +31,6 @@ from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
 from profd.daemon.store.rows import IntervalRow
 from profd.tui.runmodel import RunModel
-from profd.tui.snapshot import Snapshot
 from profd.tui.view import View
 
 SECONDS = 4
@@ -44,10 +43,6 @@ def reader(tmp_path: Path) -> Iterator[RunReader]:
         yield opened
 
 
-def process_id(reader: RunReader, pid: int) -> int:
-    return next(process.id for process in reader.processes.values() if process.pid == pid)
-
-
 def functions_of(reader: RunReader, selection: Selection) -> dict[str, FunctionRow]:
     return {row.function: row for row in hot_functions(reader, take_profile(reader, selection))}
 
@@ -56,7 +51,7 @@ def test_a_selection_narrows_by_process_thread_rank_time_and_phase(reader: RunRe
     assert take_profile(reader, MAIN_THREADS).total_samples == MAIN_SAMPLES
     # The main process's two threads, and one of each worker.
     assert take_profile(reader, Selection()).total_samples == 4 * MAIN_SAMPLES
-    worker = frozenset({process_id(reader, synthetic.worker(1).pid)})
+    worker = frozenset(row.id for row in reader.processes.values() if row.pid == synthetic.worker(1).pid)
 
     assert set(functions_of(reader, Selection(processes=worker))) >= {"elastic_deform", "Photos.__getitem__"}
     assert take_profile(reader, Selection(processes=worker)).total_samples == MAIN_SAMPLES
@@ -87,10 +82,9 @@ def test_functions_have_self_and_total_shares_in_the_order_of_their_own_time(rea
 
 def test_recursive_function_counts_once_a_stack(tmp_path: Path) -> None:
     stack = tuple(Frame("walk", synthetic.TRAIN, line) for line in (1, 2, 3))
-
-    with one_stack_run(tmp_path, stack) as reader:
+    taken = recording(MAIN, STARTED_NS, [(1, "MainThread", True, [(stack, 1000)])])
+    with RunReader(write_records(tmp_path / "one.profd", [main_process(), taken])) as reader:
         (row,) = hot_functions(reader, take_profile(reader, Selection()))
-
     assert (row.self_share, row.total_share, row.line) == (1.0, 1.0, 3)
 
 
@@ -100,12 +94,6 @@ def test_nothing_selected_gives_empty_tables(reader: RunReader) -> None:
     assert empty == Profile()
     assert hot_functions(reader, empty) == []
     assert [node.total_ns for node in call_tree(reader, empty, PhaseIndex(reader)).walk()] == [0]
-
-
-def one_stack_run(folder: Path, stack: tuple[Frame, ...]) -> RunReader:
-    """Return a reader of a run whose main thread stood in one stack for a second."""
-    taken = recording(MAIN, STARTED_NS, [(1, "MainThread", True, [(stack, 1000)])])
-    return RunReader(write_records(folder / "one.profd", [main_process(), taken]))
 
 
 def pieces_of(path: Path, cores: list[float], selection: Selection) -> list[IntervalRow]:
@@ -152,13 +140,6 @@ def selves(rows: list[FunctionRow] | tuple[FunctionRow, ...]) -> dict[str, float
     return {row.function: row.self_share for row in rows if row.self_share}
 
 
-def snapshot_of(uneven: RunReader, view: View) -> Snapshot:
-    survey = RunModel(uneven)
-    while survey.catch_up():
-        pass
-    return survey.snapshot(view)
-
-
 def test_shares_are_of_the_time_and_samples_stay_counts(uneven: RunReader) -> None:
     summary = summarize(uneven)
 
@@ -185,9 +166,11 @@ def test_a_range_and_the_recent_window_weigh_by_what_was_recorded_in_them(uneven
         {name: 1 / 3 for name in SHARES if name != BACKWARD[-1].function}
     )
     assert profile.total_ns == pytest.approx(15 * SECOND_NS)
-    view = View(scope=Selection(), span_ns=30 * SECOND_NS)
-
-    assert selves(snapshot_of(uneven, view).functions) == pytest.approx(SHARES)
+    model = RunModel(uneven)
+    while model.catch_up():
+        pass
+    recent = model.snapshot(View(scope=Selection(), span_ns=30 * SECOND_NS))
+    assert selves(recent.functions) == pytest.approx(SHARES)
 
 
 def test_errors_go_by_the_distance_of_samples_at_each_change(uneven: RunReader) -> None:

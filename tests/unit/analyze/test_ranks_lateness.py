@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 
 import pytest
+from support.present import there
 
 from profd.daemon.analyze.ranks import PARTS, OwnWork, Place, find_late, lateness, median_of_others
 
@@ -55,11 +56,7 @@ def test_what_is_not_sure_or_was_not_seen_makes_no_one_late() -> None:
     assert find_late([now_and_then, *others], by_cpu=False) == ()
     assert [one.rank for one in find_late([always, *others], by_cpu=False)] == [0]
     seen = [0.5, None] * (PARTS // 2)
-    others = [effort(rank, *(0.2 for _ in range(PARTS))) for rank in (1, 2)]
-    one = lateness([effort(0, *seen), *others], 0)
-
-    assert one is not None
-    assert one.surplus == pytest.approx(0.3)
+    assert there(lateness([effort(0, *seen), *others], 0)).surplus == pytest.approx(0.3)
     assert lateness([effort(0, 0.5, 0.5, 0.5), *(effort(rank, 0.2, 0.2, 0.2) for rank in (1, 2))], 0) is None
 
 
@@ -70,8 +67,6 @@ def test_a_rank_is_measured_by_the_median_of_the_others_and_placed_by_its_larges
     assert median_of_others(efforts, 2) == pytest.approx(0.8)
     late = effort(0, *[0.8] * PARTS, loads=0.5, reads=0.3)
     others = [effort(rank, *[0.6] * PARTS, loads=0.5, reads=0.1) for rank in (1, 2)]
-    one = lateness([late, *others], 0)
-
-    assert one is not None
+    one = there(lateness([late, *others], 0))
     assert one.place == READ
     assert one.place_surplus == pytest.approx(0.2)

@@ -8,6 +8,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.phasevisits import held_up, on_and_off, sampled
+from support.present import there
 from support.synthetic import (
     DATA_WAIT,
     MAIN,
@@ -65,11 +66,15 @@ def between(from_s: float, to_s: float) -> Selection:
 
 
 def test_the_rate_is_that_from_the_first_to_the_last_count(tmp_path: Path) -> None:
-    steps = steps_of(counted_run(tmp_path / "r", [(5, 90, 0), (10, 190, 1), (25, 490, 2)]))
+    counts = [(5, 90, 0), (10, 190, 1), (25, 490, 2)]
+    steps = steps_of(counted_run(tmp_path / "r", counts))
     assert steps.per_s == pytest.approx(20)
     assert steps.source == NAME
     # A count is off by less than a step, and by what came to its error.
     assert steps.per_s_error == pytest.approx((1 + 2) / 20)
+    # An attached run made what was counted and no more.
+    steps = steps_of(counted_run(tmp_path / "attached", counts, mode="attached"))
+    assert (steps.count, steps.count_error) == (400, 3)
 
 
 @pytest.mark.parametrize(
@@ -100,12 +105,6 @@ def test_the_step_that_was_under_way_counts_where_the_script_ended_well(
     assert steps_of(counted_run(tmp_path / "r", counts, more=[ended])).count == count
 
 
-def test_an_attached_run_made_what_was_counted_and_no_more(tmp_path: Path) -> None:
-    run = counted_run(tmp_path / "r", [(5, 90, 0), (10, 190, 1), (25, 490, 2)], mode="attached")
-    steps = steps_of(run)
-    assert (steps.count, steps.count_error) == (400, 3)
-
-
 @pytest.mark.parametrize("errors", [(50, 52), (52, 50)])
 def test_what_came_to_the_error_in_a_selection_is_its_own(tmp_path: Path, errors: tuple[int, int]) -> None:
     run = counted_run(tmp_path / "r", [(5, 0, 0), (10, 100, errors[0]), (20, 300, errors[1])])
@@ -133,8 +132,7 @@ def test_phases_tell_where_no_counter_does(tmp_path: Path) -> None:
     assert steps.source == "cycles of backward"
     assert steps.count == pytest.approx(40, abs=1)
     assert steps.per_s == pytest.approx(2, rel=0.02)
-    assert steps.per_s_error is not None
-    assert steps.per_s_error < 0.2
+    assert there(steps.per_s_error) < 0.2
 
 
 WHY = "steps are not counted any more: the loop at train.py:304 has no counter that can be read"
@@ -226,12 +224,9 @@ def test_each_rank_has_its_own_steps_and_the_first_one_speaks_for_all(tmp_path: 
 
 def counted(seen: Iterable[Seen]) -> tuple[int, int, float]:
     """Return how many visits were counted, the error of that, and the time from the first to the last."""
-    steps = count_cycles(seen)
-    assert steps is not None
-    assert steps.count is not None
-    assert steps.count_error is not None
-    assert steps.per_s is not None
-    return steps.count, steps.count_error, (steps.count - 1) / steps.per_s
+    steps = there(count_cycles(seen))
+    count = there(steps.count)
+    return count, there(steps.count_error), (count - 1) / there(steps.per_s)
 
 
 def test_visits_are_counted_exactly_whatever_their_length() -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterable
 
 import pytest
 from support.memorycurves import MB, STEADY, curve, still
+from support.present import there
 
 from profd.daemon.analyze.trend import LEAST_SPAN_S, trend
 
@@ -29,8 +30,7 @@ def test_what_is_steady_is_not_called_growing(kind: str) -> None:
 @pytest.mark.parametrize("rate", [1, 3, 10, 50])
 def test_a_leak_is_called_growing_within_a_minute_with_its_slope(rate: int) -> None:
     for number in range(5):
-        found = trend(range(60), curve(still, f"leak {number}", 60, rate * MB), least_growth=LEAST)
-        assert found is not None
+        found = there(trend(range(60), curve(still, f"leak {number}", 60, rate * MB), least_growth=LEAST))
         assert found.is_growing
         assert found.slope_per_s == pytest.approx(rate * MB, rel=0.1)
 
@@ -39,8 +39,8 @@ def test_intervals_hold_the_true_slope() -> None:
     """Five of these curves are beyond their intervals; `make truth` measures how many of all are."""
     rate, missed = 2 * MB, 0
     for number in range(40):
-        found = trend(range(60), curve(still, f"interval {number}", 60, rate, noise=3 * MB), least_growth=LEAST)
-        assert found is not None
+        values = curve(still, f"interval {number}", 60, rate, noise=3 * MB)
+        found = there(trend(range(60), values, least_growth=LEAST))
         missed += not found.low_per_s <= rate <= found.high_per_s
         assert found.high_per_s - found.low_per_s < 0.2 * rate
     assert missed <= 5
@@ -50,16 +50,14 @@ def test_intervals_hold_the_true_slope() -> None:
 def test_a_leak_beside_something_steady_is_found_in_time(kind: str) -> None:
     for number in range(4):
         values = curve(STEADY[kind], f"{kind} {number}", 900, 10 * MB)
-        found = trend(range(900), values, least_growth=LEAST)
-        assert found is not None
+        found = there(trend(range(900), values, least_growth=LEAST))
         assert found.is_growing, number
         assert found.slope_per_s == pytest.approx(10 * MB, rel=0.1)
 
 
 def test_growth_that_begins_late_is_found_and_dated() -> None:
     values = [1e9] * 900 + [1e9 + 2 * MB * at_s for at_s in range(100)]
-    found = trend(range(1000), values, least_growth=LEAST)
-    assert found is not None
+    found = there(trend(range(1000), values, least_growth=LEAST))
     assert found.is_growing
     assert found.slope_per_s == pytest.approx(2 * MB, rel=0.01)
     assert found.start_s >= 900
@@ -101,19 +99,16 @@ def test_growth_is_known_while_it_lasts_and_once_it_is_as_much_as_is_asked_for()
 
 
 def test_steady_has_an_interval_too_and_holes_and_days_are_no_error() -> None:
-    found = trend(range(300), curve(still, "steady", 300), least_growth=LEAST)
-    assert found is not None
+    found = there(trend(range(300), curve(still, "steady", 300), least_growth=LEAST))
     assert not found.is_growing
     assert found.low_per_s <= 0 <= found.high_per_s
     times_s = [*range(20), *range(5000, 5010)]
     assert trend(times_s, [1e9] * len(times_s), least_growth=LEAST) is None
     times_s = [at_s for at_s in range(100) if at_s % 7]
-    found = trend(times_s, [2 * MB * at_s for at_s in times_s], least_growth=LEAST)
-    assert found is not None
+    found = there(trend(times_s, [2 * MB * at_s for at_s in times_s], least_growth=LEAST))
     assert found.slope_per_s == pytest.approx(2 * MB)
     values = [1e9 + 100 * at_s + (at_s * 7919 % 13) * MB for at_s in range(200_000)]
-    found = trend(range(200_000), values, least_growth=LEAST)
-    assert found is not None
+    found = there(trend(range(200_000), values, least_growth=LEAST))
     assert found.is_growing
     assert found.slope_per_s == pytest.approx(100, rel=0.1)
 
@@ -124,17 +119,13 @@ def test_too_short_a_series_says_nothing(seconds: int) -> None:
 
 
 READINGS = 60
-MB = 1e6
 
 
 @pytest.mark.parametrize("apart_s", [61.0, 120.0, 600.0])
 def test_readings_minutes_apart_tell_growth_and_none(apart_s: float) -> None:
     """The windows that begin late hold a single one of them."""
     times_s = [number * apart_s for number in range(READINGS)]
-    leak = trend(times_s, [number * MB for number in range(READINGS)], least_growth=MB)
-    steady = trend(times_s, [500 * MB] * READINGS, least_growth=MB)
-    assert leak is not None
+    leak = there(trend(times_s, [number * MB for number in range(READINGS)], least_growth=MB))
     assert leak.is_growing
     assert leak.slope_per_s == pytest.approx(MB / apart_s)
-    assert steady is not None
-    assert not steady.is_growing
+    assert not there(trend(times_s, [500 * MB] * READINGS, least_growth=MB)).is_growing
