@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.present import there
 from support.stepruns import PLAIN_MS, Lengths, diff_of, write_steps
 from support.synthetic import DATA_WAIT, MAIN, MAIN_TID, STARTED_NS, main_process, recording, write_records
 
@@ -38,8 +39,7 @@ def test_the_length_of_a_step_is_that_of_all_steps_and_not_of_all_blocks(tmp_pat
     with RunReader(write_two_paces(tmp_path / "run.profd")) as reader:
         blocks = take_blocks(reader, Selection())
     assert blocks.paces
-    assert blocks.step_s is not None
-    assert blocks.step_s.value == pytest.approx(0.150, abs=0.002)  # of the blocks it is 0.200
+    assert there(blocks.step_s).value == pytest.approx(0.150, abs=0.002)  # of the blocks it is 0.200
     two = Blocks(2, {WAIT: [0.5, 0.5]}, Mean(0.15, 0.01), [0.3, 0.1], 0, 1, {})
     assert two.mean(WAIT, by_step=True).value == pytest.approx(0.075)  # parts add up to it
 
@@ -77,23 +77,19 @@ def diff_in_company(folder: Path, others: tuple[float, float], factor: float = 1
 
 def test_a_run_that_is_slower_as_a_whole_in_company_has_not_changed(tmp_path: Path) -> None:
     diff = diff_in_company(tmp_path, (0.0, 1.5), factor=1.25)
-    assert diff.base.company is not None
-    assert diff.new.company is not None
+    base, new = there(diff.base.company), there(diff.new.company)
     # Others are what neither the run nor profd used, of the three cores beside its own.
-    assert (diff.base.company.others, diff.new.company.others) == pytest.approx((0.0, 0.5), abs=0.01)
+    assert (base.others, new.others) == pytest.approx((0.0, 0.5), abs=0.01)
     assert not diff.significant
-    assert diff.step_time is not None
-    assert diff.step_time.relative == pytest.approx(0.25, abs=0.02)
-    assert not diff.step_time.is_significant
+    step_time = there(diff.step_time)
+    assert step_time.relative == pytest.approx(0.25, abs=0.02)
+    assert not step_time.is_significant
     assert "of the other cores busy in the base and 50 % in the new run" in " ".join(diff_text(diff).split())
     # One that is slower alone has, and a part that is slower is told in company too.
     diff = diff_in_company(tmp_path / "alone", (0.0, 0.0), factor=1.25)
-    assert diff.step_time is not None
-    assert diff.step_time.is_significant
+    assert there(diff.step_time).is_significant
     assert "Others kept" not in diff_text(diff)
-    first = diff_in_company(tmp_path / "part", (0.0, 1.5), slower=1.6).first
-    assert first is not None
-    assert first.name == "b"
+    assert there(diff_in_company(tmp_path / "part", (0.0, 1.5), slower=1.6).first).name == "b"
 
 
 @pytest.mark.parametrize(
@@ -117,8 +113,7 @@ def test_how_long_a_core_was_lacking(tmp_path: Path, told: dict[str, float], exp
     path = write_steps(tmp_path / "a.profd", 1, beside=[*known, *cores])
     with RunReader(path) as reader:
         part = Selection(from_ns=STARTED_NS, to_ns=STARTED_NS + 50 * SECOND_NS)
-        company = take_cpu_contention(reader, part)
-    assert company is not None
+        company = there(take_cpu_contention(reader, part))
     assert company.lacking == pytest.approx(expected)
 
 

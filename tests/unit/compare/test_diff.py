@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 
 import pytest
+from support.present import there
 from support.stepruns import PLAIN_MS, STEPS, Lengths, diff_of, write_steps
 from support.synthetic import BACKWARD, TRAIN
 
@@ -34,11 +35,9 @@ def test_a_slower_function_is_named_first(plain_and_slower: tuple[Path, Path]) -
     assert first.difference == pytest.approx(0.020, abs=0.003)
     assert first.low < 0.020 < first.high
     assert [change.name for change in diff.leaves if change.is_significant] == [BACKWARD[-1].function]
-    assert diff.first is not None
-    assert (diff.first.kind, diff.first.name) == ("line", "loss.backward()")
-    assert diff.step_time is not None
-    assert diff.step_time.relative == pytest.approx(0.1, abs=0.02)
-    assert "longer: loss.backward() (train.py:63) takes" in verdict(diff)
+    changed = there(diff.first)
+    assert (changed.kind, changed.name) == ("line", "loss.backward()")
+    assert there(diff.step_time).relative == pytest.approx(0.1, abs=0.02)
     assert max(map(len, diff_text(diff, columns=80).splitlines())) <= 80
     with RunReader(plain_and_slower[0]) as base, RunReader(plain_and_slower[1]) as new:
         assert take_diff(base, new, least=0.2).significant == []
@@ -69,8 +68,7 @@ def test_a_function_is_told_apart_by_who_calls_it(tmp_path: Path) -> None:
     stacks = [(main, Frame(name, TRAIN, line), Frame("work", TRAIN, 40)) for line, name in enumerate("abc", 8)]
     lengths: Lengths = dict.fromkeys(stacks, 100.0)
     one, other = (write_steps(tmp_path / f"{n}.profd", n, slower, lengths) for n, slower in enumerate((1.0, 1.2)))
-    first = diff_of(one, other).first
-    assert first is not None
+    first = there(diff_of(one, other).first)
     assert first.name == "b → work"
     assert first.difference == pytest.approx(0.020, abs=0.004)
 
@@ -154,8 +152,7 @@ def test_a_sure_change_is_laid_to_the_function_that_leans_most(
     monkeypatch.setattr(diff_module, "take_blocks", lambda *_: next(sides))
     run = write_steps(tmp_path / "a.profd", 1)
     diff = diff_of(run, run)
-    assert diff.step_time is not None
-    assert diff.step_time.is_significant == (step_s == 0.120)
+    assert there(diff.step_time).is_significant == (step_s == 0.120)
     assert diff.significant == []
     assert (diff.likeliest.name if diff.likeliest else None) == likeliest
     assert said in verdict(diff)
