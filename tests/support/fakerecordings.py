@@ -126,11 +126,8 @@ class Stage:
     pace: FixedPace = field(default_factory=FixedPace)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
 
-    def chain(self) -> StackChain:
-        return StackChain("py-spy", identity_of(), self.pace, None, self.clock, self.records.append)
-
     def begin(self, turn: asyncio.Semaphore | None = None) -> StackChain:
-        chain = self.chain()
+        chain = StackChain("py-spy", identity_of(), self.pace, None, self.clock, self.records.append)
         self.tasks.append(asyncio.ensure_future(chain.run_in_turns(turn) if turn else chain.run()))
         return chain
 

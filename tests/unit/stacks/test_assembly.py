@@ -166,26 +166,27 @@ def test_a_thread_that_is_gone_has_neither_time_nor_samples_of_those_that_live()
 @pytest.mark.parametrize("threads", [Threads(), Threads({MAIN_TID: MAIN_TID}), None])
 def test_where_nobody_can_tell_every_thread_lives(threads: Threads | None) -> None:
     other = Told([(0, WAITING)], 4_000_000, "thread (4250): T", 0x7F11)
-    record = assemble(raw_recording(other), TARGET, 100, Span(), threads)
-    assert record.threads[0].intervals[0].duration_ns == 4000 * MILLISECOND_NS
+    (thread,) = assemble(raw_recording(other), TARGET, 100, Span(), threads).threads
+    assert thread.intervals[0].duration_ns == 4000 * MILLISECOND_NS
 
 
 def test_threads_of_a_container_or_without_ids_get_those_that_they_have_here() -> None:
-    main = Told([(0, stack("a"))], 1_000_000, "thread (1): MainThread")
-    other = Told([(0, WAITING)], 1_000_000, "thread (9): T", 0x7F11)
-    threads = Threads({1: MAIN_TID, 9: 4250}, is_current=True)
-    record = assemble(raw_recording(main, other), TARGET, 100, Span(), threads)
-    assert [(thread.os_tid, thread.is_main) for thread in record.threads] == [(MAIN_TID, True), (4250, False)]
-    assert all(thread.intervals[0].duration_ns == 1000 * MILLISECOND_NS for thread in record.threads)
-    other = Told([(0, WAITING)], 1_000_000, "thread (0x7F71075C16C0): wkr", 0x7F71075C16C0)
-    main = Told([(0, stack("a"))], 1_000_000, "thread (0x7F7107FC2B80): MainThread", 0x7F7107FC2B80)
-    threads = Threads({MAIN_TID: MAIN_TID}, is_current=True)
-    record = assemble(raw_recording(other, main), TARGET, 100, Span(), threads)
-    assert [(thread.os_tid, thread.is_main) for thread in record.threads] == [
-        (0x7F71075C16C0, False),
-        (0x7F7107FC2B80, True),
-    ]
-    assert all(thread.intervals[0].duration_ns == 1000 * MILLISECOND_NS for thread in record.threads)
+    length_us, unknown = 1_000_000, (0x7F71075C16C0, 0x7F7107FC2B80)
+    inside = (
+        Told([(0, stack("a"))], length_us, "thread (1): MainThread"),
+        Told([(0, WAITING)], length_us, "thread (9): T", 0x7F11),
+    )
+    without = (
+        Told([(0, WAITING)], length_us, f"thread (0x{unknown[0]:X}): wkr", unknown[0]),
+        Told([(0, stack("a"))], length_us, f"thread (0x{unknown[1]:X}): MainThread", unknown[1]),
+    )
+    for told, ids, expected in (
+        (inside, {1: MAIN_TID, 9: 4250}, [(MAIN_TID, True), (4250, False)]),
+        (without, {MAIN_TID: MAIN_TID}, [(unknown[0], False), (unknown[1], True)]),
+    ):
+        record = assemble(raw_recording(*told), TARGET, 100, Span(), Threads(ids, is_current=True))
+        assert [(thread.os_tid, thread.is_main) for thread in record.threads] == expected
+        assert all(thread.intervals[0].duration_ns == 1000 * MILLISECOND_NS for thread in record.threads)
 
 
 @pytest.mark.parametrize("label", ["thread (0x7F71075C16C0)", f"thread ({MAIN_TID})"])

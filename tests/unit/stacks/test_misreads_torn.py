@@ -82,10 +82,8 @@ def program(tmp_path: Path) -> str:
 
 def loop(program: str, times: int) -> list[tuple[Frame, ...]]:
     """Return what is seen of ``times`` steps, each stack whole."""
-    root = Frame("<module>", program, 99)
-    calls = [("Model.__call__", 2), ("Tensor.backward", 3), ("Adam.step", 4)]
-    one: list[Stack] = [(root, Frame("step", program, line), Frame(name, "/lib/torch.py", 7)) for name, line in calls]
-    return one * times
+    calls = [(2, "Model.__call__"), (3, "Tensor.backward"), (4, "Adam.step")]
+    return [call(program, line, name) for line, name in calls] * times
 
 
 def torn(stacks: list[tuple[Frame, ...]]) -> list[bool]:

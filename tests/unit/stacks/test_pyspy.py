@@ -52,11 +52,6 @@ def output(spawned_s: float, sampling_s: float, ended_s: float, trace: bytes = T
     return pyspy.PySpyOutput(trace, SAID, spawned_ns, sampling_ns, ended_ns, cpu_ns=0, wall_jump_ns=0)
 
 
-@pytest.fixture
-def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(running, "_KILL_AFTER_S", 0.05)
-
-
 def children() -> set[int]:
     """Return the child processes, with those that have ended and were not waited for."""
     return {child.pid for child in psutil.Process().children()}
@@ -141,13 +136,15 @@ async def test_reads_that_fail_are_known_by_their_time(py_spy: StandIn) -> None:
 
 
 def test_time_zero_lies_between_the_start_and_the_first_word_and_the_last_event_before_the_end() -> None:
-    raw = pyspy.read_output(output(10.0, 10.5, 20.0))
-    assert (raw.zero_ns - raw.clock_error_ns, raw.zero_ns + raw.clock_error_ns) == (10 * SECOND_NS, 10_500_000_000)
-    raw = pyspy.read_output(output(10.0, 10.5, 10.4))  # the trace is of a quarter of a second
-    assert (raw.zero_ns - raw.clock_error_ns, raw.zero_ns + raw.clock_error_ns) == (10 * SECOND_NS, 10_150_000_000)
     late = write_trace(Told([(100, stack("a"))], 3600 * 1_000_000))
-    raw = pyspy.read_output(output(10.0, 10.5, 20.0, late))
-    assert (raw.zero_ns, raw.clock_error_ns) == (10 * SECOND_NS, 0)
+    for ended_s, trace, latest_ns in (
+        (20.0, TRACE, 10_500_000_000),
+        (10.4, TRACE, 10_150_000_000),  # the trace is of a quarter of a second
+        (20.0, late, 10_000_000_000),
+    ):
+        raw = pyspy.read_output(output(10.0, 10.5, ended_s, trace))
+        around = raw.zero_ns - raw.clock_error_ns, raw.zero_ns + raw.clock_error_ns
+        assert around == (10 * SECOND_NS, latest_ns)
 
 
 @pytest.mark.parametrize(
@@ -179,9 +176,11 @@ async def test_garbage_and_a_large_trace_are_handed_on_whole(py_spy: StandIn) ->
     assert len(assembly.decode(raw.data)) == 1
 
 
-@pytest.mark.usefixtures("impatient")
 @pytest.mark.parametrize("fault", [Fault("end", "hang"), Fault("sampling", "silence"), Fault(deaf=True)])
-async def test_one_that_hangs_falls_silent_or_ignores_its_interrupt_is_killed(py_spy: StandIn, fault: Fault) -> None:
+async def test_one_that_hangs_falls_silent_or_ignores_its_interrupt_is_killed(
+    py_spy: StandIn, monkeypatch: pytest.MonkeyPatch, fault: Fault
+) -> None:
+    monkeypatch.setattr(running, "_KILL_AFTER_S", 0.05)
     py_spy.fails(fault)
     recording = begin()
     await recording.sampling
@@ -248,10 +247,7 @@ async def test_recordings_of_every_fate_leak_nothing(py_spy: StandIn) -> None:
 
 
 def test_last_timestamp_is_found_without_decoding_and_a_hostile_name_is_none() -> None:
-    assert pyspy.last_timestamp_us(TRACE) == 250_000
-    assert pyspy.last_timestamp_us(b"[]") == 0
-    assert pyspy.last_timestamp_us(b"") == 0
-    assert pyspy.last_timestamp_us(TRACE[:-1]) == 0
+    assert [pyspy.last_timestamp_us(data) for data in (TRACE, b"[]", b"", TRACE[:-1])] == [250_000, 0, 0, 0]
     hostile = write_trace(Told([(100, stack('","ts":7}]'))], 250_000))
     assert pyspy.last_timestamp_us(hostile) == 250_000
 

@@ -8,6 +8,7 @@ from functools import partial
 from pathlib import Path
 
 import pytest
+from support.present import there
 from support.waiting import DEADLINE_S, until
 
 from profd.daemon import asuser
@@ -222,9 +223,7 @@ def number_of(text: str) -> int:
 
 
 def block(text: str) -> Block:
-    found = block_around(SOURCE.splitlines(), number_of(text))
-    assert found is not None
-    return found
+    return there(block_around(SOURCE.splitlines(), number_of(text)))
 
 
 @pytest.mark.parametrize("text", ["def plain(", "if a:", "return b", "return f(", "# a comment, far left"])
@@ -279,9 +278,7 @@ CALL_NOTHING = ("y = x", "y = 1, 'a', x", "pass", "def f(a):\n pass", "try:\n f(
 @pytest.mark.parametrize("source", [*CALLS, *CALL_NOTHING])
 def test_what_may_enter_a_function_may_call_and_names_and_constants_call_nothing(tmp_path: Path, source: str) -> None:
     line = 2 if source.endswith(("yield from x", "await x")) else 1
-    found = statement(tmp_path, source, line)
-    assert found is not None
-    assert found.may_call == (source in CALLS)
+    assert there(statement(tmp_path, source, line)).may_call == (source in CALLS)
 
 
 def test_a_statement_has_all_of_its_lines_and_a_compound_one_its_head(tmp_path: Path) -> None:
@@ -291,17 +288,13 @@ def test_a_statement_has_all_of_its_lines_and_a_compound_one_its_head(tmp_path: 
     file = str(tmp_path / "x.py")
 
     assert at(file, 3) == at(file, 1) == Statement(frozenset({"y", "f", "g"}), True, False)
-    head, body = at(file, 6), at(file, 8)
-    assert head is not None
-    assert head.names == {"h"}
-    assert body == Statement(frozenset({"x", "y"}), False, False)
+    assert there(at(file, 6)).names == {"h"}
+    assert at(file, 8) == Statement(frozenset({"x", "y"}), False, False)
 
 
 @pytest.mark.parametrize("source", ["@f\nclass X: pass", "f()()", "f[0]()", "(lambda: 1)()"])
 def test_what_is_called_may_have_no_name(tmp_path: Path, source: str) -> None:
-    found = statement(tmp_path, source, 1)
-    assert found is not None
-    assert found.calls_unnamed
+    assert there(statement(tmp_path, source, 1)).calls_unnamed
 
 
 def test_what_cannot_be_read_tells_nothing(tmp_path: Path) -> None:
@@ -330,13 +323,10 @@ def test_what_was_asked_is_known_without_parsing_again(tmp_path: Path) -> None:
     for file in files:
         file.write_text("f(x)\ny\n")
         statements.allow_more()
-        assert statements.at(str(file), 1) is not None
+        there(statements.at(str(file), 1))
     for _ in range(PARSED_AT_ONCE):
         statements.at(str(files[0]), 2)
-    for file in files:
-        found = statements.at(str(file), 1)
-        assert found is not None
-        assert found.may_call
+    assert all(there(statements.at(str(file), 1)).may_call for file in files)
 
 
 def test_hardly_anything_is_held_of_what_was_parsed(tmp_path: Path) -> None:
