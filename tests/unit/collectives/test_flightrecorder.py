@@ -22,12 +22,9 @@ def is_library(file: str) -> bool:
     return "site-packages" in file
 
 
-def test_a_dump_of_torch_names_the_collective_that_has_not_ended() -> None:
+def test_a_dump_of_torch_names_the_collective_that_has_not_ended_and_one_of_before_none() -> None:
     (one,) = read_dump(DUMP, 0, is_library)
     assert one.in_words() == "all_reduce 3 of default_pg is scheduled at fr2.py:12"
-
-
-def test_a_dump_of_before_says_nothing() -> None:
     assert read_dump(DUMP, 1 << 62, is_library) == ()
 
 

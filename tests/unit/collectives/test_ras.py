@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from support.folders import ROOT
+from support.present import there
 from support.ras import RasServer, job_of
 
 from profd.daemon import processes
@@ -32,8 +33,7 @@ def test_ras_is_found_where_a_process_itself_listens(nccl: dict[str, str]) -> No
     world = job_of(2, first_pid=ME)
     with RasServer([world]) as server:
         nccl["NCCL_RAS_ADDR"] = f"localhost:{server.port}"
-        found = find([ME], Mode.HANG)
-        assert found is not None
+        found = there(find([ME], Mode.HANG))
         assert found.address == Address("127.0.0.1", server.port)
         answer = found.ask()
         assert (answer.ours, answer.ranks()) == ({("10.0.0.1", ME): ME}, {ME: 0})
@@ -68,9 +68,7 @@ def test_what_keeps_ras_from_being_asked_is_said(nccl: dict[str, str], environme
 def test_faulty_versions_are_asked_on_request_alone(nccl: dict[str, str]) -> None:
     with RasServer([]) as server:
         nccl.update(version="2.27.7", NCCL_RAS_ADDR=f"localhost:{server.port}")
-        found = find([ME], Mode.ANY)
-        assert found is not None
-        assert found.address.port == server.port
+        assert there(find([ME], Mode.ANY)).address.port == server.port
 
 
 def test_a_run_without_nccl_has_no_ras() -> None:
@@ -106,6 +104,4 @@ def test_the_wheel_of_nccl_that_torch_brings_is_read() -> None:
     library = next(iter(ROOT.glob(".venv/lib/python3*/site-packages/nvidia/nccl/lib/libnccl.so.2")), None)
     if library is None:
         pytest.skip("this torch comes without NCCL")
-    version = version_of(ME, str(library))
-    assert version is not None
-    assert version > (2, 20, 0)
+    assert there(version_of(ME, str(library))) > (2, 20, 0)
