@@ -48,10 +48,6 @@ def reader(run_file: Path) -> Iterator[RunReader]:
         yield reader
 
 
-def main_thread(reader: RunReader) -> int:
-    return next(row.id for row in reader.threads.values() if row.os_tid == MAIN_TID)
-
-
 def by_minute(rows: list[rollups.StackMinuteRow]) -> dict[int, tuple[int, int]]:
     """Return samples and time of all stacks together by minute."""
     found: dict[int, tuple[int, int]] = {}
@@ -62,7 +58,7 @@ def by_minute(rows: list[rollups.StackMinuteRow]) -> dict[int, tuple[int, int]]:
 
 
 def test_minutes_are_added_together_from_the_runs_start_on(reader: RunReader) -> None:
-    thread = main_thread(reader)
+    thread = next(row.id for row in reader.threads.values() if row.os_tid == MAIN_TID)
     assert by_minute(rollups.stack_minutes(reader, [thread], range(3))) == dict.fromkeys(range(3), A_MINUTE)
     assert rollups.stack_minutes(reader, [], range(3)) == rollups.stack_hours(reader, [thread], range(3)) == []
     two = (2 * A_MINUTE[0], 2 * A_MINUTE[1])

@@ -105,12 +105,8 @@ FAILED = records.WindowTaken(
 )
 
 
-def write_windows(path: Path, *written: records.Record) -> RunReader:
-    return RunReader(write_records(path, [main_process(), *written]))
-
-
 def test_window_comes_out_as_it_was_taken(tmp_path: Path) -> None:
-    with write_windows(tmp_path / "run.profd", TAKEN) as reader:
+    with RunReader(write_records(tmp_path / "run.profd", [main_process(), TAKEN])) as reader:
         (process,) = reader.processes
         taken = WindowRow(1, process, "kineto", TAKEN.asked_ns, "", TAKEN.start_ns, TAKEN.end_ns, 4, 2, 1, 1000, 6)
         assert reader.windows() == [taken]
@@ -124,15 +120,11 @@ def test_window_comes_out_as_it_was_taken(tmp_path: Path) -> None:
 
 
 def test_windows_are_found_by_when_they_were_asked_for_and_one_that_failed_says_why(tmp_path: Path) -> None:
-    with write_windows(tmp_path / "run.profd", TAKEN, FAILED) as reader:
+    with RunReader(write_records(tmp_path / "run.profd", [TAKEN, main_process(), FAILED])) as reader:
         assert [window.id for window in reader.windows()] == [1, 2]
+        # The process was seen after its first window.
+        assert {reader.processes[window.process].role for window in reader.windows()} == {"main"}
         (window,) = reader.windows(FAILED.asked_ns)
         assert (window.error, window.kept_bytes, window.device_busy_ns) == ("it ended", None, None)
         assert (reader.operators(window.id), reader.window_steps(window.id)) == ([], [])
         assert reader.window_trace(window.id) is None
-
-
-def test_window_of_a_process_not_yet_seen_is_kept(tmp_path: Path) -> None:
-    with RunReader(write_records(tmp_path / "run.profd", [TAKEN, main_process()])) as reader:
-        (window,) = reader.windows()
-        assert reader.processes[window.process].role == "main"

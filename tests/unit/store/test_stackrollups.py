@@ -178,19 +178,6 @@ def test_a_finished_run_is_summed_to_its_end(reader: RunReader) -> None:
     assert [one.rest for one in reader.rollups.split(None, None, reader.threads) if one.rest] == []
 
 
-def test_a_recording_that_comes_late_is_no_part_of_sums_that_lack_it(live: Tables, tmp_path: Path) -> None:
-    taken: list[Record] = [record for record in recordings(400) if isinstance(record, RecordingTaken)]
-    late = taken.pop(5)
-    live.commit(taken)
-    live.commit([PointsTaken(LATE_NS + 60 * SECOND_NS, (Point("host_cpu_share", 0.5),))])
-    live.commit([late])
-    live.commit([PointsTaken(LATE_NS + 120 * SECOND_NS, (Point("host_cpu_share", 0.5),))])
-    with RunReader(tmp_path / "live.profd") as reader:
-        expected = reader.stack_totals()
-        assert sum(row.duration_ns for row in expected) == 2 * 400 * SECOND_NS
-        assert by_stack(selected_totals(reader, Selection())) == by_stack(expected)
-
-
 def test_of_intervals_that_start_together_the_sums_have_the_one_that_the_file_has(live: Tables, tmp_path: Path) -> None:
     taken = [record for record in recordings(400) if isinstance(record, RecordingTaken)]
     main, *others = taken[3].threads

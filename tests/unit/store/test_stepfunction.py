@@ -67,23 +67,6 @@ def test_a_range_has_the_mean_of_what_is_known_in_it() -> None:
     assert stepfunction.sum_aggregates([]) == stepfunction.Aggregate()
 
 
-def test_a_part_of_a_series_says_of_its_time_what_all_of_it_does() -> None:
-    """Ten readings before a range and two after it are enough, whatever their distances."""
-    chance = random.Random(7)
-    readings, at = [], 0
-    for _ in range(300):
-        at += chance.choice((1, 1, 1, 2, 5, 40))
-        readings.append((at, chance.random()))
-    whole = function(*readings)
-    for _ in range(200):
-        from_ns, length = chance.randrange(-5, at), chance.randrange(1, 60)
-        before = [one for one in readings if one[0] <= from_ns][-10:]
-        inside = [one for one in readings if from_ns < one[0] < from_ns + length]
-        after = [one for one in readings if one[0] >= max(from_ns + length, from_ns + 1)][:2]
-        part = function(*before, *inside, *after)
-        assert part.over(from_ns, from_ns + length) == whole.over(from_ns, from_ns + length)
-
-
 def test_readings_that_come_one_by_one_say_the_same() -> None:
     builder = stepfunction.StepBuilder()
     assert builder.add(10, 1.0) == ()

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 from support.folders import TESTS
-from support.synthetic import MAIN, MAIN_TID, RUN_ID, STARTED_NS, main_process, recording, run_started
+from support.synthetic import MAIN, MAIN_TID, RUN_ID, STARTED_NS, main_process, recording, run_started, write_records
 from support.training_stacks import CONV, LOSS, describe
 from support.waiting import until
 
@@ -131,11 +131,8 @@ def test_a_record_that_cannot_be_stored_is_dropped_alone(path: Path, error: Exce
     def broken(frame: records.Frame) -> records.FrameDescription:
         raise error
 
-    writer = RunWriter(path, run_started(), broken)
-    for record in (main_process(), sampled(), records.EventHappened(STARTED_NS, "note", "kept")):
-        writer.put(record)
-    writer.close(timeout_s=60)
-    assert writer.failure is None
+    kept = records.EventHappened(STARTED_NS, "note", "kept")
+    write_records(path, [main_process(), sampled(), kept], described=broken)
     assert losses(path) == [f"1 record was dropped: it cannot be stored ({error})"]
     with RunReader(path) as reader:
         assert (list(reader.intervals()), reader.recordings()) == ([], [])
@@ -158,11 +155,8 @@ HUGE = 1 << 63
     ids=lambda record: type(record).__name__,
 )
 def test_a_number_that_no_file_takes_costs_its_record_alone(path: Path, record: records.Record) -> None:
-    writer = RunWriter(path, run_started(), describe)
-    for one in (main_process(), record, sampled(), records.RunEnded(STARTED_NS + SECOND_NS, "stopped")):
-        writer.put(one)
-    writer.close()
-    assert writer.failure is None
+    ended = records.RunEnded(STARTED_NS + SECOND_NS, "stopped")
+    write_records(path, [main_process(), record, sampled(), ended])
     assert losses(path) == [f"1 record was dropped: it cannot be stored ({TOO_LARGE})"]
     with RunReader(path) as reader:
         assert (reader.info.state, len(list(reader.intervals()))) == ("ended", 2)
