@@ -144,9 +144,9 @@ def test_a_child_appears_below_its_parent_and_vanishes(root: Obedient, fifo: str
     assert appeared.kind == "started"
     assert (appeared.member.identity.pid, appeared.member.parent) == (pid, root.identity)
     assert appeared.member.role == roles.HELPER
-    with open(fifo, "w") as orders:  # noqa: PTH123
-        orders.write("exit 7\n")
     with contextlib.closing(Watch(appeared.member.identity)) as gone:
+        with open(fifo, "w") as orders:  # noqa: PTH123
+            orders.write("exit 7\n")
         select.select([gone], [], [], 60)
     assert tree.poll() == [Change("ended", appeared.member, 7 << 8)]
     assert tree.poll() == []
