@@ -13,6 +13,7 @@ import pytest
 from profd.daemon.interpreter.frames import Frame, Interpreter, open_interpreter
 from profd.daemon.interpreter.integers import Global, IntegerReader, Local, local_of
 from profd.daemon.interpreter.objects import Held, held
+from support.present import there
 from support.sessions import give_line, ready, wait_ready
 
 VERSIONS = ("3.8", "3.9", "3.10", "3.11", "3.12", "3.13", "3.14", "3.15")
@@ -79,9 +80,7 @@ class Program:
 
     def local(self, function: str, name: str) -> Local:
         """Return a variable of a function that is on the stack."""
-        found = local_of(self.frame(function), name)
-        assert found is not None
-        return found
+        return there(local_of(self.frame(function), name))
 
     def of_module(self, name: str) -> Global:
         """Return a variable of the program's module."""
