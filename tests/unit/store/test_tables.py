@@ -252,6 +252,12 @@ def test_who_is_forgotten_again_is_not_held_either(tables: Tables) -> None:
     assert len(tables._ids) < 40
 
 
+def test_the_machine_has_series_of_its_own(tables: Tables) -> None:
+    shared = Point("host_cpu_share", 0.5)
+    assert tables._ids.series(shared) == tables._ids.series(Point("host_cpu_share", 0.7))
+    assert tables._ids.series(shared) != tables._ids.series(Point("host_cpu_share", 0.5, device="cpu0"))
+
+
 def test_nothing_is_written_of_a_process_that_the_file_does_not_know(path: Path) -> None:
     with pytest.raises(LookupError):
         Interning(database.create(path), describe).thread(Identity(1, 1), 1, "MainThread", is_main=True)
