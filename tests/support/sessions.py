@@ -86,6 +86,7 @@ def session_options(name: str, pid: int, **more: object) -> SessionOptions:
         command=processes.command_line(pid),
         rate_hz=100,
         budget_percent=100.0,
+        hang_after_s=None,
     )
     return msgspec.structs.replace(options, **more)
 
