@@ -87,7 +87,8 @@ class Kinds:
         frames = self._reader.frames_of(stack)
         found = [self._of_frame(frame) for frame in reversed(frames)]
         until = next((depth for depth, frame in enumerate(reversed(frames), 1) if not frame.is_library), len(found))
-        everywhere = (one for one in found if one is not None and one.kind.anywhere)
+        is_call = any(one is not None and one.by_call for one in found[:until])  # it says more than the text of a line
+        everywhere = (one for one in found if one is not None and one.kind.anywhere and (one.by_call or not is_call))
         one = next(everywhere, None) or next(filter(None, found[:until]), None)
         is_in_pass = any(frame.module_path.startswith(_OF_A_PASS) for frame in frames[len(frames) - until + 1 :])
         return None if one is not None and is_in_pass and not one.by_call else one

@@ -121,3 +121,11 @@ def test_a_kind_is_the_same_by_its_call_and_by_its_line(case: Case, monkeypatch:
 def test_calls_into_a_library_have_its_kind(case: Case, module: str, what: str) -> None:
     stack = (*SNAPSHOT, Frame("call", LIBRARY + module, 9))
     assert case.told(overhead, step((stack, 150))).title.startswith(f"overhead: {what} takes 30 %")
+
+
+def test_a_call_below_a_line_says_more_than_its_text(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(SOURCES, (DATA, 76), "newest = sorted(folder.iterdir(), key=lambda one: one.stat().st_mtime)")
+    line = (*CALL, Frame("newest", DATA, 76))
+    stat = (*line, Frame("newest.<locals>.<lambda>", DATA, 76), Frame("Path.stat", STANDARD + "pathlib.py", 1013))
+    assert "overhead: reading and writing files takes 30 %" in case.told(overhead, step((stat, 150))).title
+    assert "overhead: sorting in Python takes 30 %" in case.told(overhead, step((line, 150))).title
