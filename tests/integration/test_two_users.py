@@ -7,6 +7,8 @@ import os
 import socket
 import subprocess
 import sys
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -58,25 +60,31 @@ except BlockingIOError:
 pytestmark = pytest.mark.requires("root", "setpriv")
 
 
+@pytest.fixture
+def open_folder() -> Iterator[Path]:
+    """Give a folder that other users may look into; those of pytest are closed anew whenever it starts anywhere."""
+    with tempfile.TemporaryDirectory() as made:
+        Path(made).chmod(0o755)
+        yield Path(made)
+
+
 def by_another(program: str, *words: str) -> list[str]:
     """Return the command that runs a program as the other user."""
     return [*as_plain_user(), sys.executable, "-c", program, *words]
 
 
-def test_root_keeps_no_line_that_the_user_could_not_read(py_spy: StandIn, tmp_path: Path) -> None:
+def test_root_keeps_no_line_that_the_user_could_not_read(py_spy: StandIn, open_folder: Path) -> None:
     """By any way there: by its name, by a link, by a name with a pipe behind it, which nobody waits for."""
-    for above in (tmp_path, *(above for above in tmp_path.parents if "pytest" in str(above))):
-        above.chmod(0o755)
-    secret, own = tmp_path / "secret.py", tmp_path / "own.py"
+    secret, own = open_folder / "secret.py", open_folder / "own.py"
     for path, mode in ((secret, 0o600), (own, 0o644)):
         path.write_text(f"{LINE}\n")
         path.chmod(mode)
     os.chown(own, NOBODY, NOBODY)
-    (tmp_path / "link.py").symlink_to(secret)
-    os.mkfifo(tmp_path / "pipe.py", 0o666)
+    (open_folder / "link.py").symlink_to(secret)
+    os.mkfifo(open_folder / "pipe.py", 0o666)
     names = [
-        *map(str, (secret, tmp_path / "link.py", tmp_path / "pipe.py", own)),
-        f"{tmp_path}/../{tmp_path.name}/own.py",
+        *map(str, (secret, open_folder / "link.py", open_folder / "pipe.py", own)),
+        f"{open_folder}/../{open_folder.name}/own.py",
     ]
     py_spy.stands_in((ROOT, *(Frame(f"f{n}", name, 1) for n, name in enumerate(names))))
     with ready(by_another("print('ready', flush=True); input()")) as process:
@@ -88,14 +96,12 @@ def test_root_keeps_no_line_that_the_user_could_not_read(py_spy: StandIn, tmp_pa
     assert (kept["secret.py"], kept["link.py"], kept["pipe.py"], kept["own.py"]) == (None, None, None, LINE)
 
 
-def test_another_users_claim_to_record_a_process_of_roots_is_not_believed(tmp_path: Path) -> None:
-    for above in (tmp_path, *(above for above in tmp_path.parents if "pytest" in str(above))):
-        above.chmod(0o755)
-    (tmp_path / "record").write_text("read line\n")  # what the shell runs, which calls itself py-spy
+def test_another_users_claim_to_record_a_process_of_roots_is_not_believed(open_folder: Path) -> None:
+    (open_folder / "record").write_text("read line\n")  # what the shell runs, which calls itself py-spy
     with sleeping() as target, process_of_plain_user() as theirs:
         for pid, is_believed in ((target, False), (theirs, True)):
             words = by_another(CLAIM, str(pid))
-            with subprocess.Popen(words, stdin=subprocess.PIPE, cwd=tmp_path) as claimant:
+            with subprocess.Popen(words, stdin=subprocess.PIPE, cwd=open_folder) as claimant:
                 claim = until(lambda of=claimant.pid: claim_of(of), "its claim")  # type: ignore[misc]
                 assert claim[-2:] == ("--pid", str(pid))
                 recorded = ProcessTable().recorded()
