@@ -66,5 +66,20 @@ def signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+def ending(state: str, why_ended: str | None, exit_code: int | None, exit_signal: str | None) -> str:
+    """Return how a run ended, by its state, why its recording did, and what is known of the script's end."""
+    if state == "live":
+        return "still running"
+    if state == "interrupted":
+        return "recording broke off: profd itself was ended"
+    if why_ended == "failed":
+        return "recording failed"
+    if exit_signal is not None:
+        return f"ended by {exit_signal}"
+    if exit_code is not None:
+        return f"ended with {exit_code}"
+    return {"stopped": "recording stopped", "duration": "recording stopped by --duration"}.get(why_ended or "", "ended")
+
+
 def _script_path(command: Sequence[str]) -> str:
     return next((word for word in command if word.endswith(_SCRIPT_ENDING)), "")

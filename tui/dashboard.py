@@ -32,7 +32,7 @@ from profd.tui.terminal import Terminal
 from profd.tui.view import OutputView, View
 from profd.tui.widgets.findings import FindingChosen, FindingsPane
 from profd.tui.widgets.flame import FlameView
-from profd.tui.widgets.header import Header, VerdictLine, ending
+from profd.tui.widgets.header import Header, VerdictLine, ended
 from profd.tui.widgets.hot import HotTable
 from profd.tui.widgets.operators import OperatorTable
 from profd.tui.widgets.output import OutputPane, TypingChanged
@@ -103,7 +103,7 @@ class Dashboard(Screen[None]):
         if was_live and info.state == "interrupted":
             self.notify("profd's recorder was ended; all it wrote is kept", severity="error", markup=False)
         elif was_live and info.state != "live":
-            self.notify(f"the run has come to its end: {ending(info)}", markup=False)
+            self.notify(f"the run has come to its end: {ended(info)}", markup=False)
 
     @on(FlameGrown)
     def _show_flame(self, message: FlameGrown) -> None:

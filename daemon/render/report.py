@@ -13,7 +13,7 @@ from typing import Any
 from profd.daemon import units
 from profd.daemon.analyze.phases import PhaseIndex, phase_named
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.naming import script
+from profd.daemon.naming import ending, script
 from profd.daemon.paths import write_whole
 from profd.daemon.render import cards
 from profd.daemon.render.cards import Fact
@@ -22,7 +22,6 @@ from profd.daemon.render.payload import take_payload
 from profd.daemon.render.sections import rank_tables
 from profd.daemon.render.summary import Summary, summarize
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.rows import RunInfo
 
 
 def take_words(reader: RunReader, summary: Summary, bucket_ms: int) -> dict[str, Any]:
@@ -37,7 +36,7 @@ def take_words(reader: RunReader, summary: Summary, bucket_ms: int) -> dict[str,
         precision = f"{bucket_ms // 60_000} min, since the run is long"
     return {
         "title": script(info.command),
-        "subtitle": [info.host, units.moment(info.started_ns), length, ending(info, summary)],
+        "subtitle": [info.host, units.moment(info.started_ns), length, _ending(summary)],
         "command": command,
         "verdict": take_verdict(summary),
         "death": cards.death_card(summary.post_mortem),
@@ -54,7 +53,7 @@ def take_words(reader: RunReader, summary: Summary, bucket_ms: int) -> dict[str,
             Fact("folder", info.cwd),
             Fact("process", f"{info.pid} of {info.user} on {info.host}", how),
             Fact("started", units.moment(info.started_ns)),
-            Fact("lasted", length, ending(info, summary)),
+            Fact("lasted", length, _ending(summary)),
             Fact("versions", versions),
             Fact("options", options),
             Fact("samples",
@@ -83,22 +82,10 @@ def take_verdict(summary: Summary) -> dict[str, Any]:
     }
 
 
-def ending(info: RunInfo, summary: Summary) -> str:
-    if info.state == "live":
-        return "still running"
-    if summary.post_mortem is not None:
+def _ending(summary: Summary) -> str:
+    if summary.state != "live" and summary.post_mortem is not None:
         return summary.post_mortem.cause
-    if info.state == "interrupted":
-        return "recording broke off: profd itself was ended"
-    if info.why_ended == "target-exited":
-        ended = summary.target.exit
-        if ended.signal is not None:
-            return f"ended by {ended.signal}"
-        return "ended" if ended.code is None else f"ended with {ended.code}"
-    return {
-        "stopped": "recording stopped, the script ran on",
-        "duration": "recording ended after its set time, the script ran on",
-    }.get(info.why_ended or "", "recording failed")
+    return ending(summary.state, summary.why_ended, summary.target.exit.code, summary.target.exit.signal)
 
 
 def _facts(summary: Summary) -> list[Fact]:

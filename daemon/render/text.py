@@ -9,7 +9,7 @@ from profd.daemon.analyze.confidence import margin
 from profd.daemon.analyze.phases import phase_named
 from profd.daemon.analyze.profile import FunctionRow, PhaseLine
 from profd.daemon.analyze.steps import Steps
-from profd.daemon.naming import process_title, script
+from profd.daemon.naming import ending, process_title, script
 from profd.daemon.render import sections
 from profd.daemon.render.operators import operator_lines
 from profd.daemon.render.plaintext import cut, fit, visible, width, wrapped
@@ -76,7 +76,9 @@ def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
 
 
 def _title(summary: Summary) -> str:
-    title = f"{script(summary.target.command)} {_ending(summary)}"
+    ended = ending(summary.state, summary.why_ended, summary.target.exit.code, summary.target.exit.signal)
+    colon = "" if ended.startswith("ended") else ":"
+    title = f"{script(summary.target.command)}{colon} {ended} after {duration(summary.duration_s)}"
     steps = summary.steps
     if steps.count is not None:
         title += f", {'~' if is_estimate(steps) else ''}{steps.count:,} steps"
@@ -91,21 +93,6 @@ def is_estimate(steps: Steps) -> bool:
     error = steps.count_error or 0
     # A step is whole, the moment of a reading lies within one.
     return error > 1 or error > 0.02 * (steps.count or 0)
-
-
-def _ending(summary: Summary) -> str:
-    length, ended = duration(summary.duration_s), summary.target.exit
-    if summary.state == "interrupted":
-        return f"was recorded for {length}, until profd itself was ended"
-    if ended.signal is not None:
-        return f"was ended by {ended.signal} after {length}"
-    if ended.code is not None:
-        return f"ended with {ended.code} after {length}"
-    if summary.why_ended == "target-exited":
-        return f"ended after {length}"
-    if summary.why_ended == "failed":
-        return f"was recorded for {length}, until recording failed"
-    return f"is still running, recorded for {length}"
 
 
 def _evidence(summary: Summary) -> str:

@@ -9,7 +9,7 @@ from textual.reactive import reactive
 
 from profd.daemon.analyze.phases import STARTUP, phase_named
 from profd.daemon.findings.finding import CRITICAL, INFO
-from profd.daemon.naming import script, signal_name
+from profd.daemon.naming import ending, script, signal_name
 from profd.daemon.render.plaintext import visible
 from profd.daemon.render.sections import HEALTHY_SHARE, MUCH_STARTUP, worked_share
 from profd.daemon.store.rows import RunInfo
@@ -21,7 +21,6 @@ from profd.tui.widgets.linewidget import LineWidget
 
 _GAP = "   "
 _HEADROOM = 1.5  # an even course is no solid bar
-_WHY_ENDED = {"failed": "recording failed", "duration": "stopped after its time", "stopped": "stopped"}
 
 
 class Part(NamedTuple):
@@ -67,9 +66,9 @@ class Header(LineWidget):
         if info.state == "live":
             return "●", "", "good"
         if info.state == "interrupted":
-            return "▲", "cut off: profd itself was ended", "bad"
+            return "▲", ended(info), "bad"
         is_bad = info.exit_signal is not None or info.exit_code or info.why_ended == "failed"
-        return "■", ending(info), "bad" if is_bad else "dim"
+        return "■", ended(info), "bad" if is_bad else "dim"
 
     def _steps(self, snapshot: Snapshot) -> list[Part]:
         steps = snapshot.steps
@@ -107,12 +106,9 @@ class Header(LineWidget):
         return parts
 
 
-def ending(info: RunInfo) -> str:
-    if info.exit_signal is not None:
-        return f"ended by {signal_name(info.exit_signal)}"
-    if info.exit_code is not None:
-        return f"ended with {info.exit_code}"
-    return _WHY_ENDED.get(info.why_ended or "", "ended")
+def ended(info: RunInfo) -> str:
+    exit_signal = None if info.exit_signal is None else signal_name(info.exit_signal)
+    return ending(info.state, info.why_ended, info.exit_code, exit_signal)
 
 
 def _blanks(left: Sequence[Part], right: Sequence[Part], width: int) -> int:

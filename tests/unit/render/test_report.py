@@ -22,7 +22,7 @@ from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.render.buckets import TIME_UNIT_NS
-from profd.daemon.render.report import ending, render_report, take_verdict, take_words, write_report
+from profd.daemon.render.report import render_report, take_verdict, take_words, write_report
 from profd.daemon.render.summary import summarize
 from profd.daemon.store.reader import RunReader
 
@@ -147,13 +147,13 @@ def test_title_and_verdict_say_what_where_and_how_it_went_with_a_line_of_the_use
         ({"exit_code": None}, {}, "ended"),
         ({"live": True}, {}, "still running"),
         ({}, {"state": "interrupted", "why_ended": None}, "recording broke off: profd itself was ended"),
-        ({}, {"why_ended": "stopped"}, "recording stopped, the script ran on"),
-        ({}, {"why_ended": "duration"}, "recording ended after its set time, the script ran on"),
+        ({"exit_code": None}, {"why_ended": "stopped"}, "recording stopped"),
+        ({"exit_code": None}, {"why_ended": "duration"}, "recording stopped by --duration"),
         ({}, {"why_ended": "failed"}, "recording failed"),
     ],
 )
 def test_ending_is_told(tmp_path: Path, ended: dict[str, Any], changes: dict[str, str | None], said: str) -> None:
     with RunReader(synthetic.write_run(tmp_path / "run.profd", seconds=0, **ended)) as reader:
-        summary = summarize(reader)
-        assert ending(msgspec.structs.replace(reader.info, **changes), summary) == said
+        summary = msgspec.structs.replace(summarize(reader), **changes)
+        assert take_words(reader, summary, 100)["subtitle"][-1] == said
         assert take_verdict(summary)["lead"].startswith("No sample of a main thread was taken")

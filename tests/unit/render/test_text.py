@@ -20,12 +20,6 @@ def summary(tmp_path: Path) -> Summary:
         return summarize(reader)
 
 
-def ending(summary: Summary, code: int | None = None, signal: str | None = None, **changes: str | None) -> str:
-    """Return the first of the closing lines of a run that ended otherwise."""
-    target = msgspec.structs.replace(summary.target, exit=Exit(code, signal))
-    return closing_lines(msgspec.structs.replace(summary, target=target, **changes)).splitlines()[0]
-
-
 def test_closing_lines_say_where_the_time_went(summary: Summary) -> None:
     assert closing_lines(summary).splitlines() == [
         "profd  train.py ended with 0 after 20.0 s, ~40 steps at 2.00/s",
@@ -85,15 +79,22 @@ def test_steps_are_told_as_exactly_as_they_are_known(summary: Summary, steps: St
     assert closing_lines(msgspec.structs.replace(summary, steps=steps)).splitlines()[0].endswith(said)
 
 
-def test_ending_is_told(summary: Summary) -> None:
-    summary = msgspec.structs.replace(summary, steps=Steps())
-    assert ending(summary, 3) == "profd  train.py ended with 3 after 20.0 s"
-    assert ending(summary, None, "SIGKILL") == "profd  train.py was ended by SIGKILL after 20.0 s"
-    assert ending(summary) == "profd  train.py ended after 20.0 s"
-    assert "still running" in ending(summary, why_ended="stopped")
-    assert "still running" in ending(summary, state="live", why_ended=None)
-    assert "profd itself was ended" in ending(summary, state="interrupted", why_ended=None)
-    assert "recording failed" in ending(summary, why_ended="failed")
+@pytest.mark.parametrize(
+    ("ended", "changes", "said"),
+    [
+        ((3, None), {}, "train.py ended with 3 after 20.0 s"),
+        ((None, "SIGKILL"), {}, "train.py ended by SIGKILL after 20.0 s"),
+        ((None, None), {}, "train.py ended after 20.0 s"),
+        ((None, None), {"why_ended": "stopped"}, "train.py: recording stopped after 20.0 s"),
+        ((None, None), {"state": "live", "why_ended": None}, "train.py: still running after 20.0 s"),
+    ],
+)
+def test_the_first_line_says_how_the_run_ended(
+    summary: Summary, ended: tuple[int | None, str | None], changes: dict[str, str | None], said: str
+) -> None:
+    target = msgspec.structs.replace(summary.target, exit=Exit(*ended))
+    changed = msgspec.structs.replace(summary, target=target, steps=Steps(), **changes)
+    assert closing_lines(changed).splitlines()[0] == f"profd  {said}"
 
 
 def test_run_without_samples_is_told_too(summary: Summary) -> None:

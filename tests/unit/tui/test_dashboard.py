@@ -139,7 +139,7 @@ async def test_a_recorder_that_is_killed_is_said_to_be_gone(tmp_path: Path) -> N
             assert "●" in opened.text(Header)
             os.kill(recorder.pid, signal.SIGKILL)
             await opened.snapshot(lambda snapshot: snapshot.info.state == "interrupted")
-            assert "cut off" in opened.text(Header)
+            assert "recording broke off: profd itself was ended" in opened.text(Header)
             assert "live" not in opened.text(Timeline)
             assert opened.notices() == ["profd's recorder was ended; all it wrote is kept"]
     finally:
@@ -157,7 +157,7 @@ async def test_a_run_without_samples_says_why(tmp_path: Path) -> None:
         assert there(events.style).color == opened.widget(TabLine).style_of("bad").color
     found[-1] = records.RunEnded(at_ns, "duration")
     async with open_dashboard(synthetic.write_records(tmp_path / "b.profd", found)) as opened:
-        assert "stopped after its time" in opened.text(Header)
+        assert "recording stopped by --duration" in opened.text(Header)
 
 
 async def test_a_file_that_breaks_under_any_tab_gives_that_screen(tmp_path: Path) -> None:
