@@ -78,7 +78,7 @@ def ending(state: str, why_ended: str | None, exit_code: int | None, exit_signal
         return f"ended by {exit_signal}"
     if exit_code is not None:
         return f"ended with {exit_code}"
-    return {"stopped": "recording stopped", "duration": "recording stopped by --duration"}.get(why_ended or "", "ended")
+    return {"stopped": "recording stopped", "duration": "recording ended"}.get(why_ended or "", "ended")
 
 
 def _script_path(command: Sequence[str]) -> str:

@@ -148,7 +148,7 @@ def test_title_and_verdict_say_what_where_and_how_it_went_with_a_line_of_the_use
         ({"live": True}, {}, "still running"),
         ({}, {"state": "interrupted", "why_ended": None}, "recording broke off: profd itself was ended"),
         ({"exit_code": None}, {"why_ended": "stopped"}, "recording stopped"),
-        ({"exit_code": None}, {"why_ended": "duration"}, "recording stopped by --duration"),
+        ({"exit_code": None}, {"why_ended": "duration"}, "recording ended"),
         ({}, {"why_ended": "failed"}, "recording failed"),
     ],
 )

@@ -157,7 +157,7 @@ async def test_a_run_without_samples_says_why(tmp_path: Path) -> None:
         assert there(events.style).color == opened.widget(TabLine).style_of("bad").color
     found[-1] = records.RunEnded(at_ns, "duration")
     async with open_dashboard(synthetic.write_records(tmp_path / "b.profd", found)) as opened:
-        assert "recording stopped by --duration" in opened.text(Header)
+        assert "recording ended" in opened.text(Header)
 
 
 async def test_a_file_that_breaks_under_any_tab_gives_that_screen(tmp_path: Path) -> None:
