@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,16 +15,40 @@ from profd.daemon.findings.finding import Finding
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import FindingsTaken, Frame
+from support.present import there
 from support.synthetic import COMMAND, MAIN, MAIN_TID, STARTED_NS, main_process, recording, worker, write_records
-from support.training_stacks import BACKWARD, CONV, DATA, DATA_WAIT, LIBRARY, OPTIMIZER, TRAIN, WORKER_STEP
+from support.training_stacks import (
+    BACKWARD,
+    CONV,
+    DATA,
+    DATA_WAIT,
+    LIBRARY,
+    OPTIMIZER,
+    SOURCES,
+    TRAIN,
+    WORKER_STEP,
+    describe,
+)
 
 Spans = Sequence[tuple[tuple[Frame, ...], int]]
+Lines = Mapping[tuple[str, int], str]
 
 STEP_MS = 500
 BESIDE_TID = MAIN_TID + 1
-_ROOT = (Frame("<module>", TRAIN, 96), Frame("main", TRAIN, 90))
+STANDARD = "/usr/lib/python3.11/"
+LOOP = (Frame("<module>", TRAIN, 96), Frame("main", TRAIN, 90))
+ROOT = (*LOOP, Frame("train_epoch", TRAIN, 59))
+CALL = (*LOOP, Frame("train_epoch", TRAIN, 66))
+SNAPSHOT = (*CALL, Frame("snapshot", DATA, 12))
+DUMPS = Frame("dumps", STANDARD + "json/__init__.py", 231)
+ENCODE = (*SNAPSHOT, DUMPS, Frame("JSONEncoder.iterencode", STANDARD + "json/encoder.py", 258))
+QUEUE_GET = Frame("Queue.get", STANDARD + "queue.py", 171)
+OWN = (*CALL, Frame("relabel", DATA, 40))
+PASS = (*LOOP, Frame("train_epoch", TRAIN, 61))
+CALL_IMPL = Frame("Module._call_impl", LIBRARY + "torch/nn/modules/module.py", 1773)
+MEASURE = (*PASS, CALL_IMPL, Frame("Observer.forward", DATA, 60))
 LOAD_IN_PROCESS = (
-    *_ROOT,
+    *LOOP,
     Frame("train_epoch", TRAIN, 58),
     Frame("_BaseDataLoaderIter.__next__", LIBRARY + "torch/utils/data/dataloader.py", 732),
     Frame("_SingleProcessDataLoaderIter._next_data", LIBRARY + "torch/utils/data/dataloader.py", 788),
@@ -92,12 +117,13 @@ def write_case(
     more: Sequence[records.Record] = (),
     beside: Spans | None = None,
     sample_ms: int = 10,
+    lines: Lines | None = None,
 ) -> Path:
     """Write a run that makes the same step twice a second, or one after the other of several, a second each.
 
     ``workers`` are those of a DataLoader by number with what each does in half a second; with several ``generations``
     they are started anew so many times. ``more`` is written first. ``beside`` is what another thread of the training
-    process does in half a second. The training process is sampled every ``sample_ms``.
+    process does in half a second. The training process is sampled every ``sample_ms``. ``lines`` are texts of lines.
     """
     found: list[records.Record] = [main_process(), *more]
     for second in range(seconds):
@@ -113,7 +139,7 @@ def write_case(
             found.append(recording(identity, start_ns, [(identity.pid, "MainThread", True, (*done, *done))]))
         found.append(records.PointsTaken(start_ns + SECOND_NS, tuple(one.point(second) for one in series)))
     found.append(records.RunEnded(STARTED_NS + seconds * SECOND_NS, "target-exited", 0))
-    return write_records(path, found)
+    return write_records(path, found, described=partial(describe, texts={**SOURCES, **(lines or {})}))
 
 
 def diagnose(path: Path, rule: Rule) -> Finding | None:
@@ -127,18 +153,32 @@ class Case:
 
     def __init__(self, folder: Path, write: Callable[..., Path] = write_case) -> None:
         self._folder, self._write = folder, write
+        self._lines: dict[tuple[str, int], str] = {}
+
+    def line(self, function: str, line: int, text: str, file: str = DATA) -> Frame:
+        """Return a frame at a line of the user, which has this text in the runs that come."""
+        self._lines[file, line] = text
+        return Frame(function, file, line)
 
     def found(self, rule: Rule, *done: Any, **more: Any) -> Finding | None:  # noqa: ANN401
         """Return what a rule finds in the run that is made of these words."""
         path = self._folder / "case.profd"
         path.unlink(missing_ok=True)
+        if self._lines:
+            more.setdefault("lines", self._lines)
         return diagnose(self._write(path, *done, **more), rule)
 
     def told(self, rule: Rule, *done: Any, **more: Any) -> Finding:  # noqa: ANN401
         """Return what a rule finds, where it has to find something."""
+        return there(self.found(rule, *done, **more))
+
+    def title(self, rule: Rule, *done: Any, **more: Any) -> str:  # noqa: ANN401
+        return self.told(rule, *done, **more).title
+
+    def severity(self, rule: Rule, *done: Any, **more: Any) -> str | None:  # noqa: ANN401
+        """Return how grave what a rule finds is; None where it finds nothing."""
         found = self.found(rule, *done, **more)
-        assert found is not None
-        return found
+        return found.severity if found else None
 
 
 def _identity(number: int, generation: int) -> records.Identity:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from profd.daemon.store.records import Frame, FrameDescription
 
 LIBRARY = "/usr/lib/python3/site-packages/"
@@ -140,13 +142,13 @@ WORKER_STEP: tuple[tuple[tuple[Frame, ...], int], ...] = ((LOAD, 100), (DEFORM, 
 """What a DataLoader worker does in half a second."""
 
 
-def describe(frame: Frame) -> FrameDescription:
+def describe(frame: Frame, texts: Mapping[tuple[str, int], str] = SOURCES) -> FrameDescription:
     """Tell the synthetic user's files from the synthetic installation's."""
     is_library = not frame.file.startswith("/home/")
     module_path = frame.file.removeprefix(LIBRARY).removeprefix("/usr/lib/python3.11/")
     return FrameDescription(
         module_path=module_path.rsplit("/", 1)[-1] if not is_library else module_path,
         is_library=is_library,
-        source=SOURCES.get((frame.file, frame.line)),
+        source=texts.get((frame.file, frame.line)),
         is_without_gradients=(frame.file, frame.line) in WITHOUT_GRADIENTS,
     )

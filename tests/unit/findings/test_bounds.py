@@ -1,15 +1,8 @@
 from __future__ import annotations
 
 import pytest
-from support.findingruns import (
-    BUSY_WORKER,
-    IDLE_WORKER,
-    LOAD_IN_PROCESS,
-    Case,
-    Series,
-    at_most_without,
-    step,
-)
+from support.findingruns import BUSY_WORKER, IDLE_WORKER, LOAD_IN_PROCESS, Case, Series, at_most_without, step
+from support.present import there
 from support.synthetic import MAIN_TID
 from support.training_stacks import DATA_WAIT
 
@@ -27,7 +20,7 @@ def company(*, on_cpu: float, pressure: float) -> list[Series]:
 
 def plain(case: Case) -> float:
     """Return the bound of the same steps on cores of their own."""
-    return case.told(load_in_process, LOADING).gain_bound or 0.0
+    return there(case.told(load_in_process, LOADING).gain_bound)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +46,7 @@ def test_a_bound_says_that_cores_are_crowded(case: Case) -> None:
     assert found.severity == CRITICAL
     # What is left may be shorter by half as much again, and no more by the fix.
     assert found.gain_bound == pytest.approx(plain(case) * 1.5, rel=0.01)
-    bound = times(found.gain_bound or 0.0)
+    bound = times(there(found.gain_bound))
     assert found.title.endswith(f"loading in 1 worker speeds steps up by at most {bound} on crowded cores")
 
 
@@ -67,7 +60,6 @@ def test_waiting_for_data_is_no_want_of_cores(case: Case) -> None:
 def test_a_wait_beside_idle_workers_is_no_warning_where_want_of_cores_explains_it(case: Case) -> None:
     # The main thread works for 60 % of the time, and lacks a core for 40 or 10 %.
     wanting, having = (company(on_cpu=on_cpu, pressure=0.9) for on_cpu in (0.2, 0.5))
-    assert case.told(idle_workers, WAITING, workers={1: IDLE_WORKER}, series=wanting).severity == INFO
-    assert case.told(idle_workers, WAITING, workers={1: IDLE_WORKER}, series=having).severity == CRITICAL
-    restarted = case.told(idle_workers, WAITING, workers={1: IDLE_WORKER}, series=wanting, generations=6)
-    assert restarted.severity == CRITICAL
+    for series, generations, severity in ((wanting, 1, INFO), (having, 1, CRITICAL), (wanting, 6, CRITICAL)):
+        workers, more = {1: IDLE_WORKER}, {"series": series, "generations": generations}
+        assert case.severity(idle_workers, WAITING, workers=workers, **more) == severity

@@ -3,10 +3,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import accumulate
-from pathlib import Path
 
 import pytest
-from support.findingruns import HEALTHY, IMPORT, Case, Series, at_most_without, diagnose, step, write_case
+from support.findingruns import HEALTHY, IMPORT, ROOT, Case, Series, at_most_without, step
+from support.present import there
 from support.synthetic import MAIN, STARTED_NS
 from support.training_stacks import LIBRARY, TRAIN
 
@@ -16,11 +16,8 @@ from profd.daemon.findings.finding import INFO, WARNING
 from profd.daemon.store.records import Frame, Point, PointsTaken
 from profd.daemon.units import duration
 
-SAVE = (
-    Frame("<module>", TRAIN, 96),
-    Frame("train_epoch", TRAIN, 70),
-    Frame("save", LIBRARY + "torch/serialization.py", 9),
-)
+WORK = (ROOT[0], Frame("train_epoch", TRAIN, 70))
+SAVE = (*WORK, Frame("save", LIBRARY + "torch/serialization.py", 9))
 
 
 @pytest.mark.parametrize(
@@ -33,11 +30,10 @@ def test_a_start_is_slow_by_itself_and_as_a_part_of_the_run(
 ) -> None:
     steps = [((IMPORT, 500),)] * start_s + [HEALTHY] * (length_s - start_s)
     found = case.found(slow_start, *steps, seconds=length_s)
-    assert (found.severity if found else None) == severity
-    if found is not None:
+    assert (found and found.severity) == severity
+    if found:
         assert found.title.startswith(f"slow start: {duration(start_s)} until the first step")
-        assert found.evidence.line is not None
-        assert found.evidence.line.line == 3
+        assert there(found.evidence.line).line == 3
 
 
 def counted(*rates: float) -> Series:
@@ -49,41 +45,36 @@ def counted(*rates: float) -> Series:
 
 
 def test_steps_that_take_longer_and_longer_are_found_with_what_grew(case: Case) -> None:
-    steps = [step((SAVE, 5))] * 60 + [step((SAVE, 250))] * 60
     counts = counted(*[20.0] * 60, *[10.0] * 60)
-    found = case.told(slow_down, *steps, series=[counts], seconds=120)
-    assert "steps take 100 % longer than at first, most of it in checkpoint (train.py:70)" in found.title
+    saves, works = (
+        case.told(slow_down, *[step((grown, 5))] * 60, *[step((grown, 250))] * 60, series=[counts], seconds=120)
+        for grown in (SAVE, WORK)
+    )
+    assert "steps take 100 % longer than at first, most of it in checkpoint (train.py:70)" in saves.title
     # A step took 75 ms in the mean of all, and 50 ms at first.
-    assert found.gain_bound == pytest.approx(at_most_without(0.25, indirect=0.5), rel=0.03)
+    assert saves.gain_bound == pytest.approx(at_most_without(0.25, indirect=0.5), rel=0.03)
+    # What no rule knows is named by its line.
+    assert works.title.endswith("most of it at train.py:70")
+    assert works.remedy.startswith("See what takes longer at train.py:70 now")
 
 
-def test_what_no_rule_knows_is_named_by_its_line(case: Case) -> None:
-    work = (Frame("<module>", TRAIN, 96), Frame("train_epoch", TRAIN, 70))
-    steps = [step((work, 5))] * 60 + [step((work, 250))] * 60
-    found = case.told(slow_down, *steps, series=[counted(*[20.0] * 60, *[10.0] * 60)], seconds=120)
-    assert found.title.endswith("most of it at train.py:70")
-    assert found.remedy.startswith("See what takes longer at train.py:70 now")
-
-
-def seldom(*rates: float) -> list[PointsTaken]:
-    """Return the counts of steps that go at these rates, each for a second, as they are every eleven seconds."""
-    counts = list(accumulate(rates, initial=0.0))
+def few(counts: Sequence[tuple[float, float]]) -> list[PointsTaken]:
     return [
-        PointsTaken(STARTED_NS + second * SECOND_NS, (Point("step_count", counts[second], MAIN),))
-        for second in range(0, len(counts), 11)
+        PointsTaken(STARTED_NS + int(at_s * SECOND_NS), (Point("step_count", float(count), MAIN),))
+        for at_s, count in counts
     ]
 
 
 def test_counts_that_are_read_seldom_tell_it_as_well(case: Case) -> None:
-    slowing = [20.0 / (1 + second / 60) for second in range(120)]
-    found = case.told(slow_down, HEALTHY, more=seldom(*slowing), seconds=120)
+    counts = list(accumulate((20.0 / (1 + second / 60) for second in range(120)), initial=0.0))
+    seldom = few([(second, counts[second]) for second in range(0, len(counts), 11)])
+    found = case.told(slow_down, HEALTHY, more=seldom, seconds=120)
     # Counts lie in the first third from 11 to 44 s, in the last from 77 to 110 s: steps take 1 + 27.5 / 60 and
     # 1 + 93.5 / 60 of what the first of all did.
     measure = found.evidence.measures[0]
     assert measure.value == pytest.approx(1.755, rel=0.02)
     # What steps differ by within a third is no chance: it belongs to a course that is even over the whole run.
-    assert measure.low is not None
-    assert measure.low > 1.7
+    assert there(measure.low) > 1.7
 
 
 # A fast loop, whose counter is seldom read whole: the counts of a run in which a step without the cause took 1.4 ms.
@@ -102,20 +93,12 @@ FEW = [
 ]
 
 
-def few(counts: Sequence[tuple[float, float]]) -> list[PointsTaken]:
-    return [
-        PointsTaken(STARTED_NS + int(at_s * SECOND_NS), (Point("step_count", float(count), MAIN),))
-        for at_s, count in counts
-    ]
-
-
 def test_a_few_counts_tell_it_by_the_line_through_them(case: Case) -> None:
     # Nobody knows what grew in that run, but in twelve others of the same script it took 60 to 66 % of the time.
     steps = [step((SAVE, 240))] * 60 + [step((SAVE, 380))] * 60
     found = case.told(slow_down, *steps, more=few(FEW), seconds=120)
     gain = 120 / 23726 / 0.00143
-    assert found.gain_bound is not None
-    assert gain < found.gain_bound < 2 * gain
+    assert gain < there(found.gain_bound) < 2 * gain
 
 
 def test_steps_of_which_each_makes_the_next_longer_lie_on_a_line_over_their_numbers(case: Case) -> None:
@@ -126,23 +109,20 @@ def test_steps_of_which_each_makes_the_next_longer_lie_on_a_line_over_their_numb
     assert measure.low == pytest.approx(measure.value, rel=1e-6)
 
 
-def test_a_few_counts_of_even_steps_or_of_half_the_run_tell_nothing(tmp_path: Path) -> None:
+def test_a_few_counts_of_even_steps_or_of_half_the_run_tell_nothing(case: Case) -> None:
     even = [(at_s, 200 * at_s * (1.02 if place % 2 else 0.98)) for place, (at_s, _) in enumerate(FEW)]
     half = [(60 + at_s / 2.5, count) for at_s, count in FEW]
-    for name, counts in (("even", even), ("half", half)):
-        path = write_case(tmp_path / f"{name}.profd", HEALTHY, more=few(counts), seconds=120)
-        assert diagnose(path, slow_down) is None
+    for counts in (even, half):
+        assert case.found(slow_down, HEALTHY, more=few(counts), seconds=120) is None
 
 
-def test_a_counter_that_was_resumed_makes_no_first_step_short(tmp_path: Path) -> None:
-    resumed = [(at_s, count + 1_000_000) for at_s, count in FEW]
-    found = [
-        diagnose(write_case(tmp_path / f"{name}.profd", HEALTHY, more=few(counts), seconds=120), slow_down)
-        for name, counts in (("begun", FEW), ("resumed", resumed))
-    ]
-    assert [one.evidence.measures[0].value for one in found if one] == [pytest.approx(2.0, rel=0.1)] * 2
-    assert found[1] is not None
-    assert found[1].gain_bound is None
+def test_a_counter_that_was_resumed_makes_no_first_step_short(case: Case) -> None:
+    begun, resumed = (
+        case.told(slow_down, HEALTHY, more=few([(at_s, count + before) for at_s, count in FEW]), seconds=120)
+        for before in (0, 1_000_000)
+    )
+    assert [one.evidence.measures[0].value for one in (begun, resumed)] == [pytest.approx(2.0, rel=0.1)] * 2
+    assert resumed.gain_bound is None
 
 
 def test_the_bound_goes_by_the_first_step_and_not_by_what_has_grown_by_then(case: Case) -> None:
@@ -152,21 +132,16 @@ def test_the_bound_goes_by_the_first_step_and_not_by_what_has_grown_by_then(case
     series = Series("step_count", *counts)
     found = case.told(slow_down, HEALTHY, series=[series], seconds=120)
     gain = 120 / counts[-1] / 0.01
-    assert found.gain_bound is not None
-    assert gain < found.gain_bound < 2 * gain
+    assert gain < there(found.gain_bound) < 2 * gain
 
 
 @pytest.mark.parametrize(
     "rates",
-    [[20.0] * 120, [10.0] * 60 + [20.0] * 60, [5.0, 35.0] * 30 + [4.0, 28.0] * 30],
-    ids=["even", "faster", "unsteady"],
+    [[20.0] * 120, [10.0] * 60 + [20.0] * 60, [5.0, 35.0] * 30 + [4.0, 28.0] * 30, [20.0] * 20 + [5.0] * 40],
+    ids=["even", "faster", "unsteady", "short"],
 )
 def test_steps_that_do_not_surely_take_longer_are_none(case: Case, rates: list[float]) -> None:
-    assert case.found(slow_down, HEALTHY, series=[counted(*rates)], seconds=120) is None
-
-
-def test_a_short_run_has_no_course(case: Case) -> None:
-    assert case.found(slow_down, HEALTHY, series=[counted(*[20.0] * 20, *[5.0] * 40)], seconds=60) is None
+    assert case.found(slow_down, HEALTHY, series=[counted(*rates)], seconds=len(rates)) is None
 
 
 def test_counts_of_one_place_tell_of_no_first_step() -> None:

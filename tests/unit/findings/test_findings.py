@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,16 +9,16 @@ from support.findingruns import (
     IDLE_WORKER,
     IMPORT,
     LOAD_IN_PROCESS,
+    ROOT,
     Case,
     Series,
     Spans,
     at_most_without,
     cores,
-    diagnose,
     gpu,
     step,
-    write_case,
 )
+from support.present import there
 from support.synthetic import MAIN, MAIN_TID, worker
 from support.training_stacks import DATA, DATA_WAIT, LIBRARY, OPTIMIZER, TRAIN
 
@@ -32,7 +31,6 @@ from profd.daemon.findings.overhead import overhead
 from profd.daemon.findings.phases import compilation, small_batches
 from profd.daemon.store.records import Frame
 
-ROOT = (Frame("<module>", TRAIN, 96), Frame("main", TRAIN, 90), Frame("train_epoch", TRAIN, 59))
 COMPILE = (*ROOT, Frame("compile_fx", LIBRARY + "torch/_inductor/compile_fx.py", 1200))
 
 
@@ -54,14 +52,11 @@ def test_without_a_gpu_the_optimizer_tells_that_batches_are_small(case: Case) ->
     assert "one step of the optimizer for several of them (train.py:64) speeds steps up by at most 1.6" in found.remedy
 
 
-def test_an_optimizer_that_is_slow_by_itself_is_warned_of_once(case: Case) -> None:
-    assert case.told(small_batches, step((OPTIMIZER, 150))).severity == INFO
-
-
-def test_an_optimizer_warns_from_a_quarter_of_a_step_on(case: Case) -> None:
-    """NAdam has no fused form. Another 2 % are that of ``step``; the interval's low end counts."""
+def test_an_optimizer_that_is_slow_by_itself_is_warned_of_once_others_from_a_quarter_of_a_step_on(case: Case) -> None:
+    assert case.severity(small_batches, step((OPTIMIZER, 150))) == INFO
+    # NAdam has no fused form. Another 2 % are that of ``step``; the interval's low end counts.
     nadam = (*ROOT, Frame("_single_tensor_nadam", LIBRARY + "torch/optim/nadam.py", 357))
-    assert [case.told(small_batches, step((nadam, ms))).severity for ms in (100, 140)] == [INFO, WARNING]
+    assert [case.severity(small_batches, step((nadam, ms))) for ms in (100, 140)] == [INFO, WARNING]
 
 
 def test_an_optimizer_of_sparse_gradients_does_the_more_the_larger_the_batch_is(case: Case) -> None:
@@ -73,14 +68,8 @@ def test_an_optimizer_of_sparse_gradients_does_the_more_the_larger_the_batch_is(
     assert case.told(small_batches, step((own, 300))).rule == "small-batches"
 
 
-def test_an_optimizer_by_hand_may_be_slow_by_itself(case: Case) -> None:
-    own, passes = (*ROOT, Frame("sgd", ROOT[0].file, 4)), (*ROOT, Frame("backward", ROOT[0].file, 5))
-    assert case.found(small_batches, ((own, 200), (passes, 300))) is None
-
-
 def test_compiling_in_the_middle_of_the_training_is_told(case: Case) -> None:
-    found = case.told(compilation, step((COMPILE, 150)))
-    assert found.severity == WARNING
+    assert case.severity(compilation, step((COMPILE, 150))) == WARNING
 
 
 GIB = 2**30
@@ -122,22 +111,19 @@ def test_growing_memory_is_grave_where_it_is_full_soon(case: Case) -> None:
     assert (soon.severity, late.severity) == (CRITICAL, WARNING)
     assert soon.title == "memory grows: main 4242 takes 20 MB more a second: full in 10 min 44 s"
     measure = soon.evidence.measures[0]
-    assert measure.low is not None
-    assert measure.high is not None
-    assert measure.low <= 20e6 <= measure.high
+    assert there(measure.low) <= 20e6 <= there(measure.high)
 
 
 @pytest.mark.parametrize(("share", "severity"), [(0.5, None), (0.93, WARNING), (0.98, CRITICAL)])
 def test_memory_that_is_nearly_used_up_is_told(case: Case, share: float, severity: str | None) -> None:
     used = [host("host_memory_total_bytes", 16 * GIB), host("host_memory_used_bytes", share * 16 * GIB)]
-    found = case.found(memory_limit, HEALTHY, series=[Series("rss_bytes", GIB), *used])
-    assert (found.severity if found else None) == severity
+    assert case.severity(memory_limit, HEALTHY, series=[Series("rss_bytes", GIB), *used]) == severity
 
 
 def test_a_limit_on_cpu_time_is_found_by_the_periods_that_it_cut_short(case: Case) -> None:
     limit = Series("cgroup_cpu_limit_cores", 1.5, device="/docker/a")
-    found = case.told(cpu_limit, HEALTHY, series=[host("cgroup_cpu_throttled_share", 0.5, 0.3), limit])
-    assert "limit of 1.5 cores stopped the training in 31 % of its periods" in found.title
+    title = case.title(cpu_limit, HEALTHY, series=[host("cgroup_cpu_throttled_share", 0.5, 0.3), limit])
+    assert "limit of 1.5 cores stopped the training in 31 % of its periods" in title
     assert case.found(cpu_limit, HEALTHY, series=[host("cgroup_cpu_throttled_share", 0.01), limit]) is None
 
 
@@ -145,8 +131,8 @@ def test_swapping_is_pages_on_disk_that_are_waited_for(case: Case) -> None:
     def memory(faults: float, swapped: float) -> list[Series]:
         return [Series("major_faults_per_s", faults), Series("swap_bytes", swapped)]
 
-    found = case.told(swapping, HEALTHY, series=memory(300, 2e9))
-    assert found.title == "swapping: main 4242 has 2.0 GB on disk and waits for 300 pages a second"
+    title = case.title(swapping, HEALTHY, series=memory(300, 2e9))
+    assert title == "swapping: main 4242 has 2.0 GB on disk and waits for 300 pages a second"
     # Files that are read for the first time, and pages that nobody asks for.
     assert [case.found(swapping, HEALTHY, series=memory(*one)) for one in ((300, 0), (0, 2e9))] == [None, None]
 
@@ -158,8 +144,9 @@ def test_threads_of_workers_crowd_the_machine_too(case: Case) -> None:
         *(Series("cpu_cores", 0.6, identity=worker(number)) for number in (1, 2)),
     ]
     workers = dict.fromkeys((1, 2), BUSY_WORKER)
-    found = case.told(oversubscription, HEALTHY, workers=workers, series=series)
-    assert "20 threads of the training share 2 cores" in found.title
+    assert "20 threads of the training share 2 cores" in case.title(
+        oversubscription, HEALTHY, workers=workers, series=series
+    )
 
 
 WAITING = step((DATA_WAIT, 250))
@@ -171,21 +158,18 @@ def test_loading_between_steps_is_found_with_its_line_share_and_bound(case: Case
     assert measure.value == pytest.approx(0.4, abs=0.01)
     assert measure.samples == pytest.approx(1200, abs=30)
     assert found.severity == CRITICAL
-    assert measure.low is not None
-    assert measure.high is not None
-    assert measure.low < 0.4 < measure.high
+    assert there(measure.low) < 0.4 < there(measure.high)
     # The bound is that of the largest share that there may be, and so no less than that of the share itself.
-    assert found.gain_bound == pytest.approx(at_most_without(measure.high))
-    assert found.evidence.line is not None
-    assert (found.evidence.line.module_path, found.evidence.line.line) == ("train.py", 58)
+    assert found.gain_bound == pytest.approx(at_most_without(there(measure.high)))
+    line = there(found.evidence.line)
+    assert (line.module_path, line.line) == ("train.py", 58)
     assert found.title.startswith("input-bound: the main thread loads data 40 % of the time (train.py:58)")
     assert found.evidence.selection.phase == "data load in process"
 
 
 def test_below_the_loop_of_a_framework_the_line_is_that_of_the_dataset(case: Case) -> None:
     trainer = (*LOAD_IN_PROCESS[:3], Frame("Trainer._inner_training_loop", LIBRARY + "transformers/trainer.py", 2400))
-    found = case.told(load_in_process, step(((*trainer, *LOAD_IN_PROCESS[3:]), 200)))
-    assert "(augment.py:33)" in found.title
+    assert "(augment.py:33)" in case.title(load_in_process, step(((*trainer, *LOAD_IN_PROCESS[3:]), 200)))
 
 
 def test_the_function_with_most_of_the_loading_is_named(case: Case) -> None:
@@ -210,25 +194,18 @@ def test_a_batch_that_is_made_as_soon_as_it_is_handed_over_needs_no_worker(
     found = case.told(load_in_process, step((LOAD_IN_PROCESS, 150)), series=series)
     assert (found.severity, advice in found.remedy) == (severity, True)
     assert ("3.0 ms a step" in found.title) == (severity == INFO)
-    # A stream is read by no list of indices.
+    # A stream is read by no list of indices, and workers share it.
     fetch = Frame("_IterableDatasetFetcher.fetch", LIBRARY + "torch/utils/data/_utils/fetch.py", 33)
     stream = (*LOAD_IN_PROCESS[:5], fetch, Frame("ClickLog.__iter__", TRAIN, 30))
     assert "get_worker_info" in case.told(load_in_process, step((stream, 150)), series=series).remedy
-
-
-def test_workers_share_a_stream(case: Case) -> None:
-    fetch = Frame("_IterableDatasetFetcher.fetch", LIBRARY + "torch/utils/data/_utils/fetch.py", 33)
-    loading = (*LOAD_IN_PROCESS[:5], fetch, Frame("ClickLog.__iter__", TRAIN, 30))
-    assert "get_worker_info" in case.told(load_in_process, step((loading, 200))).remedy
-    assert "get_worker_info" not in case.told(load_in_process, step((LOAD_IN_PROCESS, 200))).remedy
+    assert "get_worker_info" not in found.remedy
 
 
 @pytest.mark.parametrize(
     ("lost_ms", "severity"), [(10, None), (40, INFO), (90, WARNING), (230, CRITICAL)], ids=lambda value: str(value)
 )
 def test_severity_goes_by_what_is_sure(case: Case, lost_ms: int, severity: str | None) -> None:
-    found = case.found(load_in_process, step((LOAD_IN_PROCESS, lost_ms)))
-    assert (found.severity if found else None) == severity
+    assert case.severity(load_in_process, step((LOAD_IN_PROCESS, lost_ms))) == severity
 
 
 def test_a_share_that_may_be_less_is_not_warned_of_and_startup_is_no_part_of_it(case: Case) -> None:
@@ -247,18 +224,16 @@ def test_bound_is_no_more_than_the_cores_allow(case: Case) -> None:
     assert "num_workers=1 " in found.remedy
 
 
-def test_saturated_workers_tell_how_many_would_do(tmp_path: Path) -> None:
-    path = write_case(tmp_path / "a.profd", WAITING, workers={1: BUSY_WORKER, 2: BUSY_WORKER})
-    found = diagnose(path, saturated_workers)
-
-    assert found is not None
+def test_saturated_workers_tell_how_many_would_do(case: Case) -> None:
+    workers = {1: BUSY_WORKER, 2: BUSY_WORKER}
+    found = case.told(saturated_workers, WAITING, workers=workers)
     # Two workers that are busy all the time, for steps that would take half the time.
     assert "both workers are 100 % busy: adding 2 speeds steps up by at most 2.3" in found.title
     assert "num_workers=4 " in found.remedy
     assert "train.py:58" in found.remedy
     assert "(augment.py:12)" in found.cause
-    assert diagnose(path, idle_workers) is None
-    assert diagnose(path, load_in_process) is None
+    for other in (idle_workers, load_in_process):
+        assert case.found(other, WAITING, workers=workers) is None
 
 
 def test_more_workers_are_not_advised_where_no_core_is_left(case: Case) -> None:
@@ -271,10 +246,7 @@ def test_more_workers_are_not_advised_where_no_core_is_left(case: Case) -> None:
 
 def test_no_more_workers_are_advised_than_find_a_core_and_memory(case: Case) -> None:
     busy = [Series("cpu_cores", 0.5, tid=MAIN_TID), Series("cpu_cores", 0.98, identity=worker(1))]
-    memory = [
-        Series("host_memory_used_bytes", 5e9, identity=None),
-        Series("host_memory_total_bytes", 8e9, identity=None),
-    ]
+    memory = [host("host_memory_used_bytes", 5e9), host("host_memory_total_bytes", 8e9)]
     rss = Series("rss_bytes", 1e9, identity=worker(1))
     spans, workers = step((DATA_WAIT, 450)), {1: BUSY_WORKER}
 
@@ -288,18 +260,15 @@ def test_no_more_workers_are_advised_than_find_a_core_and_memory(case: Case) -> 
 
 def test_workers_that_wait_for_storage_are_told_from_those_that_compute(case: Case) -> None:
     series = [Series("cpu_cores", 0.05, identity=worker(1))]
-    found = case.told(saturated_workers, WAITING, workers={1: BUSY_WORKER}, series=series)
-    assert "storage" in found.cause
+    assert "storage" in case.told(saturated_workers, WAITING, workers={1: BUSY_WORKER}, series=series).cause
 
 
-def test_a_wait_beside_idle_workers_is_not_for_want_of_workers(tmp_path: Path) -> None:
-    path = write_case(tmp_path / "a.profd", WAITING, workers={1: IDLE_WORKER, 2: IDLE_WORKER})
-    found = diagnose(path, idle_workers)
-
-    assert found is not None
+def test_a_wait_beside_idle_workers_is_not_for_want_of_workers(case: Case) -> None:
+    workers = {1: IDLE_WORKER, 2: IDLE_WORKER}
+    found = case.told(idle_workers, WAITING, workers=workers)
     assert "its workers are 20 % busy" in found.title
     assert "prefetch_factor" in found.remedy
-    assert diagnose(path, saturated_workers) is None
+    assert case.found(saturated_workers, WAITING, workers=workers) is None
 
 
 def test_idle_workers_should_persist_hand_over_smaller_types_or_be_done_without(case: Case) -> None:
@@ -316,7 +285,7 @@ def test_idle_workers_should_persist_hand_over_smaller_types_or_be_done_without(
     assert "num_workers=0 in the DataLoader (train.py:58)" in found.remedy
 
 
-COLLECT = (Frame("<module>", TRAIN, 96), Frame("main", TRAIN, 90), Frame("train_epoch", TRAIN, 80))
+COLLECT = (*ROOT[:-1], Frame("train_epoch", TRAIN, 80))
 
 
 def test_calls_of_the_garbage_collector_are_found_with_their_line(case: Case) -> None:
@@ -334,8 +303,8 @@ def test_collections_that_python_makes_by_itself_are_found_by_its_flag(case: Cas
     assert found.title.startswith("garbage collection: Python collects garbage by itself for 40 % of the time: doing")
     assert (found.severity, found.evidence.line) == (CRITICAL, None)
     assert found.gain_bound == pytest.approx(at_most_without(0.4), rel=0.05)
-    called = case.told(garbage_collection, step((COLLECT, 150)), series=[shares])
-    assert called.title.startswith("garbage collection: gc.collect() takes 30 % of the time")
+    called = case.title(garbage_collection, step((COLLECT, 150)), series=[shares])
+    assert called.startswith("garbage collection: gc.collect() takes 30 % of the time")
 
 
 def faulting(faults: float, *, system: float, user: float = 0.7) -> list[Series]:
@@ -372,19 +341,21 @@ def test_a_busy_machine_makes_no_churn_of_faults(
 ) -> None:
     names = ("minor_faults_per_s", "cpu_system_cores", "cpu_user_cores")
     series = [Series(name, *values) for name, values in zip(names, readings, strict=True)]
-    found = case.found(allocator_churn, step(), series=series, seconds=len(readings[0]) + 1)
-    assert (found and found.severity) == severity
+    assert case.severity(allocator_churn, step(), series=series, seconds=len(readings[0]) + 1) == severity
 
 
+WORKERS = {1: BUSY_WORKER, 2: BUSY_WORKER}
+BY_HAND = (((*ROOT, Frame("sgd", TRAIN, 4)), 200), ((*ROOT, Frame("backward", TRAIN, 5)), 300))
 NOTHING: dict[str, tuple[Rule, Spans, dict[str, Any]]] = {
     "a full machine: no thread waits": (oversubscription, HEALTHY, {"series": crowd(pressure=0.2, used=1.8)}),
     "a full machine: others fill it": (oversubscription, HEALTHY, {"series": crowd(pressure=0.6, used=0.5)}),
     "a full machine: few threads": (oversubscription, HEALTHY, {"series": crowd(pressure=0.6, used=1.8, threads=4)}),
     "memory that stands still": (memory_growth, HEALTHY, {"series": memory(0.0), "seconds": 60}),
+    "an optimizer by hand, which may be slow by itself": (small_batches, BY_HAND, {}),
     "few samples": (load_in_process, step((LOAD_IN_PROCESS, 200)), {"seconds": 1}),
-    "healthy, loads": (load_in_process, HEALTHY, {"workers": {1: BUSY_WORKER, 2: BUSY_WORKER}}),
-    "healthy, saturated": (saturated_workers, HEALTHY, {"workers": {1: BUSY_WORKER, 2: BUSY_WORKER}}),
-    "healthy, idle": (idle_workers, HEALTHY, {"workers": {1: BUSY_WORKER, 2: BUSY_WORKER}}),
+    "healthy, loads": (load_in_process, HEALTHY, {"workers": WORKERS}),
+    "healthy, saturated": (saturated_workers, HEALTHY, {"workers": WORKERS}),
+    "healthy, idle": (idle_workers, HEALTHY, {"workers": WORKERS}),
     "few faults": (allocator_churn, HEALTHY, {"series": faulting(10_000, system=0.04, user=0.06)}),
     "too few faults for that time": (allocator_churn, HEALTHY, {"series": faulting(30_000, system=0.3)}),
     "faults that take little time": (allocator_churn, HEALTHY, {"series": faulting(150_000, system=0.02)}),

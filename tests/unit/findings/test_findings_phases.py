@@ -9,20 +9,23 @@ import pytest
 from support.findingruns import (
     BESIDE_TID,
     BUSY_WORKER,
+    CALL_IMPL,
     GPU,
     HEALTHY,
     LOAD_IN_PROCESS,
+    ROOT,
+    STANDARD,
     Case,
     Series,
     Spans,
     at_most_without,
     cores,
-    diagnose,
     gpu,
     step,
     write_case,
 )
-from support.synthetic import MAIN, MAIN_TID, SOURCES
+from support.present import there
+from support.synthetic import MAIN, MAIN_TID
 from support.training_stacks import BACKWARD, CONV, DATA_WAIT, LIBRARY, OPTIMIZER, SYNCHRONIZE, TRAIN
 
 from profd.daemon.findings.catalog import RULES, Rule, find
@@ -35,10 +38,9 @@ from profd.daemon.findings.phases import checkpoints, evaluations, logging_stall
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
 
-ROOT = (Frame("<module>", TRAIN, 96), Frame("main", TRAIN, 90), Frame("train_epoch", TRAIN, 70))
 SAVE = (*ROOT, Frame("save", LIBRARY + "torch/serialization.py", 944))
-LOG = (*ROOT, Frame("Logger.info", "/usr/lib/python3.11/logging/__init__.py", 1489))
-EVALUATE = (*ROOT, Frame("evaluate", TRAIN, 120), Frame("Module._call_impl", LIBRARY + "torch/nn/modules/module.py", 9))
+LOG = (*ROOT, Frame("Logger.info", STANDARD + "logging/__init__.py", 1489))
+EVALUATE = (*ROOT, Frame("evaluate", TRAIN, 120), CALL_IMPL)
 LOOP, ADD = (*ROOT, Frame("spread", TRAIN, 77)), (*ROOT, Frame("spread", TRAIN, 78))
 
 
@@ -52,18 +54,14 @@ LOOP, ADD = (*ROOT, Frame("spread", TRAIN, 77)), (*ROOT, Frame("spread", TRAIN, 
     ],
 )
 def test_what_stops_the_steps_is_found_by_its_own_rule_alone(
-    tmp_path: Path, rule: Rule, stack: tuple[Frame, ...], label: str
+    case: Case, rule: Rule, stack: tuple[Frame, ...], label: str
 ) -> None:
-    path = write_case(tmp_path / "a.profd", step((stack, 150)))
-    found = diagnose(path, rule)
-
-    assert found is not None
+    found = case.told(rule, step((stack, 150)))
     assert found.title.startswith(label)
     assert found.severity == WARNING
     assert found.gain_bound == pytest.approx(at_most_without(0.3), rel=0.03)
-    assert found.evidence.line is not None
-    assert found.evidence.line.file == TRAIN
-    assert [one for one in RULES if diagnose(path, one) is not None] == [rule]
+    assert there(found.evidence.line).file == TRAIN
+    assert [one for one in RULES if case.found(one, step((stack, 150))) is not None] == [rule]
 
 
 def test_batches_of_an_evaluation_count_for_it_and_not_for_the_input(case: Case) -> None:
@@ -72,19 +70,18 @@ def test_batches_of_an_evaluation_count_for_it_and_not_for_the_input(case: Case)
     found = case.told(evaluations, spans)
     assert found.title.startswith("evaluation: evaluating takes 30 % of the time (train.py:121)")
     assert found.evidence.selection.phase is None
-    assert "loads data 12 % of the time (train.py:58)" in case.told(load_in_process, spans).title
+    assert "loads data 12 % of the time (train.py:58)" in case.title(load_in_process, spans)
 
 
 def test_a_program_that_only_evaluates_has_no_evaluation_too_much(case: Case) -> None:
     assert case.found(evaluations, ((EVALUATE, 300), (LOG, 200))) is None
-    assert case.told(logging_stalls, ((EVALUATE, 300), (LOG, 200))).title.endswith(
+    assert case.title(logging_stalls, ((EVALUATE, 300), (LOG, 200))).endswith(
         "reporting seldom speeds the program up by at most 1.9\N{MULTIPLICATION SIGN}"
     )
 
 
 def test_evaluation_is_no_loss_while_it_is_moderate(case: Case) -> None:
-    found = case.told(evaluations, step((EVALUATE, 90)))
-    assert found.severity == INFO
+    assert case.severity(evaluations, step((EVALUATE, 90))) == INFO
 
 
 def test_a_wait_for_an_idle_gpu_is_lost_as_far_as_the_gpu_allows(case: Case) -> None:
@@ -101,26 +98,22 @@ def test_a_function_that_loops_in_python_is_found(case: Case) -> None:
 
 def test_a_comprehension_is_its_functions_loop(case: Case) -> None:
     inner = (*LOOP, Frame("spread.<locals>.<listcomp>", TRAIN, 77))
-    found = case.told(hot_function, step((LOOP, 100), (inner, 100)))
-    assert "spread loops in Python for 40 % of the time (train.py:77)" in found.title
+    title = case.title(hot_function, step((LOOP, 100), (inner, 100)))
+    assert "spread loops in Python for 40 % of the time (train.py:77)" in title
 
 
-def test_where_a_comprehension_is_little_of_a_function_its_line_alone_counts(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(SOURCES, (TRAIN, 81), "i, f, o = (sigmoid(part) for part in parts)")
-    work, line = (*ROOT, Frame("cell", TRAIN, 80)), (*ROOT, Frame("cell", TRAIN, 81))
-    found = case.told(hot_function, step((work, 200), (line, 60)))
-    assert "cell loops in Python for 12 % of the time (train.py:81)" in found.title
+def test_where_a_comprehension_is_little_of_a_function_its_line_alone_counts(case: Case) -> None:
+    work = (*ROOT, Frame("cell", TRAIN, 80))
+    line = (*ROOT, case.line("cell", 81, "i, f, o = (sigmoid(part) for part in parts)", TRAIN))
+    title = case.title(hot_function, step((work, 200), (line, 60)))
+    assert "cell loops in Python for 12 % of the time (train.py:81)" in title
     # Where it is much of the function, what the function makes of it counts as well.
-    assert "cell loops in Python for 40 % of the time" in case.told(hot_function, step((work, 110), (line, 90))).title
+    assert "cell loops in Python for 40 % of the time" in case.title(hot_function, step((work, 110), (line, 90)))
 
 
-def test_an_update_by_hand_goes_through_tensors_and_not_through_elements(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setitem(SOURCES, (TRAIN, 82), "fast = [w - INNER_LR * g for w, g in zip(fast, gradients)]")
-    assert case.found(hot_function, step(((*ROOT, Frame("adapt", TRAIN, 82)), 200))) is None
+def test_an_update_by_hand_goes_through_tensors_and_not_through_elements(case: Case) -> None:
+    adapt = case.line("adapt", 82, "fast = [w - INNER_LR * g for w, g in zip(fast, gradients)]", TRAIN)
+    assert case.found(hot_function, step(((*ROOT, adapt), 200))) is None
 
 
 def test_time_that_another_rule_tells_is_not_blamed_on_the_loop_around_it(case: Case) -> None:
@@ -141,7 +134,7 @@ def test_a_phase_that_may_take_less_is_not_warned_of(case: Case) -> None:
     assert found.severity == INFO
 
 
-COMPUTES: Spans = (((Frame("Thread.run", "/usr/lib/python3.11/threading.py", 982), Frame("spread", TRAIN, 78)), 500),)
+COMPUTES: Spans = (((Frame("Thread.run", STANDARD + "threading.py", 982), Frame("spread", TRAIN, 78)), 500),)
 
 
 def turns(*, main: float, rival: float, pressure: float = 0.0) -> list[Series]:

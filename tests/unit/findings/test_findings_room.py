@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.findingruns import BUSY_WORKER, HEALTHY, Case, Series
-from support.synthetic import MAIN
+from support.findingruns import BUSY_WORKER, GPU, HEALTHY, Case, Series, gpu
 
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
 from profd.daemon.findings.gpu import pcie_bound
@@ -12,14 +11,10 @@ from profd.daemon.findings.loading import shared_memory
 from profd.daemon.findings.memory import gpu_memory_limit
 
 GIB = 2**30
-GPU = "gpu0"
 
 
 def of_gpu(name: str, *values: float) -> Series:
     return Series(name, *values, identity=None, device=GPU)
-
-
-USED = Series("gpu_process_memory_bytes", 1e9, identity=MAIN, device=GPU)
 
 
 def shm(*used_mb: float) -> list[Series]:
@@ -34,29 +29,26 @@ def shm(*used_mb: float) -> list[Series]:
 def test_shared_memory_that_was_nearly_full_is_told(
     case: Case, used_mb: tuple[float, ...], severity: str | None
 ) -> None:
-    found = case.found(shared_memory, HEALTHY, workers={1: BUSY_WORKER}, series=shm(*used_mb))
-    assert (found.severity if found else None) == severity
+    assert case.severity(shared_memory, HEALTHY, workers={1: BUSY_WORKER}, series=shm(*used_mb)) == severity
 
 
 def test_shared_memory_is_told_by_its_size_and_only_where_workers_use_it(case: Case) -> None:
-    found = case.told(shared_memory, HEALTHY, workers={1: BUSY_WORKER}, series=shm(60))
-    assert found.title == "shared memory nearly full: 94 % of the 64 MB of /dev/shm were in use"
+    title = case.title(shared_memory, HEALTHY, workers={1: BUSY_WORKER}, series=shm(60))
+    assert title == "shared memory nearly full: 94 % of the 64 MB of /dev/shm were in use"
     assert case.found(shared_memory, HEALTHY, series=shm(60)) is None
 
 
 @pytest.mark.parametrize(("used", "severity"), [(0.9, None), (0.95, INFO), (0.99, WARNING)])
 def test_a_gpu_that_is_full_to_the_last_is_told(case: Case, used: float, severity: str | None) -> None:
     series = [of_gpu("gpu_memory_used_bytes", GIB, used * 80 * GIB), of_gpu("gpu_memory_total_bytes", 80 * GIB)]
-    found = case.found(gpu_memory_limit, HEALTHY, series=[*series, USED])
-    assert (found.severity if found else None) == severity
+    assert case.severity(gpu_memory_limit, HEALTHY, series=[*series, gpu(0.9)[1]]) == severity
     assert case.found(gpu_memory_limit, HEALTHY, series=series) is None
 
 
 def link(received: float, *, busy: float = 0.4, lanes: float = 4, sent: float = 1e6) -> list[Series]:
     """Return the series of a GPU on a link of generation 4, which is in generation 1 while it has nothing to do."""
     return [
-        USED,
-        of_gpu("gpu_utilization_share", busy),
+        *gpu(busy),
         of_gpu("gpu_pcie_received_bytes_per_s", received),
         of_gpu("gpu_pcie_sent_bytes_per_s", sent),
         of_gpu("gpu_pcie_generation", 1, 4, 1),
@@ -71,11 +63,8 @@ def test_a_link_that_is_full_while_the_gpu_pauses_bounds_the_training(case: Case
     assert "5.0 GB a second go to gpu0, 75 % of what its link of 4 lanes carries, and it is busy 40 %" in found.title
     # Steps cannot be shorter than what the GPU computes for.
     assert found.gain_bound == pytest.approx(2.5)
-
-
-def test_what_comes_back_counts_as_well(case: Case) -> None:
-    found = case.told(pcie_bound, HEALTHY, series=link(1e6, sent=5e9))
-    assert "5.0 GB a second go from gpu0" in found.title
+    # What comes back counts as well.
+    assert "5.0 GB a second go from gpu0" in case.title(pcie_bound, HEALTHY, series=link(1e6, sent=5e9))
 
 
 @pytest.mark.parametrize(

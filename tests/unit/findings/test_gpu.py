@@ -4,9 +4,9 @@ import re
 from pathlib import Path
 
 import pytest
-from support.findingruns import HEALTHY, LOAD_IN_PROCESS, Case, Series, step, write_case
+from support.findingruns import GPU, HEALTHY, LOAD_IN_PROCESS, ROOT, Case, Series, step, write_case
 from support.synthetic import MAIN, STARTED_NS
-from support.training_stacks import DATA_WAIT, LIBRARY, TRAIN
+from support.training_stacks import DATA_WAIT, LIBRARY
 
 from profd.daemon.findings.catalog import Rule, find
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
@@ -24,9 +24,7 @@ from profd.daemon.findings.phases import small_batches, synchronization
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import DeviceSeen, EventHappened, Frame
 
-GPU = "gpu0"
 DEVICE = DeviceSeen(STARTED_NS, GPU, 0, "NVIDIA H100", "GPU-1", 80 * 2**30)
-ROOT = (Frame("<module>", TRAIN, 96), Frame("main", TRAIN, 90), Frame("train_epoch", TRAIN, 59))
 COPY = (*ROOT, Frame("Module.to", LIBRARY + "torch/nn/modules/module.py", 1300))
 SYNCHRONIZE = (*ROOT, Frame("synchronize", LIBRARY + "torch/cuda/__init__.py", 100))
 
@@ -47,7 +45,7 @@ def capped(mask: int, *clocks: float) -> list[Series]:
 
 def test_copies_are_a_loss_only_while_the_gpu_has_room(case: Case) -> None:
     copying = step((COPY, 200))
-    assert "copying to the GPU takes 40 %" in case.told(copies, copying, series=gpu(0.5)).title
+    assert "copying to the GPU takes 40 %" in case.title(copies, copying, series=gpu(0.5))
     assert case.found(copies, copying, series=gpu(0.99)) is None
 
 
@@ -58,7 +56,7 @@ def test_clocks_that_heat_or_hardware_holds_down_are_a_warning(mask: int, case: 
     assert "clocks of gpu0 down 100 %" in found.title
     assert case.found(gpu_held_back, HEALTHY, series=gpu(0.9, *capped(0, 1.98e9))) is None
     between_flags = of("gpu_heat_slowed_share", 0.3)
-    assert "down 30 %" in case.told(gpu_held_back, HEALTHY, series=gpu(0.9, *capped(0, 1.98e9), between_flags)).title
+    assert "down 30 %" in case.title(gpu_held_back, HEALTHY, series=gpu(0.9, *capped(0, 1.98e9), between_flags))
 
 
 def test_a_gpu_at_full_power_is_healthy_and_its_loss_of_clock_a_remark(case: Case, tmp_path: Path) -> None:
@@ -72,8 +70,8 @@ def test_a_gpu_at_full_power_is_healthy_and_its_loss_of_clock_a_remark(case: Cas
 
 def test_a_gpu_that_nobody_uses_is_told(case: Case) -> None:
     rests = of("gpu_utilization_share", 0.0)
-    found = case.told(gpu_unused, HEALTHY, more=[DEVICE], series=[rests])
-    assert "the training runs on the CPU (train.py:61) beside 1 NVIDIA H100" in found.title
+    title = case.title(gpu_unused, HEALTHY, more=[DEVICE], series=[rests])
+    assert "the training runs on the CPU (train.py:61) beside 1 NVIDIA H100" in title
     assert case.found(gpu_unused, HEALTHY, more=[DEVICE], series=gpu(0.9)) is None
 
 
@@ -85,7 +83,7 @@ def test_a_script_that_trains_nothing_is_not_sent_to_the_gpu(case: Case) -> None
 def test_where_a_container_hides_processes_nobody_says_that_a_gpu_is_unused(series: list[Series], case: Case) -> None:
     waits = step((SYNCHRONIZE, 200))
     assert case.found(gpu_unused, waits, more=[DEVICE], series=series) is None
-    assert "waits for the device" in case.told(synchronization, waits, more=[DEVICE], series=series).title
+    assert "waits for the device" in case.title(synchronization, waits, more=[DEVICE], series=series)
     small = case.found(small_batches, waits, more=[DEVICE], series=series)
     assert small is None or "the GPU is busy 30 %" in small.title
 

@@ -6,8 +6,8 @@ import re
 from pathlib import Path
 
 import pytest
-from support.findingruns import Case, step, write_case
-from support.synthetic import LIBRARY, SOURCES, TRAIN
+from support.findingruns import CALL, ENCODE, LOOP, OWN, QUEUE_GET, SNAPSHOT, STANDARD, Case, step, write_case
+from support.synthetic import LIBRARY
 from support.training_stacks import DATA
 
 from profd.daemon.analyze.phases import PhaseIndex
@@ -19,12 +19,6 @@ from profd.daemon.findings.overhead import overhead
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
 
-STANDARD = "/usr/lib/python3.11/"
-LOOP = (Frame("<module>", TRAIN, 96), Frame("main", TRAIN, 90))
-CALL = (*LOOP, Frame("train_epoch", TRAIN, 66))
-SNAPSHOT = (*CALL, Frame("snapshot", DATA, 12))
-ENCODE = (*SNAPSHOT, Frame("JSONEncoder.iterencode", STANDARD + "json/encoder.py", 258))
-OWN = (*CALL, Frame("relabel", DATA, 40))
 MOST_WORDS = 10  # with the other words of a sentence they are 30 at most
 
 
@@ -34,7 +28,7 @@ def _fresh_table() -> None:
 
 
 def test_what_other_and_waiting_consist_of_is_named_by_kind_or_function(tmp_path: Path) -> None:
-    wait = (*SNAPSHOT, Frame("Queue.get", STANDARD + "queue.py", 171))
+    wait = (*SNAPSHOT, QUEUE_GET)
     hook = (*CALL, Frame("_optimizer_post_hook", LIBRARY + "torch/profiler/__init__.py", 54))
     window = (*hook, Frame("KinetoStepTracker.increment_step", LIBRARY + "torch/autograd/profiler.py", 1287))
     path = write_case(tmp_path / "a.profd", step((ENCODE, 100), (OWN, 50), (window, 40), (wait, 25), ((*LOOP,), 2)))
@@ -52,7 +46,7 @@ def test_what_other_and_waiting_consist_of_is_named_by_kind_or_function(tmp_path
 
 def test_a_lambda_has_the_name_of_its_function(case: Case) -> None:
     score = (*CALL, Frame("rank.<locals>.<lambda>", DATA, 73))
-    assert "a line of rank takes 30 % of the time (augment.py:73)" in case.told(overhead, step((score, 150))).title
+    assert "a line of rank takes 30 % of the time (augment.py:73)" in case.title(overhead, step((score, 150)))
     nested = ["f.<locals>.<lambda>.<locals>.<genexpr>", "f.<locals>.<listcomp>.<listcomp>"]
     assert [spoken(name) for name in ("f.<locals>.g", *nested, "<lambda>", "<module>")] == [
         "f.<locals>.g", "f", "f", "", "the script"
@@ -63,7 +57,7 @@ def test_a_profiler_of_the_script_is_named_and_the_marks_that_torch_sets_for_one
     def in_torch(function: str, line: int) -> tuple[Frame, ...]:
         return (*CALL, Frame(function, LIBRARY + "torch/autograd/profiler.py", line))
 
-    assert case.told(overhead, step((in_torch("profile.__exit__", 403), 150))).title.startswith(
+    assert case.title(overhead, step((in_torch("profile.__exit__", 403), 150))).startswith(
         "overhead: a profiler of torch.autograd in the script takes 30 % of the time"
     )
     marks = (*CALL, Frame("_BaseDataLoaderIter.__next__", LIBRARY + "torch/utils/data/dataloader.py", 721))
@@ -100,11 +94,10 @@ def test_each_kind_says_what_helps_in_programs_without_a_training_too() -> None:
     assert BUILT_IN.is_file()
 
 
-def test_a_kind_is_the_same_by_its_call_and_by_its_line(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SOURCES, (DATA, 74), "pickle.dumps(state)")
-    by_line = (*SNAPSHOT[:-1], Frame("snapshot", DATA, 74))
-    found = case.told(overhead, step((ENCODE, 75), (by_line, 75)))
-    assert found.title.startswith("overhead: serialization takes 30 % of the time (train.py:66)")
+def test_a_kind_is_the_same_by_its_call_and_by_its_line(case: Case) -> None:
+    by_line = (*CALL, case.line("snapshot", 74, "pickle.dumps(state)"))
+    title = case.title(overhead, step((ENCODE, 75), (by_line, 75)))
+    assert title.startswith("overhead: serialization takes 30 % of the time (train.py:66)")
     names = [kind.what for kind in load_kinds()]
     assert len(names) == len(set(names))
 
@@ -120,12 +113,12 @@ def test_a_kind_is_the_same_by_its_call_and_by_its_line(case: Case, monkeypatch:
 )
 def test_calls_into_a_library_have_its_kind(case: Case, module: str, what: str) -> None:
     stack = (*SNAPSHOT, Frame("call", LIBRARY + module, 9))
-    assert case.told(overhead, step((stack, 150))).title.startswith(f"overhead: {what} takes 30 %")
+    assert case.title(overhead, step((stack, 150))).startswith(f"overhead: {what} takes 30 %")
 
 
-def test_a_call_below_a_line_says_more_than_its_text(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SOURCES, (DATA, 76), "newest = sorted(folder.iterdir(), key=lambda one: one.stat().st_mtime)")
-    line = (*CALL, Frame("newest", DATA, 76))
+def test_a_call_below_a_line_says_more_than_its_text(case: Case) -> None:
+    text = "newest = sorted(folder.iterdir(), key=lambda one: one.stat().st_mtime)"
+    line = (*CALL, case.line("newest", 76, text))
     stat = (*line, Frame("newest.<locals>.<lambda>", DATA, 76), Frame("Path.stat", STANDARD + "pathlib.py", 1013))
-    assert "overhead: reading and writing files takes 30 %" in case.told(overhead, step((stat, 150))).title
-    assert "overhead: sorting in Python takes 30 %" in case.told(overhead, step((line, 150))).title
+    assert "overhead: reading and writing files takes 30 %" in case.title(overhead, step((stat, 150)))
+    assert "overhead: sorting in Python takes 30 %" in case.title(overhead, step((line, 150)))

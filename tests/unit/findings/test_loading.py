@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import pytest
-from support.findingruns import BUSY_WORKER, IDLE_WORKER, Case, step
-from support.synthetic import DATA_WAIT, SOURCES, TRAIN
+from support.findingruns import BUSY_WORKER, IDLE_WORKER, LOOP, Case, step
+from support.synthetic import DATA_WAIT, TRAIN
 from support.training_stacks import DATA, LIBRARY
 
 from profd.daemon.findings.finding import INFO, WARNING
@@ -12,13 +12,11 @@ from profd.daemon.findings.loading import idle_workers, load_in_process, saturat
 from profd.daemon.findings.overhead import overhead
 from profd.daemon.store.records import Frame
 
-LOOP = (Frame("<module>", TRAIN, 96), Frame("main", TRAIN, 90))
-
 
 def test_workers_that_may_be_saturated_are_not_idle(case: Case) -> None:
     at_the_limit = ((BUSY_WORKER[0][0], 400), (IDLE_WORKER[1][0], 100))
     spans, workers = step((DATA_WAIT, 250)), {1: at_the_limit}
-    assert "its only worker is 80 % busy" in case.told(saturated_workers, spans, workers=workers).title
+    assert "its only worker is 80 % busy" in case.title(saturated_workers, spans, workers=workers)
     assert case.found(idle_workers, spans, workers=workers) is None
 
 
@@ -26,7 +24,7 @@ def test_a_wait_that_comes_once_is_no_loss_of_each_step(case: Case) -> None:
     steps = [((DATA_WAIT, 500),)] * 3 + [step((DATA_WAIT, 10))] * 17
     assert case.found(idle_workers, *steps, workers={1: IDLE_WORKER}, seconds=20) is None
     again = [((DATA_WAIT, 500),), *[step((DATA_WAIT, 10))] * 5]
-    assert case.told(idle_workers, *again, workers={1: IDLE_WORKER}).severity == WARNING
+    assert case.severity(idle_workers, *again, workers={1: IDLE_WORKER}) == WARNING
 
 
 def test_what_a_generator_loads_is_found_at_the_line_of_the_loop_with_the_function_that_takes_most(case: Case) -> None:
@@ -39,25 +37,21 @@ def test_what_a_generator_loads_is_found_at_the_line_of_the_loop_with_the_functi
 
 
 @pytest.mark.parametrize(("ms", "severity"), [(150, INFO), (280, WARNING)])
-def test_steps_of_an_environment_are_a_part_of_what_the_program_is_for(
-    case: Case, monkeypatch: pytest.MonkeyPatch, ms: int, severity: str
-) -> None:
-    monkeypatch.setitem(SOURCES, (TRAIN, 84), "state, reward = self.vec_env.step(action)")
-    world = (*LOOP, Frame("collect", TRAIN, 84), Frame("Pendulum.step", DATA, 90))
-    found = case.told(load_in_process, step((world, ms)))
+def test_steps_of_an_environment_are_a_part_of_what_the_program_is_for(case: Case, ms: int, severity: str) -> None:
+    steps = case.line("collect", 84, "state, reward = self.vec_env.step(action)", TRAIN)
+    found = case.told(load_in_process, step(((*LOOP, steps, Frame("Pendulum.step", DATA, 90)), ms)))
     assert found.severity == severity
     assert found.title.startswith(f"input-bound: steps of the environment take {ms // 5} % of the time (train.py:84)")
     assert "several environments at once" in found.remedy
 
 
-def test_a_step_of_an_environment_that_sleeps_is_told_as_that(case: Case, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(SOURCES, (TRAIN, 84), "state, reward = self.env.step(action)")
-    monkeypatch.setitem(SOURCES, (DATA, 91), "time.sleep(self.dt)")
-    monkeypatch.setitem(SOURCES, (DATA, 92), "state = np.concatenate([self.angle, self.speed])")
-    world = (*LOOP, Frame("collect", TRAIN, 84), Frame("Pendulum.step", DATA, 90))
-    sleep, observe = (*world, Frame("pace", DATA, 91)), (*world, Frame("observe", DATA, 92))
+def test_a_step_of_an_environment_that_sleeps_is_told_as_that(case: Case) -> None:
+    steps = case.line("collect", 84, "state, reward = self.env.step(action)", TRAIN)
+    world = (*LOOP, steps, Frame("Pendulum.step", DATA, 90))
+    sleep = (*world, case.line("pace", 91, "time.sleep(self.dt)"))
+    observe = (*world, case.line("observe", 92, "state = np.concatenate([self.angle, self.speed])"))
     spans = step((sleep, 100), (observe, 60))
     found = case.told(overhead, spans)
     assert found.severity == WARNING
     assert found.title.startswith("overhead: polling or sleeping takes 20 % of the time (augment.py:90)")
-    assert "steps of the environment take 12 % of the time" in case.told(load_in_process, spans).title
+    assert "steps of the environment take 12 % of the time" in case.title(load_in_process, spans)

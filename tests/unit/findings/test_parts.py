@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import pytest
-from support.findingruns import HEALTHY, LOAD_IN_PROCESS, Case, step, write_case
-from support.synthetic import LIBRARY, SOURCES, TRAIN
+from support.findingruns import CALL_IMPL, HEALTHY, LOAD_IN_PROCESS, LOOP, MEASURE, PASS, Case, step, write_case
+from support.synthetic import LIBRARY, TRAIN
 from support.training_stacks import DATA
 
 from profd.daemon.findings.catalog import find
@@ -15,30 +14,25 @@ from profd.daemon.findings.parts import forward_without_gradients, largest_part,
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
 
-LOOP = (Frame("<module>", TRAIN, 96), Frame("main", TRAIN, 90))
-CALL_IMPL = Frame("Module._call_impl", LIBRARY + "torch/nn/modules/module.py", 1773)
-MEASURE = (*LOOP, Frame("train_epoch", TRAIN, 61), CALL_IMPL, Frame("Observer.forward", DATA, 60))
 DECORATED = Frame("decorate_context", LIBRARY + "torch/utils/_contextlib.py", 124)
 TEACH = Frame("teach", DATA, 90)
 
 
-def test_a_function_of_a_model_with_much_of_the_time_in_no_module_is_told(
-    case: Case, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_function_of_a_model_with_much_of_the_time_in_no_module_is_told(case: Case) -> None:
     spread = (*MEASURE, Frame("Layer.spread", DATA, 87))
     found = case.told(part_of_model, step((spread, 300)))
     assert found.severity == WARNING
     assert found.title.startswith("model: Layer.spread takes 60 % of the time within the model (augment.py:87)")
-    assert case.told(part_of_model, step((spread, 200))).severity == INFO
+    assert case.severity(part_of_model, step((spread, 200))) == INFO
     for other in (MEASURE, (*spread, CALL_IMPL), (*LOOP, Frame("forward", DATA, 88), Frame("spread", DATA, 87))):
         assert case.found(part_of_model, step((other, 200))) is None
     # A known kind has a finding of its own.
-    monkeypatch.setitem(SOURCES, (DATA, 87), "top = torch.quantile(x, 0.999)")
+    case.line("spread", 87, "top = torch.quantile(x, 0.999)")
     assert case.found(part_of_model, step((spread, 200))) is None
 
 
 def test_a_model_that_the_user_runs_without_gradients_in_a_step_is_a_remark_at_its_call(case: Case) -> None:
-    taught = (*LOOP, Frame("train_epoch", TRAIN, 61), DECORATED, TEACH, CALL_IMPL)
+    taught = (*PASS, DECORATED, TEACH, CALL_IMPL)
     found = case.told(forward_without_gradients, step((taught, 200)))
     assert found.severity == INFO
     assert found.title.startswith(
@@ -46,10 +40,10 @@ def test_a_model_that_the_user_runs_without_gradients_in_a_step_is_a_remark_at_i
     )
     # A block that calls a function, and one that calls the model itself, each by itself.
     block, another = (*LOOP, Frame("train_epoch", TRAIN, 72)), (*LOOP, Frame("train_epoch", TRAIN, 74), CALL_IMPL)
-    found = case.told(forward_without_gradients, step(((*block, TEACH, CALL_IMPL), 200), (another, 150)))
-    assert "takes 40 % of the time, in teach (train.py:72)" in found.title
-    found = case.told(forward_without_gradients, step(((*block, CALL_IMPL), 150), (another, 200)))
-    assert "takes 40 % of the time, in train_epoch (train.py:74)" in found.title
+    title = case.title(forward_without_gradients, step(((*block, TEACH, CALL_IMPL), 200), (another, 150)))
+    assert "takes 40 % of the time, in teach (train.py:72)" in title
+    title = case.title(forward_without_gradients, step(((*block, CALL_IMPL), 150), (another, 200)))
+    assert "takes 40 % of the time, in train_epoch (train.py:74)" in title
     # One that no training is beside, one that computes no model, and a library's own.
     library = (*LOOP, Frame("run", LIBRARY + "lightning/loops.py", 5), DECORATED, Frame("closure", LIBRARY + "l.py", 1))
     assert case.found(forward_without_gradients, [(taught, 500)]) is None

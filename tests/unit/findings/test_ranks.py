@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from support.findingruns import Case
 from support.jobruns import FORWARD, LOAD, Rank, gpu_seen, identity_of, write_job
+from support.present import there
 from support.synthetic import COMMAND, STARTED_NS, recording
 from support.training_stacks import BACKWARD, CONV, DATA_WAIT, TRAIN, WORKER_STEP
 
@@ -38,11 +39,10 @@ def test_the_rank_that_loads_longer_is_named_with_its_function_and_bound(job: Ca
     assert found.title.startswith(
         "straggler: rank 2 makes the others wait 40 % of the time, in Photos.__getitem__ (augm"
     )
-    assert surplus.high is not None
-    assert found.gain_bound == pytest.approx(1 / (1 - surplus.high))
-    assert 0.4 < surplus.high < 0.44
-    assert found.evidence.line is not None
-    assert (found.evidence.line.function, found.evidence.line.line) == ("Photos.__getitem__", 33)
+    high, line = there(surplus.high), there(found.evidence.line)
+    assert found.gain_bound == pytest.approx(1 / (1 - high))
+    assert 0.4 < high < 0.44
+    assert (line.function, line.line) == ("Photos.__getitem__", 33)
     assert (found.evidence.selection.rank, found.evidence.selection.phase) == (2, "data load in process")
 
 
@@ -101,17 +101,12 @@ def test_cpu_time_says_nothing_where_a_gpu_keeps_the_waiting_busy(job: Case) -> 
 def test_ranks_that_wait_by_running_are_not_blamed_for_it(job: Case) -> None:
     waits = Rank((LOAD, 100), (FORWARD, 100), cores=1.0)
     late = Rank((LOAD, 300), (FORWARD, 100), cores=0.3)
-    found = job.told(straggler, waits, late)
-    assert "rank 1 makes the others wait" in found.title
+    assert "rank 1 makes the others wait" in job.title(straggler, waits, late)
 
 
-@pytest.mark.parametrize(
-    ("longer_ms", "severity"), [(30, None), (45, None), (75, WARNING), (200, CRITICAL)], ids=lambda value: str(value)
-)
+@pytest.mark.parametrize(("longer_ms", "severity"), [(30, None), (45, None), (75, WARNING), (200, CRITICAL)], ids=str)
 def test_less_than_a_tenth_of_a_step_is_no_straggler(job: Case, longer_ms: int, severity: str | None) -> None:
-    late = Rank((LOAD, 100 + longer_ms), (FORWARD, 100))
-    found = job.found(straggler, USUAL, late, USUAL)
-    assert (found.severity if found else None) == severity
+    assert job.severity(straggler, USUAL, Rank((LOAD, 100 + longer_ms), (FORWARD, 100)), USUAL) == severity
 
 
 def test_all_that_are_late_are_named_the_latest_first(job: Case) -> None:
@@ -132,8 +127,7 @@ def test_a_rank_that_waits_for_its_workers_is_late_by_what_these_do(job: Case) -
         ),
     ]
     found = job.told(straggler, usual, late, usual, more=more)
-    assert found.evidence.line is not None
-    assert found.evidence.line.module_path == "augment.py"
+    assert there(found.evidence.line).module_path == "augment.py"
     assert found.evidence.selection.phase == "data wait"
 
 
@@ -144,8 +138,7 @@ def test_python_that_backward_calls_is_work_of_the_rank(job: Case) -> None:
         Frame("Quantize.backward", TRAIN, 31),
     )
     late = Rank((LOAD, 100), (FORWARD, 100), (hook, 200))
-    found = job.told(straggler, USUAL, late, USUAL)
-    assert "in Quantize.backward (train.py:31)" in found.title
+    assert "in Quantize.backward (train.py:31)" in job.title(straggler, USUAL, late, USUAL)
 
 
 def test_waits_without_a_straggler_are_those_of_the_exchange(job: Case) -> None:
@@ -185,8 +178,7 @@ def effort(own: tuple[float | None, ...], cores: tuple[float | None, ...]) -> Ow
 
 
 def told(waiting: Share | None) -> tuple[float, float, float]:
-    assert waiting is not None
-    return waiting.value, waiting.low, waiting.high
+    return there(waiting).value, there(waiting).low, there(waiting).high
 
 
 def test_cpu_time_bounds_the_waiting_from_above_and_sleep_may_want_a_core() -> None:
