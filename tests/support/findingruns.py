@@ -9,7 +9,7 @@ from typing import Any
 
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.findings.analyst import Analyst
-from profd.daemon.findings.catalog import Rule
+from profd.daemon.findings.catalog import Rule, find
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import Finding
 from profd.daemon.store import records
@@ -162,11 +162,19 @@ class Case:
 
     def found(self, rule: Rule, *done: Any, **more: Any) -> Finding | None:  # noqa: ANN401
         """Return what a rule finds in the run that is made of these words."""
+        return diagnose(self._made(*done, **more), rule)
+
+    def findings(self, *done: Any, **more: Any) -> tuple[Finding, ...]:  # noqa: ANN401
+        """Return what all rules find in such a run."""
+        with RunReader(self._made(*done, **more)) as reader:
+            return find(reader)
+
+    def _made(self, *done: Any, **more: Any) -> Path:  # noqa: ANN401
         path = self._folder / "case.profd"
         path.unlink(missing_ok=True)
         if self._lines:
             more.setdefault("lines", self._lines)
-        return diagnose(self._write(path, *done, **more), rule)
+        return self._write(path, *done, **more)
 
     def told(self, rule: Rule, *done: Any, **more: Any) -> Finding:  # noqa: ANN401
         """Return what a rule finds, where it has to find something."""

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
@@ -28,14 +29,82 @@ def _no_rules_of_this_user(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     monkeypatch.setenv("PROFD_HOME", str(tmp_path))
 
 
-EVERY_STACK = [
+PROFILER = "torch/autograd/profiler.py"
+LINEAR = "Linear.forward | torch/nn/modules/linear.py"
+BACKWARD = "Tensor.backward | torch/_tensor.py"
+METRIC = (CALL, "Metric.forward | torchmetrics/metric.py")
+LBFGS = (f"train | {TRAIN} | optimizer.step(closure)", "LBFGS.step | torch/optim/lbfgs.py")
+CLOSURE = (*LBFGS, f"train.<locals>.closure | {TRAIN} | out = network(x)")
+ACT = (f"main | {TRAIN} | action, value = agent.get_action_and_value(obs)", f"Agent.get_action_and_value | {TRAIN} |")
+WRAPPER = "Optimizer.profile_hook_step.<locals>.wrapper | torch/optim/optimizer.py"
+STEP = (f"train | {TRAIN} | adam.step()", WRAPPER)
+HOOK = (*STEP, "_optimizer_post_hook | torch/profiler/__init__.py")
+STATE = "Module.state_dict | torch/nn/modules/module.py"
+REPORTS = [
+    "Run.log | wandb/sdk/wandb_run.py",
+    "log_metric | mlflow/tracking/fluent.py",
+    "SummaryWriter.add_scalar | torch/utils/tensorboard/writer.py",
+    "WandbCallback.on_log | transformers/integrations/integration_utils.py",
+    "TQDMProgressBar.on_train_batch_end | lightning/pytorch/callbacks/progress/tqdm_progress.py",
+    "LearningRateMonitor.on_train_batch_start | lightning/pytorch/callbacks/lr_monitor.py",
+    "profile.step | torch/profiler/profiler.py",
+    "tqdm.__new__ | tqdm/std.py",
+    "WandbTracker.log | accelerate/tracking.py",
+]
+FORKED = (
+    FOR,
+    f"_MultiProcessingDataLoaderIter.__init__ | {LOADER}",
+    "Popen._launch | multiprocessing/popen_fork.py",
+    "_worker_loop | torch/utils/data/_utils/worker.py",
+)
+
+EVERY_STACK: list[tuple[str, Sequence[str]]] = [
     *(stack for name in ("stacks.txt", "stacks_python310.txt") for stack in stacks_in(name)),
     ("data wait", [EVALUATE, f"_MultiProcessingDataLoaderIter._get_data | {LOADER}"]),
+    # A worker loads, though it was forked while the loop waited.
+    ("data load in process", (*FORKED, FETCH)),
+    ("waiting", (*FORKED, "Queue.get | multiprocessing/queues.py")),
+    # A name that others use too tells no phase.
+    ("forward", (f"train | {TRAIN} | out = model(x)", CALL, f"forward | {TRAIN} | x = self.conv(x)", CALL)),
+    ("loss", (f"train | {TRAIN} | a = net(x, y)", CALL, f"FocalLoss.forward | {TRAIN} | return x")),
+    ("forward", (f"f | {TRAIN} | loss = loss_fn(model, x)", f"loss_fn | {TRAIN} | out = model(x)", CALL, LINEAR)),
+    ("loss", (f"train | {TRAIN} | loss = loss_fn(out, y)", f"smooth | {TRAIN} | a + b")),
+    ("logging", (f"train | {TRAIN} | accuracy(logits, labels)", *METRIC)),
+    ("evaluation", (f"evaluate | {TRAIN} | accuracy(logits, labels)", *METRIC)),
+    # A training that evaluates, too, is no evaluation.
+    ("backward", (f"train_and_eval | {TRAIN} | loss.backward()", BACKWARD)),
+    ("backward", (f"train_and_validate | {TRAIN} | loss.backward()", BACKWARD)),
+    ("backward", (f"fit_with_validation | {TRAIN} | loss.backward()", BACKWARD)),
+    # The closure of an optimizer is no optimizer.
+    ("optimizer", LBFGS),
+    ("forward", (*CLOSURE, CALL, LINEAR)),
+    ("forward", (*LBFGS, f"train.<locals>.closure | {TRAIN} | x = x * mask")),
+    ("backward", (*CLOSURE, BACKWARD)),
+    ("optimizer", (*CLOSURE, "Optimizer.zero_grad | torch/optim/optimizer.py")),
+    # An agent acts, and its world gives the data.
+    ("forward", ACT),
+    ("forward", (*ACT, "Categorical.sample | torch/distributions/categorical.py")),
+    ("data load in process", (f"main | {TRAIN} | obs, reward = envs.step(action)", "Pole.step | /a/world.py")),
+    ("optimizer", (f"main | {TRAIN} | optimizer.step()",)),
+    # A moving average of the weights belongs to their update; its bare name does not make every update one.
+    ("optimizer", ("ModelEmaV2._update | timm/utils/model_ema.py", STATE)),
+    ("optimizer", ("ModelEmaV3.update | timm/utils/model_ema.py", STATE)),
+    ("optimizer", ("EMAModel.step | diffusers/training_utils.py", STATE)),
+    ("optimizer", (f"update_ema | {TRAIN} | state = model.state_dict()", STATE)),
+    ("optimizer", (f"EMA.update | {TRAIN} | state = model.state_dict()", STATE)),
+    ("optimizer", ("AveragedModel.update_parameters | torch/optim/swa_utils.py", STATE)),
+    *(("other", (f"{name} | {TRAIN} | a + b",)) for name in ("update", "step", "_update")),
+    # Reports are logging, though they wait or save.
+    *(("logging", (f"train | {TRAIN} | report(step)", frame, "Condition.wait | threading.py")) for frame in REPORTS),
+    # A window that begins or ends behind the optimizer's step is no logging.
+    ("other", HOOK),
+    ("other", (*HOOK, f"KinetoStepTracker.increment_step | {PROFILER}")),
+    ("optimizer", (*STEP, f"record_function.__exit__ | {PROFILER}")),
 ]
 
 
 @pytest.mark.parametrize(("phase", "frames"), EVERY_STACK)
-def test_stack_of_real_training_code_has_its_phase(phase: str, frames: list[str]) -> None:
+def test_stack_of_real_training_code_has_its_phase(phase: str, frames: Sequence[str]) -> None:
     assert phase_of(*frames) == phase
 
 
@@ -44,6 +113,7 @@ ITEM = f"train | {TRAIN} | loss.item()"
 DUMPS = f"dumps | {TRAIN} | return str(x)"
 LEAF = Rule(phase="synchronize", source=r"\.item\(", leaf=True)
 INNERMOST = Rule(phase="logging", source="^log", innermost=True, library=False)
+NAMED = (Rule(phase="loss", function=("*Loss.forward",)), Rule(phase="optimizer", function=("Adam.step",)))
 NESTED = (Rule(phase="logging", function=("inner",)), Rule(phase="forward", function=("outer",)))
 
 
@@ -67,22 +137,14 @@ NESTED = (Rule(phase="logging", function=("inner",)), Rule(phase="forward", func
         # The first rule in order decides, wherever its frame stands.
         (NESTED, ("outer | a.py", "inner | a.py"), "logging"),
         (NESTED, ("inner | a.py", "outer | a.py"), "logging"),
+        # Up to Python 3.10 names are bare: those that others use too tell nothing.
+        (NAMED, ("FocalLoss.forward | a.py",), "loss"),
+        (NAMED, ("forward | a.py",), "other"),
+        (NAMED, ("step | a.py",), "optimizer"),
     ],
 )
 def test_rules_decide_by_what_they_say_of_a_frame(rules: tuple[Rule, ...], frames: tuple[str, ...], phase: str) -> None:
     assert phase_of(*frames, rules=rules) == phase
-
-
-def test_worker_loads_though_it_was_forked_while_the_loop_waited() -> None:
-    forked = [
-        FOR,
-        f"_MultiProcessingDataLoaderIter.__init__ | {LOADER}",
-        "Popen._launch | multiprocessing/popen_fork.py",
-    ]
-    loop = "_worker_loop | torch/utils/data/_utils/worker.py"
-
-    assert phase_of(*forked, loop, FETCH) == "data load in process"
-    assert phase_of(*forked, loop, "Queue.get | multiprocessing/queues.py") == "waiting"
 
 
 def test_phase_is_owed_to_the_line_that_calls_into_it() -> None:
@@ -169,8 +231,6 @@ def test_each_of_ten_thousand_deep_stacks_costs_a_few_steps() -> None:
     assert 0 < counted.lookups < 10 * len(counted)
 
 
-PROFILER = "torch/autograd/profiler.py"
-LINEAR = "Linear.forward | torch/nn/modules/linear.py"
 FRAMEWORKS = stacks_in("stacks_frameworks.txt")
 
 
@@ -184,58 +244,6 @@ def bare(frame: str) -> str:
 def test_stack_of_a_framework_has_its_phase(phase: str, frames: list[str]) -> None:
     assert phase_of(*frames) == phase
     assert phase_of(*map(bare, frames)) == phase
-
-
-def test_a_name_that_others_use_too_tells_no_phase() -> None:
-    frames = (f"train | {TRAIN} | out = model(x)", CALL, f"forward | {TRAIN} | x = self.conv(x)", CALL)
-
-    assert phase_of(*frames) == "forward"
-    assert phase_of(f"train | {TRAIN} | a = net(x, y)", CALL, f"FocalLoss.forward | {TRAIN} | return x") == "loss"
-    line = f"train | {TRAIN} | loss = loss_fn(model, batch)"
-
-    assert phase_of(line, f"loss_fn | {TRAIN} | out = model(batch)", CALL, LINEAR) == "forward"
-    assert phase_of(f"train | {TRAIN} | loss = loss_fn(out, y)", f"smooth | {TRAIN} | a + b") == "loss"
-    metric = (CALL, "Metric.forward | torchmetrics/metric.py")
-
-    assert phase_of(f"train | {TRAIN} | accuracy(logits, labels)", *metric) == "logging"
-    assert phase_of(f"evaluate | {TRAIN} | accuracy(logits, labels)", *metric) == "evaluation"
-    rules = (Rule(phase="loss", function=("*Loss.forward",)), Rule(phase="optimizer", function=("Adam.step",)))
-
-    assert phase_of("FocalLoss.forward | a.py", rules=rules) == "loss"
-    assert phase_of("forward | a.py", rules=rules) == "other"
-    assert phase_of("step | a.py", rules=rules) == "optimizer"
-
-
-@pytest.mark.parametrize("function", ["train_and_eval", "train_and_validate", "fit_with_validation"])
-def test_training_that_evaluates_too_is_no_evaluation(function: str) -> None:
-    line = f"{function} | {TRAIN} | loss.backward()"
-
-    assert phase_of(line, "Tensor.backward | torch/_tensor.py") == "backward"
-
-
-def test_closure_of_an_optimizer_is_no_optimizer() -> None:
-    step = (f"train | {TRAIN} | optimizer.step(closure)", "LBFGS.step | torch/optim/lbfgs.py")
-    closure = (*step, f"train.<locals>.closure | {TRAIN} | out = network(x)")
-
-    assert phase_of(*step) == "optimizer"
-    assert phase_of(*closure, CALL, LINEAR) == "forward"
-    assert phase_of(*step, f"train.<locals>.closure | {TRAIN} | x = x * mask") == "forward"
-    assert phase_of(*closure, "Tensor.backward | torch/_tensor.py") == "backward"
-    assert phase_of(*closure, "Optimizer.zero_grad | torch/optim/optimizer.py") == "optimizer"
-
-
-def test_an_agent_acts_and_its_world_gives_the_data() -> None:
-    act = (
-        f"main | {TRAIN} | action, value = agent.get_action_and_value(obs)",
-        f"Agent.get_action_and_value | {TRAIN} |",
-    )
-
-    assert phase_of(*act) == "forward"
-    assert phase_of(*act, "Categorical.sample | torch/distributions/categorical.py") == "forward"
-    assert phase_of(f"main | {TRAIN} | obs, reward = envs.step(action)", "Pole.step | /a/world.py") == (
-        "data load in process"
-    )
-    assert phase_of(f"main | {TRAIN} | optimizer.step()") == "optimizer"
 
 
 def test_copies_and_imports_belong_to_what_they_are_a_part_of() -> None:
@@ -253,51 +261,6 @@ def test_copies_and_imports_belong_to_what_they_are_a_part_of() -> None:
     )
     assert phase_of(CALL, f"GPT2Model.forward | transformers/modeling_gpt2.py | {copy}") == "host-to-device copy"
     assert phase_of(f"_single_tensor_adam | torch/optim/adam.py | {copy}") == "optimizer"
-
-
-@pytest.mark.parametrize(
-    "frame",
-    [
-        "ModelEmaV2._update | timm/utils/model_ema.py",
-        "ModelEmaV3.update | timm/utils/model_ema.py",
-        "EMAModel.step | diffusers/training_utils.py",
-        f"update_ema | {TRAIN} | state = model.state_dict()",
-        f"EMA.update | {TRAIN} | state = model.state_dict()",
-        "AveragedModel.update_parameters | torch/optim/swa_utils.py",
-    ],
-)
-def test_moving_average_of_the_weights_belongs_to_their_update(frame: str) -> None:
-    assert phase_of(frame, "Module.state_dict | torch/nn/modules/module.py") == "optimizer"
-
-
-@pytest.mark.parametrize("name", ["update", "step", "_update"])
-def test_bare_name_of_a_moving_average_does_not_make_every_update_one(name: str) -> None:
-    assert phase_of(f"{name} | {TRAIN} | a + b") == "other"
-
-
-@pytest.mark.parametrize(
-    "frame",
-    [
-        "Run.log | wandb/sdk/wandb_run.py",
-        "log_metric | mlflow/tracking/fluent.py",
-        "SummaryWriter.add_scalar | torch/utils/tensorboard/writer.py",
-        "WandbCallback.on_log | transformers/integrations/integration_utils.py",
-        "TQDMProgressBar.on_train_batch_end | lightning/pytorch/callbacks/progress/tqdm_progress.py",
-        "LearningRateMonitor.on_train_batch_start | lightning/pytorch/callbacks/lr_monitor.py",
-        "profile.step | torch/profiler/profiler.py",
-        "tqdm.__new__ | tqdm/std.py",
-        "WandbTracker.log | accelerate/tracking.py",
-    ],
-)
-def test_reports_are_logging_though_they_wait_or_save(frame: str) -> None:
-    assert phase_of(f"train | {TRAIN} | report(step)", frame, "Condition.wait | threading.py") == "logging"
-
-
-def test_a_window_that_begins_or_ends_behind_the_optimizers_step_is_no_logging() -> None:
-    hook = "_optimizer_post_hook | torch/profiler/__init__.py"
-    step = (f"train | {TRAIN} | adam.step()", "Optimizer.profile_hook_step.<locals>.wrapper | torch/optim/optimizer.py")
-    assert phase_of(*step, hook) == phase_of(*step, hook, f"KinetoStepTracker.increment_step | {PROFILER}") == "other"
-    assert phase_of(*step, f"record_function.__exit__ | {PROFILER}") == "optimizer"
 
 
 CHILD = (*DEFORM[:10], Frame("poll", LIBRARY + "torch/utils/data/_utils/worker.py", 1))

@@ -13,7 +13,8 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.dashboard import train_backward
-from support.findingruns import HEALTHY, IMPORT, LOAD_IN_PROCESS, step, write_case
+from support.findingruns import HEALTHY, IMPORT, LOAD_IN_PROCESS, Spans, look, step, write_case
+from support.present import there
 from support.synthetic import COMMAND, MAIN, LiveRun, live_run, recording
 from support.training_stacks import DATA_WAIT
 from support.waiting import DEADLINE_S
@@ -105,19 +106,14 @@ def test_a_finding_comes_with_its_cause_and_goes_after_its_end(tmp_path: Path) -
         assert "input-bound-saturated" not in seen()
 
 
-def test_an_ended_run_is_looked_at_as_a_whole(tmp_path: Path) -> None:
-    # What was slow a minute before the end counts too.
-    steps = [step((LOAD_IN_PROCESS, 300))] * 60 + [HEALTHY] * 60
-    with RunReader(write_case(tmp_path / "a.profd", *steps, seconds=120)) as reader:
-        taken = Analyst(reader).look()
-    assert rules(taken) == ["input-bound-in-process"]
-    assert taken.made_by
-
-
-def test_without_training_nothing_is_found(tmp_path: Path) -> None:
-    with RunReader(write_case(tmp_path / "a.profd", ((IMPORT, 500),))) as reader:
-        taken = Analyst(reader).look()
-    assert taken.findings == ()
+@pytest.mark.parametrize(
+    ("steps", "found"),
+    [([step((LOAD_IN_PROCESS, 300))] * 60 + [HEALTHY] * 60, ["input-bound-in-process"]), ([((IMPORT, 500),)], [])],
+    ids=["what was slow a minute before the end counts too", "no training"],
+)
+def test_an_ended_run_is_looked_at_as_a_whole(tmp_path: Path, steps: list[Spans], found: list[str]) -> None:
+    taken = look(write_case(tmp_path / "a.profd", *steps, seconds=120))
+    assert rules(taken) == found
     assert taken.made_by
 
 
@@ -285,8 +281,7 @@ def test_an_order_ends_the_rest_and_only_the_end_ends_all_of_it(
 def test_the_process_looks_at_once_at_a_run_that_has_ended(tmp_path: Path) -> None:
     path = write_case(tmp_path / "a.profd", step((LOAD_IN_PROCESS, 300)), seconds=60)
     with subprocess.Popen(analyst.command(path), stdin=subprocess.PIPE, stdout=subprocess.PIPE) as process:
-        assert process.stdout is not None
-        (taken,) = lines(process.stdout.read())
+        (taken,) = lines(there(process.stdout).read())
         assert process.wait(DEADLINE_S) == 0
     assert rules(taken) == ["input-bound-in-process"]
 
@@ -294,16 +289,13 @@ def test_the_process_looks_at_once_at_a_run_that_has_ended(tmp_path: Path) -> No
 def test_the_process_ends_with_its_stdin_in_the_midst_of_a_look(tmp_path: Path) -> None:
     pipe, path = subprocess.PIPE, write_case(tmp_path / "a.profd", HEALTHY)
     with subprocess.Popen([sys.executable, "-c", SPINS, os.fspath(path)], stdin=pipe, stdout=pipe) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stdout.readline() == b"looks\n"
-        process.stdin.close()
+        assert there(process.stdout).readline() == b"looks\n"
+        there(process.stdin).close()
         assert process.wait(DEADLINE_S) == 0
 
 
 def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:
     words = analyst.command(tmp_path / "none.profd")
     with subprocess.Popen(words, stdin=subprocess.PIPE, stderr=subprocess.PIPE) as process:
-        assert process.stderr is not None
-        assert b"none.profd" in process.stderr.read()
+        assert b"none.profd" in there(process.stderr).read()
         assert process.wait(DEADLINE_S) != 0

@@ -9,7 +9,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from gallery import PLANTED
-from support.findingruns import HEALTHY, LOAD_IN_PROCESS, look, step, write_case
+from support.findingruns import HEALTHY, LOAD_IN_PROCESS, Case, look, step, write_case
 from support.folders import DOCS
 from support.synthetic import STARTED_NS, live_run, write_run
 from support.training_stacks import SYNCHRONIZE
@@ -36,19 +36,18 @@ PAGE = (DOCS / "findings.md").read_text()
 BOTH = step((LOAD_IN_PROCESS, 100), (SYNCHRONIZE, 200))
 
 
-def test_what_brings_most_comes_first(tmp_path: Path) -> None:
-    with RunReader(write_case(tmp_path / "a.profd", BOTH)) as reader:
-        found = find(reader)
-
-    assert [one.rule for one in found] == ["synchronization", "input-bound-in-process"]
+def test_what_brings_most_comes_first(case: Case) -> None:
+    assert [one.rule for one in case.findings(BOTH)] == ["synchronization", "input-bound-in-process"]
 
 
-def test_findings_that_are_alike_come_in_the_order_of_the_table(tmp_path: Path) -> None:
-    with RunReader(write_case(tmp_path / "a.profd", BOTH)) as reader:
-        one = find(reader)[0]
+def test_causes_come_before_symptoms_both_before_remarks_and_what_is_alike_as_in_the_table(case: Case) -> None:
+    one = case.findings(BOTH)[0]
     alike = [msgspec.structs.replace(one, rule=rule) for rule in ("of an older version", "slow-down", "straggler")]
+    ranks = {"allocator-churn": "critical", "straggler": INFO, "overhead": "warning", "oversubscription": INFO}
+    unlike = [msgspec.structs.replace(one, rule=rule, severity=severity) for rule, severity in ranks.items()]
 
-    assert [one.rule for one in ranked(alike)] == ["straggler", "slow-down", "of an older version"]
+    assert [each.rule for each in ranked(alike)] == ["straggler", "slow-down", "of an older version"]
+    assert [each.rule for each in ranked(unlike)] == ["overhead", "allocator-churn", "straggler", "oversubscription"]
 
 
 def test_a_line_that_takes_more_and_more_is_told_as_that_where_half_of_its_share_has_grown(tmp_path: Path) -> None:
@@ -65,20 +64,6 @@ def test_a_line_that_takes_more_and_more_is_told_as_that_where_half_of_its_share
 
         assert rules(1.83, 0.57) == ["slow-down"]
         assert rules(1.3, 0.57) == ["overhead", "slow-down"]
-
-
-def test_causes_come_before_symptoms_and_both_before_remarks(tmp_path: Path) -> None:
-    with RunReader(write_case(tmp_path / "a.profd", BOTH)) as reader:
-        one = find(reader)[0]
-    ranks = [
-        ("allocator-churn", "critical"),
-        ("straggler", "info"),
-        ("overhead", "warning"),
-        ("oversubscription", "info"),
-    ]
-    unlike = [msgspec.structs.replace(one, rule=rule, severity=severity) for rule, severity in ranks]
-
-    assert [each.rule for each in ranked(unlike)] == ["overhead", "allocator-churn", "straggler", "oversubscription"]
 
 
 def test_the_share_of_a_finding_is_that_of_its_selection(tmp_path: Path) -> None:
@@ -128,11 +113,8 @@ def _unwrapped(path: Path) -> str:
     return re.sub(r"\((.*?)\)", lambda found: found[1].replace("\n", " "), path.read_text(), flags=re.DOTALL)
 
 
-def test_the_verdict_is_the_strongest_finding_that_is_more_than_worth_knowing(tmp_path: Path) -> None:
-    mild = step((LOAD_IN_PROCESS, 40))
-    with RunReader(write_case(tmp_path / "a.profd", mild)) as reader:
-        found = find(reader)
-
+def test_the_verdict_is_the_strongest_finding_that_is_more_than_worth_knowing(case: Case) -> None:
+    found = case.findings(step((LOAD_IN_PROCESS, 40)))
     assert [one.severity for one in found] == [INFO]
     phases = {"forward": 0.5, "backward": 0.4, "data load in process": 0.08, "optimizer": 0.02}
     assert verdict(found, phases).startswith("✓ healthy: 92 % of the training's time")

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import itertools
 import random
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -22,20 +21,18 @@ from support.findingruns import (
     cores,
     gpu,
     step,
-    write_case,
 )
 from support.present import there
 from support.synthetic import MAIN, MAIN_TID
 from support.training_stacks import BACKWARD, CONV, DATA_WAIT, LIBRARY, OPTIMIZER, SYNCHRONIZE, TRAIN
 
-from profd.daemon.findings.catalog import RULES, Rule, find
+from profd.daemon.findings.catalog import RULES, Rule
 from profd.daemon.findings.cpu import idle_cores, interpreter_lock
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
 from profd.daemon.findings.gpu import synchronization
 from profd.daemon.findings.loading import load_in_process
 from profd.daemon.findings.overhead import hot_function
 from profd.daemon.findings.phases import checkpoints, evaluations, logging_stalls, unfused_optimizer
-from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
 
 SAVE = (*ROOT, Frame("save", LIBRARY + "torch/serialization.py", 944))
@@ -70,6 +67,8 @@ def test_batches_of_an_evaluation_count_for_it_and_not_for_the_input(case: Case)
     found = case.told(evaluations, spans)
     assert found.title.startswith("evaluation: evaluating takes 30 % of the time (train.py:121)")
     assert found.evidence.selection.phase is None
+    # It is no loss while it is moderate.
+    assert case.severity(evaluations, step((EVALUATE, 90))) == INFO
     assert "loads data 12 % of the time (train.py:58)" in case.title(load_in_process, spans)
 
 
@@ -80,23 +79,16 @@ def test_a_program_that_only_evaluates_has_no_evaluation_too_much(case: Case) ->
     )
 
 
-def test_evaluation_is_no_loss_while_it_is_moderate(case: Case) -> None:
-    assert case.severity(evaluations, step((EVALUATE, 90))) == INFO
-
-
 def test_a_wait_for_an_idle_gpu_is_lost_as_far_as_the_gpu_allows(case: Case) -> None:
     found = case.told(synchronization, step((SYNCHRONIZE, 350)), series=gpu(0.5))
     assert "waits for the device for 70 %" in found.title
     assert found.gain_bound == pytest.approx(2.0)
 
 
-def test_a_function_that_loops_in_python_is_found(case: Case) -> None:
+def test_a_function_that_loops_in_python_is_found_and_so_is_its_comprehension(case: Case) -> None:
     found = case.told(hot_function, step((LOOP, 50), (ADD, 200)))
     assert found.severity == CRITICAL
     assert "spread loops in Python for 50 % of the time (train.py:78)" in found.title
-
-
-def test_a_comprehension_is_its_functions_loop(case: Case) -> None:
     inner = (*LOOP, Frame("spread.<locals>.<listcomp>", TRAIN, 77))
     title = case.title(hot_function, step((LOOP, 100), (inner, 100)))
     assert "spread loops in Python for 40 % of the time (train.py:77)" in title
@@ -121,11 +113,9 @@ def test_time_that_another_rule_tells_is_not_blamed_on_the_loop_around_it(case: 
     assert [case.found(rule, spans) is None for rule in (hot_function, synchronization)] == [True, False]
 
 
-def test_a_healthy_run_has_no_findings_nor_have_workers_that_keep_up(tmp_path: Path) -> None:
-    kept_up = write_case(tmp_path / "b.profd", step((DATA_WAIT, 15)), workers={1: BUSY_WORKER})
-    for path in (write_case(tmp_path / "a.profd", HEALTHY), kept_up):
-        with RunReader(path) as reader:
-            assert find(reader) == ()
+def test_a_healthy_run_has_no_findings_nor_have_workers_that_keep_up(case: Case) -> None:
+    assert case.findings(HEALTHY) == ()
+    assert case.findings(step((DATA_WAIT, 15)), workers={1: BUSY_WORKER}) == ()
 
 
 def test_a_phase_that_may_take_less_is_not_warned_of(case: Case) -> None:
@@ -146,12 +136,21 @@ def turns(*, main: float, rival: float, pressure: float = 0.0) -> list[Series]:
     ]
 
 
+CROWDED = turns(main=0.5, rival=0.5, pressure=0.5)
+
+
+def core_wait(share: float) -> Series:
+    return Series("main_thread_core_wait_share", share)
+
+
 def test_a_thread_that_computes_in_python_keeps_the_main_thread_waiting(case: Case) -> None:
     found = case.told(interpreter_lock, HEALTHY, beside=COMPUTES, series=turns(main=0.5, rival=0.5))
     assert found.severity == CRITICAL
     assert "waits 48 % of the time while thread beside computes in Python (train.py:78)" in found.title
     assert found.gain_bound == pytest.approx(at_most_without(0.48), rel=0.05)
     assert found.evidence.selection.thread == "beside"
+    # What the main thread itself waits for says more than the machine does.
+    assert case.found(interpreter_lock, HEALTHY, beside=COMPUTES, series=[*CROWDED, core_wait(0.0)])
 
 
 def test_where_hardly_anything_is_left_to_the_main_thread_no_bound_is_told(case: Case) -> None:
@@ -159,15 +158,6 @@ def test_where_hardly_anything_is_left_to_the_main_thread_no_bound_is_told(case:
     assert found.severity == CRITICAL
     assert found.title.endswith("not waiting speeds steps up many times")
     assert found.gain_bound is None
-
-
-@pytest.mark.parametrize(("core_wait", "is_found"), [(0.0, True), (0.5, False)])
-def test_what_the_main_thread_itself_waits_for_says_more_than_the_machine_does(
-    case: Case, core_wait: float, is_found: bool
-) -> None:
-    # Whether it is the other thread that is kept from a core, or it.
-    series = [*turns(main=0.5, rival=0.5, pressure=0.5), Series("main_thread_core_wait_share", core_wait)]
-    assert (case.found(interpreter_lock, HEALTHY, beside=COMPUTES, series=series) is not None) == is_found
 
 
 def machine(count: int, *, used: float, process: float = 1.0) -> list[Series]:
@@ -212,11 +202,10 @@ def test_weights_that_are_not_updated_at_once_are_told_with_the_line(
 
 
 @pytest.mark.parametrize(("one_by_one_ms", "besides_ms"), [(190, 0), (225, 30)], ids=["mild", "grave"])
-def test_a_slow_optimizer_comes_before_larger_batches(tmp_path: Path, one_by_one_ms: int, besides_ms: int) -> None:
+def test_a_slow_optimizer_comes_before_larger_batches(case: Case, one_by_one_ms: int, besides_ms: int) -> None:
     # What is no update of weights is half of a step for sure only where it is added to that.
-    spans = step((OPTIMIZER, one_by_one_ms), (FUSED, besides_ms))
-    with RunReader(write_case(tmp_path / "a.profd", spans)) as reader:
-        assert [one.rule for one in find(reader)] == ["unfused-optimizer", "small-batches"]
+    findings = case.findings(step((OPTIMIZER, one_by_one_ms), (FUSED, besides_ms)))
+    assert [one.rule for one in findings] == ["unfused-optimizer", "small-batches"]
 
 
 ON_A_GPU = Series("gpu_process_memory_bytes", 1e9, identity=MAIN, device=GPU)
@@ -226,8 +215,9 @@ NOTHING: dict[str, tuple[Rule, Spans, dict[str, Any]]] = {
     "a function that only calls long operations": (hot_function, step((ADD, 200)), {}),
     "the main thread runs": (interpreter_lock, HEALTHY, {"beside": COMPUTES, "series": turns(main=0.95, rival=0.5)}),
     "nobody has its turn": (interpreter_lock, HEALTHY, {"beside": COMPUTES, "series": turns(main=0.5, rival=0.02)}),
-    "it lacks a core": (
-        interpreter_lock, HEALTHY, {"beside": COMPUTES, "series": turns(main=0.5, rival=0.5, pressure=0.5)}
+    "it lacks a core": (interpreter_lock, HEALTHY, {"beside": COMPUTES, "series": CROWDED}),
+    "the main thread itself lacks a core": (
+        interpreter_lock, HEALTHY, {"beside": COMPUTES, "series": [*CROWDED, core_wait(0.5)]}
     ),
     "nothing tells of turns": (interpreter_lock, HEALTHY, {"beside": COMPUTES, "series": TURNS[:2]}),
     "it waits for data": (interpreter_lock, step((DATA_WAIT, 250)), {"beside": COMPUTES, "series": TURNS}),

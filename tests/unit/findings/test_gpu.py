@@ -1,14 +1,13 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import pytest
-from support.findingruns import GPU, HEALTHY, LOAD_IN_PROCESS, ROOT, Case, Series, step, write_case
+from support.findingruns import GPU, HEALTHY, LOAD_IN_PROCESS, ROOT, Case, Series, step
 from support.synthetic import MAIN, STARTED_NS
 from support.training_stacks import DATA_WAIT, LIBRARY
 
-from profd.daemon.findings.catalog import Rule, find
+from profd.daemon.findings.catalog import Rule
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
 from profd.daemon.findings.gpu import (
     copies,
@@ -21,7 +20,6 @@ from profd.daemon.findings.gpu import (
     underfilled,
 )
 from profd.daemon.findings.phases import small_batches, synchronization
-from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import DeviceSeen, EventHappened, Frame
 
 DEVICE = DeviceSeen(STARTED_NS, GPU, 0, "NVIDIA H100", "GPU-1", 80 * 2**30)
@@ -59,10 +57,8 @@ def test_clocks_that_heat_or_hardware_holds_down_are_a_warning(mask: int, case: 
     assert "down 30 %" in case.title(gpu_held_back, HEALTHY, series=gpu(0.9, *capped(0, 1.98e9), between_flags))
 
 
-def test_a_gpu_at_full_power_is_healthy_and_its_loss_of_clock_a_remark(case: Case, tmp_path: Path) -> None:
-    path = write_case(tmp_path / "a.profd", HEALTHY, series=gpu(0.99, *capped(0x4, 1.98e9, 1.6e9)))
-    with RunReader(path) as reader:
-        (found,) = find(reader)
+def test_a_gpu_at_full_power_is_healthy_and_its_loss_of_clock_a_remark(case: Case) -> None:
+    (found,) = case.findings(HEALTHY, series=gpu(0.99, *capped(0x4, 1.98e9, 1.6e9)))
     assert (found.rule, found.severity) == ("gpu-held-back", INFO)
     assert "draws all the power that it may 100 % of the time: its clock is 19 % below" in found.title
     assert case.found(gpu_held_back, HEALTHY, series=gpu(0.99, *capped(0x4, 1.98e9))) is None
@@ -88,12 +84,10 @@ def test_where_a_container_hides_processes_nobody_says_that_a_gpu_is_unused(seri
     assert small is None or "the GPU is busy 30 %" in small.title
 
 
-def test_a_loop_that_the_gpu_bounds_loses_nothing_by_what_python_does_meanwhile(tmp_path: Path) -> None:
+def test_a_loop_that_the_gpu_bounds_loses_nothing_by_what_python_does_meanwhile(case: Case) -> None:
     hidden = step((LOAD_IN_PROCESS, 75), (SYNCHRONIZE, 75))
-    with RunReader(write_case(tmp_path / "a.profd", hidden, series=gpu(0.97))) as reader:
-        assert {one.severity for one in find(reader)} <= {INFO}
-    with RunReader(write_case(tmp_path / "b.profd", hidden, series=gpu(0.5))) as reader:
-        found = find(reader)
+    assert {one.severity for one in case.findings(hidden, series=gpu(0.97))} <= {INFO}
+    found = case.findings(hidden, series=gpu(0.5))
     assert {one.rule for one in found if one.severity != INFO} >= {"input-bound-in-process", "synchronization"}
     assert all(one.gain_bound is None or one.gain_bound <= 2.0 for one in found)
 
@@ -109,11 +103,10 @@ def test_gpus_that_idle_are_told_with_the_phase_that_most_of_it_lies_in(case: Ca
     assert case.found(gpu_idle, HEALTHY, series=gpu(0.75)) is None
 
 
-def test_idle_gpus_are_left_out_beside_the_finding_that_explains_them(tmp_path: Path) -> None:
+def test_idle_gpus_are_left_out_beside_the_finding_that_explains_them(case: Case) -> None:
     for wait_ms, rules in ((200, {"input-bound-in-process"}), (75, {"input-bound-in-process", "gpu-idle"})):
-        path = write_case(tmp_path / f"{wait_ms}.profd", step((LOAD_IN_PROCESS, wait_ms)), series=gpu(0.5))
-        with RunReader(path) as reader:
-            found = {one.rule for one in find(reader) if one.severity != INFO}
+        findings = case.findings(step((LOAD_IN_PROCESS, wait_ms)), series=gpu(0.5))
+        found = {one.rule for one in findings if one.severity != INFO}
         assert found & {"gpu-idle", "input-bound-in-process"} == rules
 
 

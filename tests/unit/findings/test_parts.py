@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
-from support.findingruns import CALL_IMPL, HEALTHY, LOAD_IN_PROCESS, LOOP, MEASURE, PASS, Case, step, write_case
+from support.findingruns import CALL_IMPL, HEALTHY, LOAD_IN_PROCESS, LOOP, MEASURE, PASS, Case, step
 from support.synthetic import LIBRARY, TRAIN
 from support.training_stacks import DATA
 
-from profd.daemon.findings.catalog import find
 from profd.daemon.findings.finding import INFO, WARNING
 from profd.daemon.findings.parts import forward_without_gradients, largest_part, part_of_model
-from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
 
 DECORATED = Frame("decorate_context", LIBRARY + "torch/utils/_contextlib.py", 124)
@@ -51,16 +47,15 @@ def test_a_model_that_the_user_runs_without_gradients_in_a_step_is_a_remark_at_i
         assert case.found(forward_without_gradients, step((other, 200))) is None
 
 
-def test_the_largest_part_of_a_step_by_hand_is_a_remark_at_its_call(tmp_path: Path) -> None:
+def test_the_largest_part_of_a_step_by_hand_is_a_remark_at_its_call(case: Case) -> None:
     backward = (LOOP[0], Frame("main", TRAIN, 91), Frame("backward", TRAIN, 70))
     einsum = (*backward, Frame("einsum", LIBRARY + "numpy/core/einsumfunc.py", 1371))
     by_hand = ((backward, 100), (einsum, 200), ((*LOOP, Frame("forward", TRAIN, 71)), 200))
-    with RunReader(write_case(tmp_path / "a.profd", by_hand)) as reader:
-        (found,) = find(reader)
+    (found,) = case.findings(by_hand)
     assert (found.severity, found.rule) == (INFO, "largest-part")
     assert found.title.startswith("largest part: backward takes 60 % of the time (train.py:91)")
-    with RunReader(write_case(tmp_path / "b.profd", (*by_hand[:2], (LOAD_IN_PROCESS, 200)))) as reader:
-        assert [one.rule for one in find(reader)] == ["input-bound-in-process"]
+    findings = case.findings((*by_hand[:2], (LOAD_IN_PROCESS, 200)))
+    assert [one.rule for one in findings] == ["input-bound-in-process"]
 
 
 def test_passes_of_torch_and_what_runs_in_a_module_are_no_largest_part(case: Case) -> None:
