@@ -125,26 +125,36 @@ def test_a_batch_is_written_whole_or_not_at_all(path: Path) -> None:
         assert (list(reader.intervals()), reader.recordings()) == ([], [])
 
 
-def test_a_batch_that_failed_can_be_written_again_as_if_it_had_not(tmp_path: Path) -> None:
-    assert rows_of_a_run(tmp_path / "failed.profd", fails=True) == rows_of_a_run(tmp_path / "run.profd", fails=False)
+@pytest.mark.parametrize("fails", ["at a record", "at its end"])
+def test_a_batch_that_failed_can_be_written_again_as_if_it_had_not(tmp_path: Path, fails: str) -> None:
+    assert rows_of_a_run(tmp_path / "failed.profd", fails) == rows_of_a_run(tmp_path / "run.profd", "")
 
 
-def rows_of_a_run(path: Path, *, fails: bool) -> dict[str, list[tuple[object, ...]]]:
-    """Return all rows of a run of minutes whose batches all fail at first, or do not."""
+def rows_of_a_run(path: Path, fails: str) -> dict[str, list[tuple[object, ...]]]:
+    """Return all rows of a run of minutes of whose batches all fail at first, or every second one at its end."""
     written = Tables(database.create(path), describe)
     written.begin(run_started())
     for number in range(12):
         at_ns = STARTED_NS + number * 17 * SECOND_NS
         batch: list[Record] = [main_process(), sampled(at_ns), PointsTaken(at_ns, (Point("cpu_cores", number, MAIN),))]
-        if fails:
+        if fails == "at a record":
             with pytest.raises(OverflowError):
                 written.commit([*batch, OutputWritten(at_ns, b"x"), FAR])
+        elif fails and number % 2:  # the sums of a minute that the batch before has completed were written by then
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(written._stack_sums, "settle", raise_memory_error)
+                with pytest.raises(MemoryError):
+                    written.commit(batch)
         written.commit(batch)
     written.finish()
     written.close()
     with contextlib.closing(sqlite3.connect(path)) as connection:
         names = [name for (name,) in connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table'")]
         return {name: connection.execute(f"SELECT * FROM {name}").fetchall() for name in names}
+
+
+def raise_memory_error(now_ns: int) -> None:
+    raise MemoryError(now_ns)
 
 
 STACK = (Frame("<module>", "/srv/train.py", 3), Frame("train", "/srv/train.py", 9))
