@@ -46,6 +46,13 @@ MAIN_TID, PIN_TID = 4242, 4250
 _VERSIONS = {"profd": "0.1.0", "python": "3.11.7", "py_spy": "0.4.1", "kernel": "6.1.0"}
 
 
+def steps_counted(
+    at_s: float, steps: float, identity: Identity = MAIN, started_ns: int = STARTED_NS
+) -> records.PointsTaken:
+    """Return how many steps a process had made, so many seconds after the beginning."""
+    return records.PointsTaken(started_ns + round(at_s * SECOND_NS), (records.Point("step_count", steps, identity),))
+
+
 def worker(ordinal: int) -> Identity:
     """Return the identity of a DataLoader worker, counted from 1."""
     return Identity(MAIN.pid + ordinal, MAIN.start_ticks + 100)

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 from support.interpreters import Standing, standing
+from support.present import there
 from support.sessions import ready
 
 from profd.daemon import processes
@@ -22,13 +23,6 @@ WAITING = "print('ready', flush=True); input()"
 PYTHON = (sys.executable, "-S", "-E", "-c", WAITING)
 
 
-def stat_of(pid: int) -> processes.Stat:
-    """Return the stat of a process that is there."""
-    stat = processes.read_stat(pid)
-    assert stat is not None
-    return stat
-
-
 @pytest.fixture
 def child() -> Iterator[Standing]:
     with standing(WAITING, sys.executable, "a b", "caf\udce9") as process:
@@ -36,7 +30,7 @@ def child() -> Iterator[Standing]:
 
 
 def test_this_process_is_among_all_with_its_stat_owner_threads_and_counters() -> None:
-    stat = stat_of(os.getpid())
+    stat = there(processes.read_stat(os.getpid()))
     assert (stat.pid, stat.ppid, stat.pgrp) == (os.getpid(), os.getppid(), os.getpgrp())
     assert stat.state == "R"
     assert stat.image > 0
@@ -49,15 +43,10 @@ def test_this_process_is_among_all_with_its_stat_owner_threads_and_counters() ->
     ids = processes.thread_ids(os.getpid())
     assert ids[os.getpid()] == os.getpid()
     assert ids.keys() == set(map(int, os.listdir("/proc/self/task")))
-    before = processes.io_bytes(os.getpid())
+    before = there(processes.io_bytes(os.getpid()))
     Path("/proc/self/stat").read_bytes()
-    after = processes.io_bytes(os.getpid())
-    assert before is not None
-    assert after is not None
-    assert after.read > before.read
-    rss_bytes = processes.rss_bytes(os.getpid())
-    assert rss_bytes is not None
-    assert 1 << 20 < rss_bytes < 1 << 40
+    assert there(processes.io_bytes(os.getpid())).read > before.read
+    assert 1 << 20 < there(processes.rss_bytes(os.getpid())) < 1 << 40
 
 
 def test_stat_of_a_name_that_looks_like_the_fields_behind_it() -> None:
@@ -67,8 +56,7 @@ def test_stat_of_a_name_that_looks_like_the_fields_behind_it() -> None:
         stat = processes.read_stat(os.getpid())
     finally:
         Path("/proc/self/comm").write_text(before)
-    assert stat is not None
-    assert (stat.comm, stat.ppid) == ("a) Z 1 (b", os.getppid())
+    assert (there(stat).comm, there(stat).ppid) == ("a) Z 1 (b", os.getppid())
 
 
 @pytest.mark.parametrize("text", [b"", b"12", b"12 (x", b"12 (x) R 1 2", b"no parenthesis", b"12 (x) " + b"R " * 60])
@@ -83,17 +71,16 @@ def test_in_the_midst_of_an_exec_no_image_is_told(starts_at: str, image: int, mo
     fields = ["S", *["1"] * 49]
     fields[23], fields[25] = starts_at, "7777"
     monkeypatch.setattr(processes, "read", lambda _: f"1 (true) {' '.join(fields)}".encode())
-    stat = stat_of(1)
-    assert stat.image == image
+    assert there(processes.read_stat(1)).image == image
 
 
 def test_a_zombie_does_not_run_and_keeps_its_status(child: Standing) -> None:
-    stat = stat_of(child.pid)
+    stat = there(processes.read_stat(child.pid))
     assert processes.is_running(child.pid, stat.start_ticks)
     assert not processes.is_running(child.pid, stat.start_ticks + 1)
     os.kill(child.pid, signal.SIGKILL)
     os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
-    dead = stat_of(child.pid)
+    dead = there(processes.read_stat(child.pid))
     assert (dead.state, dead.exit_status, dead.image) == ("Z", 9, 0)
     assert not processes.is_running(child.pid, stat.start_ticks)
     assert processes.command_line(child.pid) == ()
@@ -115,9 +102,7 @@ def test_children_of_any_thread() -> None:
 def test_a_child_has_its_threads_words_and_version(child: Standing) -> None:
     assert processes.command_line(child.pid) == (sys.executable, "-c", WAITING, "a b", "caf�")
     assert processes.python_version(child.pid) == f"{sys.version_info.major}.{sys.version_info.minor}"
-    stat = processes.read_stat(child.pid, child.pid)
-    assert stat is not None
-    assert stat.threads == 1
+    assert there(processes.read_stat(child.pid, child.pid)).threads == 1
     assert processes.read_stat(child.pid, os.getpid()) is None
 
 
@@ -228,8 +213,7 @@ print(before - resident())
 
 
 def test_a_list_that_the_kernel_hands_out_in_parts_is_read_whole() -> None:
-    found = read("/proc/self/smaps")
-    assert found is not None
+    found = there(read("/proc/self/smaps"))
     # Memory may be mapped in between: the first and the last map stay.
     whole = Path("/proc/self/smaps").read_bytes()
     assert len(found) > 3 * 4096

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from support.interpreters import Standing, standing
+from support.present import there
 from support.sessions import ready
 
 from profd.daemon.rights import Rights
@@ -33,8 +34,7 @@ def proc_with(folder: Path, **files: str) -> Path:
 
 
 def test_own_credentials_are_known_and_nobody_is_not_hidden() -> None:
-    found = Rights().credentials(os.getpid())
-    assert found is not None
+    found = there(Rights().credentials(os.getpid()))
     assert (found.tgid, found.state, found.is_kernel_thread) == (os.getpid(), "R", False)
     assert found.uids == os.getresuid()
     assert not Rights().is_hidden(2**40)
@@ -50,8 +50,7 @@ def test_nobody_has_no_credentials_and_no_memory(sleeper: Standing) -> None:
 def test_zombie_is_no_kernel_thread(sleeper: Standing) -> None:
     os.kill(sleeper.pid, signal.SIGKILL)
     os.waitid(os.P_PID, sleeper.pid, os.WEXITED | os.WNOWAIT)
-    found = Rights().credentials(sleeper.pid)
-    assert found is not None
+    found = there(Rights().credentials(sleeper.pid))
     assert (found.state, found.is_kernel_thread) == ("Z", False)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 from support.plainuser import NOBODY, give_to_plain_user, process_of_plain_user
+from support.present import there
 from support.waiting import DEADLINE_S, until
 
 from profd.daemon import asuser, processes
@@ -89,8 +90,7 @@ def test_a_file_is_read_and_seen_and_who_reads_goes_with_who_asks(root: Path) ->
     assert files.read("/home/train.py") == files.read("//home/./train.py") == files.read("/../home/train.py") == TEXT
     assert files.is_file("/home/train.py")
     assert files.is_file("/home/train.py")
-    helper = files._helper
-    assert helper is not None
+    helper = there(files._helper)
     del files
     until(lambda: helper.poll() is not None, "the child ends")
 
@@ -158,8 +158,7 @@ def test_a_folder_is_the_users_alone_and_none_where_it_may_not_write(root: Path)
     (root / "tmp").chmod(0o1777)
     root.chmod(0o755)
     files = UserFiles(NOBODYS, root)
-    made = files.make_folder("/tmp")
-    assert made is not None
+    made = there(files.make_folder("/tmp"))
     state = (root / "tmp" / made).stat()
     assert (state.st_uid, state.st_mode & 0o777) == (NOBODY, 0o700)
     files.write(f"/tmp/{made}/a", b"text")
@@ -188,8 +187,7 @@ def test_a_file_system_that_never_answers_is_waited_for_once(root: Path) -> None
         files = UserFiles(root=root)
         files.deadline_s, files.pause_s = 0.5, 0.0
         assert files.read("/home/train.py") == TEXT
-        helper = files._helper
-        assert helper is not None
+        helper = there(files._helper)
         with pytest.raises(Unanswered):
             files.read("/dead/train.py")
         assert mount.asked.is_set()
@@ -207,8 +205,7 @@ def test_a_child_that_is_not_asked_for_long_ends_and_one_answers(root: Path, mon
         asuser.serve(theirs, -1)
     files = UserFiles(root=root)
     assert text(files) == TEXT
-    first = files._helper
-    assert first is not None
+    first = there(files._helper)
     first.terminate()
     first.wait(DEADLINE_S)
     assert text(files) == TEXT

@@ -17,6 +17,7 @@ from support.synthetic import (
     main_process,
     recording,
     run_started,
+    steps_counted,
     write_records,
     write_run,
 )
@@ -213,9 +214,7 @@ def test_each_rank_has_its_own_steps_and_the_first_one_speaks_for_all(tmp_path: 
         main_process(rank=1),
         records.ProcessSeen(first, None, ("python",), "main", 0, None, "3.11.7", STARTED_NS),
     ]
-    for at_s, steps in ((5, 0), (60, 440)):
-        point = records.Point("step_count", steps, first)
-        more.append(records.PointsTaken(STARTED_NS + at_s * SECOND_NS, (point,)))
+    more += [steps_counted(at_s, steps, first) for at_s, steps in ((5, 0), (60, 440))]
     run = counted_run(tmp_path / "r", [(5, 0, 0), (60, 1100, 0)], more=more)
     assert steps_of(run).per_s == pytest.approx(8)
     assert steps_of(run, Selection(rank=0, main_threads=True)).per_s == pytest.approx(8)

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 from support.cudatraces import PID, CudaScript
-from support.synthetic import MAIN, STARTED_NS, main_process, write_records
+from support.synthetic import MAIN, STARTED_NS, main_process, steps_counted, write_records
 
 from profd.daemon.analyze.operators import WindowSummary, last_window
 from profd.daemon.analyze.selection import Selection
@@ -140,7 +140,7 @@ def cost(
     count = 0.0
     for second in range(1, 60):
         count += 1000 / before_ms
-        found.append(records.PointsTaken(STARTED_NS + second * SECOND_NS, (records.Point("step_count", count, MAIN),)))
+        found.append(steps_counted(second, count))
     starts = (WINDOW_NS, WINDOW_NS + STEP_NS)
     steps, end_ns = tuple(WindowStep(start_ns, start_ns + STEP_NS) for start_ns in starts), WINDOW_NS + 2 * STEP_NS
     asked_ns = WINDOW_NS - SECOND_NS
@@ -148,8 +148,7 @@ def cost(
     # For three seconds the process writes its trace, and makes no step.
     found.append(records.EventHappened(end_ns + 3 * SECOND_NS, "window", "window of process 4242", MAIN))
     for second in range(1, 4 + until_s):
-        at_ns = end_ns + second * SECOND_NS
-        found.append(records.PointsTaken(at_ns, (records.Point("step_count", count, MAIN),)))
+        found.append(steps_counted(second, count, started_ns=end_ns))
         count += 1000 / after_ms if second >= 3 and second not in pause else 0
     return written(path, *found)
 

@@ -8,7 +8,16 @@ from pathlib import Path
 import pytest
 from support.present import there
 from support.stepruns import PLAIN_MS, Lengths, diff_of, write_steps
-from support.synthetic import DATA_WAIT, MAIN, MAIN_TID, STARTED_NS, main_process, recording, write_records
+from support.synthetic import (
+    DATA_WAIT,
+    MAIN,
+    MAIN_TID,
+    STARTED_NS,
+    main_process,
+    recording,
+    steps_counted,
+    write_records,
+)
 
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
@@ -17,7 +26,7 @@ from profd.daemon.compare.diff import Diff
 from profd.daemon.render.difftext import diff_text
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import Point, PointsTaken, Record, RunEnded
+from profd.daemon.store.records import Record, RunEnded
 
 SLOW, QUICK = 300, 100  # ms
 LENGTHS_MS = [SLOW] * 100 + [QUICK] * 300
@@ -30,8 +39,7 @@ def write_two_paces(path: Path) -> Path:
     length_ns = ends_ms[-1] * MILLISECOND_NS
     thread = (MAIN_TID, "MainThread", True, [(DATA_WAIT, length_ms) for length_ms in LENGTHS_MS])
     found: list[Record] = [main_process(), recording(MAIN, STARTED_NS, (thread,), duration_ns=length_ns)]
-    for step, end_ms in enumerate(ends_ms[:-1], 1):
-        found.append(PointsTaken(STARTED_NS + end_ms * MILLISECOND_NS, (Point("step_count", float(step), MAIN),)))
+    found += [steps_counted(end_ms / 1000, step) for step, end_ms in enumerate(ends_ms[:-1], 1)]
     return write_records(path, [*found, RunEnded(STARTED_NS + length_ns, "target-exited", 0)])
 
 

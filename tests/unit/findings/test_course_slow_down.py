@@ -7,13 +7,13 @@ from itertools import accumulate
 import pytest
 from support.findingruns import HEALTHY, IMPORT, ROOT, Case, Series, at_most_without, step
 from support.present import there
-from support.synthetic import MAIN, STARTED_NS
+from support.synthetic import steps_counted
 from support.training_stacks import LIBRARY, TRAIN
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.findings.course import _first_s, _Pace, slow_down, slow_start
 from profd.daemon.findings.finding import INFO, WARNING
-from profd.daemon.store.records import Frame, Point, PointsTaken
+from profd.daemon.store.records import Frame, PointsTaken
 from profd.daemon.units import duration
 
 WORK = (ROOT[0], Frame("train_epoch", TRAIN, 70))
@@ -59,10 +59,7 @@ def test_steps_that_take_longer_and_longer_are_found_with_what_grew(case: Case) 
 
 
 def few(counts: Sequence[tuple[float, float]]) -> list[PointsTaken]:
-    return [
-        PointsTaken(STARTED_NS + int(at_s * SECOND_NS), (Point("step_count", float(count), MAIN),))
-        for at_s, count in counts
-    ]
+    return [steps_counted(at_s, count) for at_s, count in counts]
 
 
 def test_counts_that_are_read_seldom_tell_it_as_well(case: Case) -> None:

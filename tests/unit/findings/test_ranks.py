@@ -52,6 +52,9 @@ def test_it_is_said_where_the_late_rank_computes_and_where_it_waits(job: Case) -
     of_disk, of_cpu = (job.told(straggler, USUAL, USUAL, late) for late in (waits, computes))
     assert "it waits for storage" in of_disk.cause
     assert "it waits for storage" not in of_cpu.cause
+    # Ranks that wait by running are not blamed for it.
+    running, late = Rank((LOAD, 100), (FORWARD, 100), cores=1.0), Rank((LOAD, 300), (FORWARD, 100), cores=0.3)
+    assert "rank 1 makes the others wait" in job.title(straggler, running, late)
     # It may compute longer in backward, too.
     assert of_cpu.gain_bound == pytest.approx(1 / 0.4, rel=0.02)
     assert of_disk.gain_bound == pytest.approx(1 / 0.6, rel=0.06)
@@ -83,6 +86,9 @@ def test_on_gpus_the_rank_whose_kernels_take_longer_is_named_and_a_slow_clock(
     assert found.title.startswith("straggler: rank 1 makes the others wait 40 % of the time")
     assert said in found.cause
     assert job.found(straggler, usual, usual, usual, more=[gpu_seen(rank) for rank in range(3)]) is None
+    # CPU time says nothing where a GPU keeps the waiting busy.
+    busy = Rank((LOAD, 100), (FORWARD, 100), cores=0.9)
+    assert job.found(straggler, USUAL, busy, USUAL, more=[gpu_seen(0)]) is None
 
 
 def test_counts_of_nccl_stand_beside_the_rank_that_is_late(job: Case) -> None:
@@ -90,18 +96,6 @@ def test_counts_of_nccl_stand_beside_the_rank_that_is_late(job: Case) -> None:
     usual = Rank((LOAD, 100), (FORWARD, 100), behind=(0, 0))
     found = job.told(straggler, usual, usual, late)
     assert "In 1 of 2 looks at NCCL's counts it was behind all others." in found.cause
-
-
-def test_cpu_time_says_nothing_where_a_gpu_keeps_the_waiting_busy(job: Case) -> None:
-    busy = Rank((LOAD, 100), (FORWARD, 100), cores=0.9)
-    device = records.DeviceSeen(STARTED_NS, "gpu0", 0, "H100", "GPU-1")
-    assert job.found(straggler, USUAL, busy, USUAL, more=[device]) is None
-
-
-def test_ranks_that_wait_by_running_are_not_blamed_for_it(job: Case) -> None:
-    waits = Rank((LOAD, 100), (FORWARD, 100), cores=1.0)
-    late = Rank((LOAD, 300), (FORWARD, 100), cores=0.3)
-    assert "rank 1 makes the others wait" in job.title(straggler, waits, late)
 
 
 @pytest.mark.parametrize(("longer_ms", "severity"), [(30, None), (45, None), (75, WARNING), (200, CRITICAL)], ids=str)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pytest
+from support.present import there
 
 from profd.daemon.findings.shares import share_of_series
 
@@ -10,10 +11,8 @@ READINGS = [0.2, 0.3, 0.2, 0.5]
 
 
 def test_a_share_is_the_mean_that_is_shown_elsewhere() -> None:
-    own, shown = share_of_series(READINGS), share_of_series(READINGS, 0.25)
+    own, shown = there(share_of_series(READINGS)), there(share_of_series(READINGS, 0.25))
 
-    assert own is not None
-    assert shown is not None
     assert (own.value, shown.value) == pytest.approx((0.3, 0.25))
     assert shown.high - shown.value == pytest.approx(own.high - own.value)
     assert shown.samples == 4

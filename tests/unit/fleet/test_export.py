@@ -15,7 +15,7 @@ from support import hostiletexts
 from support.fleets import renamed
 from support.folders import DOCS
 from support.gpurun import write_gpu_run
-from support.synthetic import MAIN, PHASE_SHARES, STARTED_NS, write_run
+from support.synthetic import MAIN, PHASE_SHARES, STARTED_NS, steps_counted, write_run
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import OutputUnwritable
@@ -23,7 +23,7 @@ from profd.daemon.fleet.dataset import NONE, TABLES, DataSet, Manifest, Partitio
 from profd.daemon.fleet.export import export_run
 from profd.daemon.fleet.fleet import Question, ask
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import STEP_SOURCE, STEPS_LOST, EventHappened, Point, PointsTaken, Record
+from profd.daemon.store.records import STEP_SOURCE, STEPS_LOST, EventHappened, Record
 
 
 def put(run: Path, folder: Path) -> Manifest:
@@ -49,9 +49,6 @@ def test_every_table_has_its_documented_columns(tmp_path: Path) -> None:
 
 
 def test_steps_are_those_of_the_time_in_which_they_are_counted(tmp_path: Path) -> None:
-    def counted(at_s: int, steps: int) -> Record:
-        return PointsTaken(STARTED_NS + at_s * SECOND_NS, (Point("step_count", steps, MAIN),))
-
     def told(at_s: int, kind: str) -> Record:
         return EventHappened(STARTED_NS + at_s * SECOND_NS, kind, "", MAIN)
 
@@ -59,7 +56,7 @@ def test_steps_are_those_of_the_time_in_which_they_are_counted(tmp_path: Path) -
         put(write_run(tmp_path / f"{name}.profd", workers=0, also=also), tmp_path / name)
         return [row["steps"] for row in rows_of(tmp_path / name, "steps")]
 
-    counts = counted(0, 0), counted(8, 80), counted(12, 500), counted(20, 580)
+    counts = [steps_counted(*count) for count in ((0, 0), (8, 80), (12, 500), (20, 580))]
     assert steps("whole", *counts) == [580]
     assert steps("pieces", *counts, told(8, STEPS_LOST), told(12, STEP_SOURCE)) == [80, 80]
     assert steps("none", *counts[:2], told(8, STEPS_LOST)) == []

@@ -18,10 +18,6 @@ from profd.daemon.store.records import STEPS_LOST, EventHappened, Point, PointsT
 from profd.daemon.store.stepfunction import UTILIZATION
 
 
-def counted(second: int, steps: int) -> PointsTaken:
-    return PointsTaken(synthetic.STARTED_NS + second * SECOND_NS, (Point("step_count", steps, synthetic.MAIN),))
-
-
 def held(series: Series) -> list[tuple[int, int, float]]:
     """Return (from, to, value) of a series as the page reads it, in ms."""
     ends_ms = list(itertools.accumulate(series["steps_ms"]))
@@ -48,13 +44,13 @@ def paces(path: Path, *also: Record) -> list[tuple[int, int, float]]:
 def test_the_pace_of_the_steps_begins_with_the_first_reading(
     tmp_path: Path, counts: list[tuple[int, int]], told: list[tuple[int, int, float]]
 ) -> None:
-    assert paces(tmp_path / "run.profd", *(counted(*count) for count in counts)) == told
+    assert paces(tmp_path / "run.profd", *(synthetic.steps_counted(*count) for count in counts)) == told
 
 
 def test_no_pace_goes_over_a_time_without_a_counter(tmp_path: Path) -> None:
     told = [(10, STEPS_LOST), (14, "counter")]
     also = [EventHappened(synthetic.STARTED_NS + at_s * SECOND_NS, kind, "", synthetic.MAIN) for at_s, kind in told]
-    counts = [counted(*reading) for reading in ((0, 0), (10, 20), (12, 90), (15, 100), (20, 110))]
+    counts = [synthetic.steps_counted(*reading) for reading in ((0, 0), (10, 20), (12, 90), (15, 100), (20, 110))]
     assert paces(tmp_path / "run.profd", *also, *counts) == [(0, 10_000, 2.0), (15_000, 20_000, 2.0)]
 
 

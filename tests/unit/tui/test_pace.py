@@ -15,7 +15,7 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps import take_steps
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import STEP_SOURCE, STEPS_LOST, EventHappened, Point, PointsTaken, Record, RunEnded
+from profd.daemon.store.records import STEP_SOURCE, STEPS_LOST, EventHappened, Record, RunEnded
 from profd.tui.bins import Ruler
 from profd.tui.pace import Pace
 from profd.tui.view import Range
@@ -26,9 +26,7 @@ def counted(path: Path, *counts: int, live: bool = False, lost_s: tuple[int, int
     """Write a run with a count each five seconds."""
     started_ns = time.time_ns() - 5 * len(counts) * SECOND_NS if live else synthetic.STARTED_NS
     found: list[Record] = [synthetic.main_process(started_ns)]
-    for number, count in enumerate(counts):
-        at_ns = started_ns + 5 * number * SECOND_NS
-        found.append(PointsTaken(at_ns, (Point("step_count", count, synthetic.MAIN),)))
+    found += [synthetic.steps_counted(5 * number, count, started_ns=started_ns) for number, count in enumerate(counts)]
     for kind, at_s in zip((STEPS_LOST, STEP_SOURCE), lost_s or (), strict=False):
         if at_s is not None:
             found.append(EventHappened(started_ns + at_s * SECOND_NS, kind, "", synthetic.MAIN))

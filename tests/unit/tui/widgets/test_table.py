@@ -18,7 +18,7 @@ from profd.daemon.clock import MILLISECOND_NS as MS
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.exports.formats import FORMATS
 from profd.daemon.store import records
-from profd.daemon.store.records import OperatorTotals, Point, PointsTaken, ProcessEnded, WindowStep, WindowTaken
+from profd.daemon.store.records import OperatorTotals, ProcessEnded, WindowStep, WindowTaken
 from profd.tui.actions import ActionDone, ActionFailed
 from profd.tui.dialogs import ChoiceScreen
 from profd.tui.feed import FlameGrown, OperatorsRead, OutputDrawn
@@ -238,7 +238,7 @@ async def test_columns_are_of_what_there_is_and_with_room_there_are_phases(tmp_p
     assert "phase" in titles
     assert "data wait" in main
     assert "data" not in worker.replace("data.py", "")
-    counts = [PointsTaken(STARTED_NS + at * SECOND_NS, (Point("step_count", 2.0 * at, MAIN),)) for at in (0, 5, 10)]
+    counts = [synthetic.steps_counted(at_s, 2.0 * at_s) for at_s in (0, 5, 10)]
     async with open_dashboard(synthetic.write_run(tmp_path / "b.profd", also=counts)) as opened:
         titles, main, worker, _ = await rows_of(opened)
     assert "steps" in titles
