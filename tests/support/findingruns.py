@@ -97,10 +97,14 @@ class Series:
 GPU = "gpu0"
 
 
-def gpu(utilization: float) -> list[Series]:
+def of_gpu(name: str, *values: float, device: str = GPU) -> Series:
+    return Series(name, *values, identity=None, device=device)
+
+
+def gpu(utilization: float, *others: Series, device: str = GPU) -> list[Series]:
     """Return the series of a GPU that the training uses."""
-    used = Series("gpu_process_memory_bytes", 1e9, identity=MAIN, device=GPU)
-    return [Series("gpu_utilization_share", utilization, identity=None, device=GPU), used]
+    used = Series("gpu_process_memory_bytes", 1e9, device=device)
+    return [of_gpu("gpu_utilization_share", utilization, device=device), used, *others]
 
 
 def cores(count: int) -> list[Series]:

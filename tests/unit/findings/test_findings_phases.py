@@ -9,7 +9,6 @@ from support.findingruns import (
     BESIDE_TID,
     BUSY_WORKER,
     CALL_IMPL,
-    GPU,
     HEALTHY,
     LOAD_IN_PROCESS,
     ROOT,
@@ -23,7 +22,7 @@ from support.findingruns import (
     step,
 )
 from support.present import there
-from support.synthetic import MAIN, MAIN_TID
+from support.synthetic import MAIN_TID
 from support.training_stacks import BACKWARD, CONV, DATA_WAIT, LIBRARY, OPTIMIZER, SYNCHRONIZE, TRAIN
 
 from profd.daemon.findings.catalog import RULES, Rule
@@ -208,7 +207,6 @@ def test_a_slow_optimizer_comes_before_larger_batches(case: Case, one_by_one_ms:
     assert [one.rule for one in findings] == ["unfused-optimizer", "small-batches"]
 
 
-ON_A_GPU = Series("gpu_process_memory_bytes", 1e9, identity=MAIN, device=GPU)
 TURNS = turns(main=0.5, rival=0.5)
 NOTHING: dict[str, tuple[Rule, Spans, dict[str, Any]]] = {
     "a wait for a busy GPU": (synchronization, step((SYNCHRONIZE, 350)), {"series": gpu(0.98)}),
@@ -226,7 +224,7 @@ NOTHING: dict[str, tuple[Rule, Spans, dict[str, Any]]] = {
     "torch's default on a GPU, without one": (unfused_optimizer, step((FOREACH, 190)), {}),
     "no core is idle": (idle_cores, HEALTHY, {"series": machine(4, used=0.95)}),
     "it has several threads": (idle_cores, HEALTHY, {"series": machine(4, used=0.5, process=2.0)}),
-    "it computes on a GPU": (idle_cores, HEALTHY, {"series": [*machine(4, used=0.26), ON_A_GPU]}),
+    "it computes on a GPU": (idle_cores, HEALTHY, {"series": [*machine(4, used=0.26), gpu(0.9)[1]]}),
     "a network in pure Python": (idle_cores, OWN_NETWORK, {"series": machine(4, used=0.26)}),
     "operations too short for several threads": (
         idle_cores, ((CONV, 25), (BACKWARD, 25)) * 10, {"series": machine(4, used=0.26)}

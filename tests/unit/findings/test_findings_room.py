@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import pytest
-from support.findingruns import BUSY_WORKER, GPU, HEALTHY, Case, Series, gpu
+from support.findingruns import BUSY_WORKER, HEALTHY, Case, Series, gpu, of_gpu
 
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
 from profd.daemon.findings.gpu import pcie_bound
@@ -11,10 +11,6 @@ from profd.daemon.findings.loading import shared_memory
 from profd.daemon.findings.memory import gpu_memory_limit
 
 GIB = 2**30
-
-
-def of_gpu(name: str, *values: float) -> Series:
-    return Series(name, *values, identity=None, device=GPU)
 
 
 def shm(*used_mb: float) -> list[Series]:

@@ -3,9 +3,9 @@ from __future__ import annotations
 import re
 
 import pytest
-from support.findingruns import GPU, HEALTHY, LOAD_IN_PROCESS, ROOT, Case, Series, step
-from support.synthetic import MAIN, STARTED_NS
-from support.training_stacks import DATA_WAIT, LIBRARY
+from support.findingruns import GPU, HEALTHY, LOAD_IN_PROCESS, ROOT, Case, Series, gpu, of_gpu, step
+from support.synthetic import STARTED_NS
+from support.training_stacks import DATA_WAIT, LIBRARY, SYNCHRONIZE
 
 from profd.daemon.findings.catalog import Rule
 from profd.daemon.findings.finding import CRITICAL, INFO, WARNING
@@ -24,21 +24,10 @@ from profd.daemon.store.records import DeviceSeen, EventHappened, Frame
 
 DEVICE = DeviceSeen(STARTED_NS, GPU, 0, "NVIDIA H100", "GPU-1", 80 * 2**30)
 COPY = (*ROOT, Frame("Module.to", LIBRARY + "torch/nn/modules/module.py", 1300))
-SYNCHRONIZE = (*ROOT, Frame("synchronize", LIBRARY + "torch/cuda/__init__.py", 100))
-
-
-def of(name: str, *values: float, device: str = GPU) -> Series:
-    return Series(name, *values, identity=None, device=device)
-
-
-def gpu(utilization: float, *others: Series, device: str = GPU) -> list[Series]:
-    """Return the series of a GPU that the training uses."""
-    memory = Series("gpu_process_memory_bytes", 1e9, identity=MAIN, device=device)
-    return [of("gpu_utilization_share", utilization, device=device), memory, *others]
 
 
 def capped(mask: int, *clocks: float) -> list[Series]:
-    return [of("gpu_throttle_reasons_mask", mask), of("gpu_sm_clock_hz", *clocks)]
+    return [of_gpu("gpu_throttle_reasons_mask", mask), of_gpu("gpu_sm_clock_hz", *clocks)]
 
 
 def test_copies_are_a_loss_only_while_the_gpu_has_room(case: Case) -> None:
@@ -53,7 +42,7 @@ def test_clocks_that_heat_or_hardware_holds_down_are_a_warning(mask: int, case: 
     assert found.severity == WARNING
     assert "clocks of gpu0 down 100 %" in found.title
     assert case.found(gpu_held_back, HEALTHY, series=gpu(0.9, *capped(0, 1.98e9))) is None
-    between_flags = of("gpu_heat_slowed_share", 0.3)
+    between_flags = of_gpu("gpu_heat_slowed_share", 0.3)
     assert "down 30 %" in case.title(gpu_held_back, HEALTHY, series=gpu(0.9, *capped(0, 1.98e9), between_flags))
 
 
@@ -65,17 +54,17 @@ def test_a_gpu_at_full_power_is_healthy_and_its_loss_of_clock_a_remark(case: Cas
 
 
 def test_a_gpu_that_nobody_uses_is_told(case: Case) -> None:
-    rests = of("gpu_utilization_share", 0.0)
+    rests = of_gpu("gpu_utilization_share", 0.0)
     title = case.title(gpu_unused, HEALTHY, more=[DEVICE], series=[rests])
     assert "the training runs on the CPU (train.py:61) beside 1 NVIDIA H100" in title
     assert case.found(gpu_unused, HEALTHY, more=[DEVICE], series=gpu(0.9)) is None
 
 
 def test_a_script_that_trains_nothing_is_not_sent_to_the_gpu(case: Case) -> None:
-    assert case.found(gpu_unused, ((ROOT, 500),), more=[DEVICE], series=[of("gpu_utilization_share", 0.0)]) is None
+    assert case.found(gpu_unused, ((ROOT, 500),), more=[DEVICE], series=[of_gpu("gpu_utilization_share", 0.0)]) is None
 
 
-@pytest.mark.parametrize("series", [[], [of("gpu_utilization_share", 0.3)]], ids=["unread", "hidden"])
+@pytest.mark.parametrize("series", [[], [of_gpu("gpu_utilization_share", 0.3)]], ids=["unread", "hidden"])
 def test_where_a_container_hides_processes_nobody_says_that_a_gpu_is_unused(series: list[Series], case: Case) -> None:
     waits = step((SYNCHRONIZE, 200))
     assert case.found(gpu_unused, waits, more=[DEVICE], series=series) is None
@@ -94,7 +83,7 @@ def test_a_loop_that_the_gpu_bounds_loses_nothing_by_what_python_does_meanwhile(
 
 def test_gpus_that_idle_are_told_with_the_phase_that_most_of_it_lies_in(case: Case) -> None:
     # A second that waits for data and the GPU with it, then one in which both work.
-    turns = of("gpu_utilization_share", *((0.0, 1.0) * 15))
+    turns = of_gpu("gpu_utilization_share", *((0.0, 1.0) * 15))
     found = case.told(gpu_idle, ((DATA_WAIT, 500),), step(), series=[*gpu(1.0)[1:], turns])
     assert found.severity == WARNING
     assert re.search(r"GPUs idle 48 % of the time, 9\d % to \S+ % of it in data wait \(train.py:\d+\)", found.title)
@@ -128,22 +117,22 @@ def test_errors_after_which_a_gpu_computes_wrongly_are_an_alarm(text: str, case:
 
 def link(generation: int, lanes: int) -> list[Series]:
     values = {"generation": generation, "lanes": lanes, "generation_most": 5, "lanes_most": 16}
-    return [of(f"gpu_pcie_{name}", value) for name, value in values.items()]
+    return [of_gpu(f"gpu_pcie_{name}", value) for name, value in values.items()]
 
 
-SM, TENSOR = of("gpu_sm_active_share", 0.6), of("gpu_tensor_active_share", 0.3)
+SM, TENSOR = of_gpu("gpu_sm_active_share", 0.6), of_gpu("gpu_tensor_active_share", 0.3)
 REMARKS: dict[str, tuple[Rule, list[Series], list[Series], str]] = {
     "lanes": (pcie_link, gpu(0.9, *link(5, 8)), gpu(0.9, *link(5, 16)), "8 of 16 lanes and generation 5 of 5"),
     "a link that may rest": (pcie_link, gpu(0.9, *link(3, 16)), gpu(0.02, *link(1, 16)), "lanes and generation 3 of 5"),
     "small kernels": (
         underfilled,
-        gpu(0.97, of("gpu_sm_active_share", 0.08)),
+        gpu(0.97, of_gpu("gpu_sm_active_share", 0.08)),
         gpu(0.97, SM),
         "gpu0 runs something 97 % of the time, on 8 % of its multiprocessors",
     ),
     "tensor cores": (
         tensor_cores_idle,
-        gpu(0.97, SM, of("gpu_tensor_active_share", 0.0)),
+        gpu(0.97, SM, of_gpu("gpu_tensor_active_share", 0.0)),
         gpu(0.97, SM, TENSOR),
         "the tensor cores of gpu0 are busy 0 % of the time, its multiprocessors 60 %",
     ),

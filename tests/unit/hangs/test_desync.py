@@ -138,24 +138,26 @@ def test_by_stacks_who_is_elsewhere_is_behind() -> None:
     assert f"{where}; 2 of 3 ranks wait for that in all_reduce" in cause.text
 
 
-def test_by_stacks_another_operation_or_another_line_is_odd() -> None:
-    assert named(found(waits_in(0, "barrier"), waits_in(1, "all_reduce"), waits_in(2, "barrier"))) == [
-        (1, "all_reduce")
-    ]
-    rows = [waits_in(0, "barrier"), waits_in(1, "barrier", 44), waits_in(2, "barrier")]
-    assert named(found(*rows)) == [(1, "barrier")]
-    assert named(found(waits_in(0, "barrier"), waits_in(1, "all_reduce"))) == [(0, "barrier"), (1, "all_reduce")]
+DIED = Death(5, "rank 1 (pid 101)", None, 9, 1, 101)
+BARRIERS = {number: waits_in(number, "barrier") for number in range(3)}
+BEHIND: dict[str, tuple[list[Standing], tuple[Death, ...], list[tuple[int, str]]]] = {
+    "in another operation": ([BARRIERS[0], waits_in(1, "all_reduce"), BARRIERS[2]], (), [(1, "all_reduce")]),
+    "at another line": ([BARRIERS[0], waits_in(1, "barrier", 44), BARRIERS[2]], (), [(1, "barrier")]),
+    "none of two is odd": ([BARRIERS[0], waits_in(1, "all_reduce")], (), [(0, "barrier"), (1, "all_reduce")]),
+    "dead and not started anew": ([BARRIERS[0], BARRIERS[2]], (DIED,), [(1, "barrier")]),
+    "dead, but started anew": ([BARRIERS[0], BARRIERS[1]], (DIED,), []),
+    "nobody: all wait alike": ([BARRIERS[0], BARRIERS[1]], (), []),
+    "nobody: none waits for another": ([rank(0, 40), rank(1, 50)], (), []),
+}
 
 
-def test_by_stacks_ranks_that_wait_alike_name_nobody() -> None:
-    assert found(waits_in(0, "barrier"), waits_in(1, "barrier")) is None
-    assert found(rank(0, 40), rank(1, 50)) is None
-
-
-def test_by_stacks_a_rank_that_died_and_was_not_started_anew_is_behind() -> None:
-    died = Death(5, "rank 1 (pid 101)", None, 9, 1, 101)
-    assert named(found(waits_in(0, "barrier"), waits_in(2, "barrier"), deaths=(died,))) == [(1, "barrier")]
-    assert found(waits_in(0, "barrier"), waits_in(1, "barrier"), deaths=(died,)) is None
+@pytest.mark.parametrize(("rows", "deaths", "behind"), BEHIND.values(), ids=BEHIND)
+def test_by_stacks_who_is_odd_is_behind(
+    rows: list[Standing], deaths: tuple[Death, ...], behind: list[tuple[int, str]]
+) -> None:
+    cause = found(*rows, deaths=deaths)
+    assert named(cause) == behind
+    assert (cause is None) == (not behind)
 
 
 def test_by_stacks_a_rank_that_died_is_missed_wherever_the_others_wait() -> None:
