@@ -10,6 +10,7 @@ import subprocess
 from pathlib import Path
 
 from support import launches
+from support.present import there
 from support.scrapes import is_answered, names, scrape
 from support.waiting import DEADLINE_S, until
 
@@ -24,9 +25,7 @@ def start(*words: str) -> tuple[subprocess.Popen[bytes], str]:
     command = [launches.PROFD, *words]
     pipe = subprocess.PIPE
     process = subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe)
-    assert process.stderr is not None
-    found = URL.match(process.stderr.readline())
-    assert found is not None
+    found = there(URL.match(there(process.stderr).readline()))
     return process, found[1].decode()
 
 

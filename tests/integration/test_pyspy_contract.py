@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 from support.plainuser import as_plain_user
+from support.present import there
 from support.pyspy.standin import StandIn
 from support.pyspyprocesses import ENVIRONMENT, HEAD, LOGGING, REAL, Begun, Ended, PySpy, run_calm
 from support.sessions import give_line
@@ -88,8 +89,7 @@ def test_recording_says_that_it_samples_and_then_its_totals(recorded: tuple[Ende
     assert re.fullmatch(SAMPLING, first)
     assert empty == ""
     assert hint.startswith("py-spy> ")
-    found = TOTALS.fullmatch(totals)
-    assert found is not None
+    found = there(TOTALS.fullmatch(totals))
     assert found[1] == "chrome trace"
     assert found[2] == str(file)
     # Of the samples that the rate and the duration make, py-spy keeps all but the last one: of two threads here.
@@ -179,18 +179,16 @@ def test_reads_that_fail_are_counted_and_where_that_is_asked_for_logged_with_the
     assert "WARN" not in unasked.out
     failed = pyspy.read_log((said + done.out).encode(), 0)
     assert all(before_ns <= one.at_ns <= after_ns for one in failed)
-    found = TOTALS.search(done.out)
-    assert found is not None
+    found = there(TOTALS.search(done.out))
     assert int(found[4]) == len(failed) > 0
     assert "WARN" not in done.out[found.start() :]
 
 
 def read_to_failure(recording: Begun, pid: int) -> str:
     """Return what a recording logs up to its first failed read: as the program goes, names of lines may fail before."""
-    assert recording.process.stdout is not None
     said = ""
     while f"WARN  py_spy] Failed to get stack trace from {pid}: " not in said:
-        line = recording.process.stdout.readline()
+        line = there(recording.process.stdout).readline()
         assert line, said
         said += line
     return said

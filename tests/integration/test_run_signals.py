@@ -11,6 +11,7 @@ import termios
 from pathlib import Path
 
 from support import launches
+from support.present import there
 from support.waiting import DEADLINE_S
 
 COUNTING = """
@@ -38,10 +39,9 @@ NAMES = ("SIGINT", "SIGTERM", "SIGHUP", "SIGUSR1", "SIGQUIT", "SIGALRM", "SIGWIN
 def test_each_signal_to_profd_reaches_the_script_once(tmp_path: Path) -> None:
     launched = launches.start(*launches.PYTHON, COUNTING, ",".join(NAMES), str(tmp_path / "count"))
     launches.read_ready(launched)
-    assert launched.stdout is not None
     for name in NAMES:
         os.kill(launched.pid, getattr(signal, name))
-        assert launched.stdout.readline() == b"got\n"
+        assert there(launched.stdout).readline() == b"got\n"
     os.kill(launched.pid, signal.SIGRTMAX)
     assert launches.finish(launched)[2] == 5
     assert (tmp_path / "count").read_text() == str(len(NAMES))
@@ -52,8 +52,7 @@ def test_signal_to_the_group_reaches_the_script_once(tmp_path: Path) -> None:
     launched = launches.start(*command, before=os.setpgrp)
     script_pid = launches.read_ready(launched)
     os.killpg(launched.pid, signal.SIGTERM)
-    assert launched.stdout is not None
-    assert launched.stdout.readline() == b"got\n"
+    assert there(launched.stdout).readline() == b"got\n"
     os.kill(launched.pid, signal.SIGRTMAX)
     assert launches.finish(launched)[2] == 5
     assert (tmp_path / "count").read_text() == "1"
@@ -72,8 +71,7 @@ while True:
     signal.pause()
 """
     launched = launches.start(*launches.PYTHON, code, before=os.setpgrp)
-    assert launched.stdout is not None
-    assert launched.stdout.readline() == b"got\n"
+    assert there(launched.stdout).readline() == b"got\n"
     launches.read_ready(launched)
     os.kill(launched.pid, signal.SIGRTMAX)
     assert launches.finish(launched)[0::2] == (b"", 5)

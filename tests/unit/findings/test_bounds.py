@@ -24,21 +24,19 @@ def plain(case: Case) -> float:
 
 
 @pytest.mark.parametrize(
-    ("on_cpu", "pressure", "slower"),
-    [(1.0, 0.9, 1.0), (0.8, 0.9, 1.25), (0.8, 0.1, 1 / 0.9), (0.8, 0.0, 1.0)],
-    ids=["has its core", "waits for it", "waits for something else too", "waits for something else"],
+    ("series", "slower"),
+    [
+        (company(on_cpu=1.0, pressure=0.9), 1.0),
+        (company(on_cpu=0.8, pressure=0.9), 1.25),
+        (company(on_cpu=0.8, pressure=0.1), 1 / 0.9),
+        (company(on_cpu=0.8, pressure=0.0), 1.0),
+        ([*company(on_cpu=0.8, pressure=0.9), Series("main_thread_core_wait_share", 0.1)], 1 / 0.9),
+    ],
+    ids=["has its core", "waits for it", "waits for something else too", "waits for something else", "by its own wait"],
 )
-def test_what_is_left_may_get_faster_by_what_cores_are_lacking(
-    case: Case, on_cpu: float, pressure: float, slower: float
-) -> None:
-    found = case.told(load_in_process, LOADING, series=company(on_cpu=on_cpu, pressure=pressure))
-    assert found.gain_bound == pytest.approx(plain(case) * slower, rel=0.01)
-
-
-def test_cores_are_lacking_for_as_long_as_the_main_thread_itself_waits(case: Case) -> None:
-    series = [*company(on_cpu=0.8, pressure=0.9), Series("main_thread_core_wait_share", 0.1)]
+def test_what_is_left_may_get_faster_by_what_cores_are_lacking(case: Case, series: list[Series], slower: float) -> None:
     found = case.told(load_in_process, LOADING, series=series)
-    assert found.gain_bound == pytest.approx(plain(case) / 0.9, rel=0.01)
+    assert found.gain_bound == pytest.approx(plain(case) * slower, rel=0.01)
 
 
 def test_a_bound_says_that_cores_are_crowded(case: Case) -> None:

@@ -52,13 +52,6 @@ def test_without_a_gpu_the_optimizer_tells_that_batches_are_small(case: Case) ->
     assert "one step of the optimizer for several of them (train.py:64) speeds steps up by at most 1.6" in found.remedy
 
 
-def test_an_optimizer_that_is_slow_by_itself_is_warned_of_once_others_from_a_quarter_of_a_step_on(case: Case) -> None:
-    assert case.severity(small_batches, step((OPTIMIZER, 150))) == INFO
-    # NAdam has no fused form. Another 2 % are that of ``step``; the interval's low end counts.
-    nadam = (*ROOT, Frame("_single_tensor_nadam", LIBRARY + "torch/optim/nadam.py", 357))
-    assert [case.severity(small_batches, step((nadam, ms))) for ms in (100, 140)] == [INFO, WARNING]
-
-
 def test_an_optimizer_of_sparse_gradients_does_the_more_the_larger_the_batch_is(case: Case) -> None:
     called = Frame("sparse_adam", LIBRARY + "torch/optim/_functional.py", 83)
     sparse = (*ROOT, Frame("step", LIBRARY + "torch/optim/sparse_adam.py", 160), called)
@@ -66,10 +59,6 @@ def test_an_optimizer_of_sparse_gradients_does_the_more_the_larger_the_batch_is(
     adam = Frame("_single_tensor_adam", LIBRARY + "torch/optim/adam.py", 357)
     own = (*ROOT, Frame("train_sparse_autoencoder", ROOT[0].file, 3), adam)
     assert case.told(small_batches, step((own, 300))).rule == "small-batches"
-
-
-def test_compiling_in_the_middle_of_the_training_is_told(case: Case) -> None:
-    assert case.severity(compilation, step((COMPILE, 150))) == WARNING
 
 
 GIB = 2**30
@@ -199,11 +188,25 @@ def test_a_batch_that_is_made_as_soon_as_it_is_handed_over_needs_no_worker(
     assert "get_worker_info" not in found.remedy
 
 
-@pytest.mark.parametrize(
-    ("lost_ms", "severity"), [(10, None), (40, INFO), (90, WARNING), (230, CRITICAL)], ids=lambda value: str(value)
-)
-def test_severity_goes_by_what_is_sure(case: Case, lost_ms: int, severity: str | None) -> None:
-    assert case.severity(load_in_process, step((LOAD_IN_PROCESS, lost_ms))) == severity
+NADAM = (*ROOT, Frame("_single_tensor_nadam", LIBRARY + "torch/optim/nadam.py", 357))
+"""It has no fused form. Another 2 % are that of ``step``; the interval's low end counts."""
+SEVERITIES: dict[str, tuple[Rule, tuple[Frame, ...], int, str | None]] = {
+    "2 % may be nothing": (load_in_process, LOAD_IN_PROCESS, 10, None),
+    "8 %": (load_in_process, LOAD_IN_PROCESS, 40, INFO),
+    "18 %": (load_in_process, LOAD_IN_PROCESS, 90, WARNING),
+    "46 %": (load_in_process, LOAD_IN_PROCESS, 230, CRITICAL),
+    "compiling in the middle of the training": (compilation, COMPILE, 150, WARNING),
+    "an optimizer that is slow by itself is warned of once": (small_batches, OPTIMIZER, 150, INFO),
+    "an optimizer below a quarter of a step": (small_batches, NADAM, 100, INFO),
+    "an optimizer above it": (small_batches, NADAM, 140, WARNING),
+}
+
+
+@pytest.mark.parametrize(("rule", "stack", "lost_ms", "severity"), SEVERITIES.values(), ids=SEVERITIES)
+def test_severity_goes_by_what_is_sure(
+    case: Case, rule: Rule, stack: tuple[Frame, ...], lost_ms: int, severity: str | None
+) -> None:
+    assert case.severity(rule, step((stack, lost_ms))) == severity
 
 
 def test_startup_is_no_part_of_what_a_share_is_one_of(case: Case) -> None:
@@ -336,7 +339,6 @@ def test_a_busy_machine_makes_no_churn_of_faults(
     assert case.severity(allocator_churn, step(), series=series, seconds=len(readings[0]) + 1) == severity
 
 
-WORKERS = {1: BUSY_WORKER, 2: BUSY_WORKER}
 BY_HAND = (((*ROOT, Frame("sgd", TRAIN, 4)), 200), ((*ROOT, Frame("backward", TRAIN, 5)), 300))
 NOTHING: dict[str, tuple[Rule, Spans, dict[str, Any]]] = {
     "a full machine: no thread waits": (oversubscription, HEALTHY, {"series": crowd(pressure=0.2, used=1.8)}),
@@ -345,9 +347,6 @@ NOTHING: dict[str, tuple[Rule, Spans, dict[str, Any]]] = {
     "memory that stands still": (memory_growth, HEALTHY, {"series": memory(0.0), "seconds": 60}),
     "an optimizer by hand, which may be slow by itself": (small_batches, BY_HAND, {}),
     "few samples": (load_in_process, step((LOAD_IN_PROCESS, 200)), {"seconds": 1}),
-    "healthy, loads": (load_in_process, HEALTHY, {"workers": WORKERS}),
-    "healthy, saturated": (saturated_workers, HEALTHY, {"workers": WORKERS}),
-    "healthy, idle": (idle_workers, HEALTHY, {"workers": WORKERS}),
     "few faults": (allocator_churn, HEALTHY, {"series": faulting(10_000, system=0.04, user=0.06)}),
     "too few faults for that time": (allocator_churn, HEALTHY, {"series": faulting(30_000, system=0.3)}),
     "faults that take little time": (allocator_churn, HEALTHY, {"series": faulting(150_000, system=0.02)}),

@@ -138,10 +138,6 @@ def turns(*, main: float, rival: float, pressure: float = 0.0) -> list[Series]:
 CROWDED = turns(main=0.5, rival=0.5, pressure=0.5)
 
 
-def core_wait(share: float) -> Series:
-    return Series("main_thread_core_wait_share", share)
-
-
 def test_a_thread_that_computes_in_python_keeps_the_main_thread_waiting(case: Case) -> None:
     found = case.told(interpreter_lock, HEALTHY, beside=COMPUTES, series=turns(main=0.5, rival=0.5))
     assert found.severity == CRITICAL
@@ -149,7 +145,9 @@ def test_a_thread_that_computes_in_python_keeps_the_main_thread_waiting(case: Ca
     assert found.gain_bound == pytest.approx(at_most_without(0.48), rel=0.05)
     assert found.evidence.selection.thread == "beside"
     # What the main thread itself waits for says more than the machine does.
-    assert case.found(interpreter_lock, HEALTHY, beside=COMPUTES, series=[*CROWDED, core_wait(0.0)])
+    assert case.found(
+        interpreter_lock, HEALTHY, beside=COMPUTES, series=[*CROWDED, Series("main_thread_core_wait_share", 0.0)]
+    )
 
 
 def test_where_hardly_anything_is_left_to_the_main_thread_no_bound_is_told(case: Case) -> None:
@@ -207,16 +205,14 @@ def test_a_slow_optimizer_comes_before_larger_batches(case: Case, one_by_one_ms:
     assert [one.rule for one in findings] == ["unfused-optimizer", "small-batches"]
 
 
-TURNS = turns(main=0.5, rival=0.5)
+TURNS, LACKING = turns(main=0.5, rival=0.5), [*CROWDED, Series("main_thread_core_wait_share", 0.5)]
 NOTHING: dict[str, tuple[Rule, Spans, dict[str, Any]]] = {
     "a wait for a busy GPU": (synchronization, step((SYNCHRONIZE, 350)), {"series": gpu(0.98)}),
     "a function that only calls long operations": (hot_function, step((ADD, 200)), {}),
     "the main thread runs": (interpreter_lock, HEALTHY, {"beside": COMPUTES, "series": turns(main=0.95, rival=0.5)}),
     "nobody has its turn": (interpreter_lock, HEALTHY, {"beside": COMPUTES, "series": turns(main=0.5, rival=0.02)}),
     "it lacks a core": (interpreter_lock, HEALTHY, {"beside": COMPUTES, "series": CROWDED}),
-    "the main thread itself lacks a core": (
-        interpreter_lock, HEALTHY, {"beside": COMPUTES, "series": [*CROWDED, core_wait(0.5)]}
-    ),
+    "the main thread itself lacks one": (interpreter_lock, HEALTHY, {"beside": COMPUTES, "series": LACKING}),
     "nothing tells of turns": (interpreter_lock, HEALTHY, {"beside": COMPUTES, "series": TURNS[:2]}),
     "it waits for data": (interpreter_lock, step((DATA_WAIT, 250)), {"beside": COMPUTES, "series": TURNS}),
     "a fused optimizer": (unfused_optimizer, step((FUSED, 190)), {}),

@@ -67,21 +67,18 @@ def test_a_profiler_of_the_script_is_named_and_the_marks_that_torch_sets_for_one
         assert found is None or "profiler" not in found.title
 
 
-def test_kinds_of_the_user_come_first(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kinds_of_the_user_come_first_and_a_wrong_table_of_theirs_is_refused_with_its_path(
+    case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("PROFD_HOME", str(tmp_path))
-    (tmp_path / "overhead.toml").write_text(
-        '[[kind]]\nwhat = "our store"\ninstead = "asking once"\nremedy = "Ask once."\nmodule = ["json/*"]\n'
-    )
+    table = tmp_path / "overhead.toml"
+    table.write_text('[[kind]]\nwhat = "our store"\n')
+    with pytest.raises(UsageError, match=r"overhead.toml is no table of \[\[kind\]\].*instead"):
+        load_kinds()
+    table.write_text(table.read_text() + 'instead = "asking once"\nremedy = "Ask once."\nmodule = ["json/*"]\n')
     found = case.told(overhead, step((ENCODE, 150)))
     assert found.title.startswith("overhead: our store takes 30 % of the time (augment.py:12): asking once speeds")
     assert found.remedy == "Ask once."
-
-
-def test_a_wrong_table_of_the_user_is_refused_with_its_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("PROFD_HOME", str(tmp_path))
-    (tmp_path / "overhead.toml").write_text('[[kind]]\nwhat = "our store"\n')
-    with pytest.raises(UsageError, match=r"overhead.toml is no table of \[\[kind\]\].*instead"):
-        load_kinds()
 
 
 def test_each_kind_says_what_helps_in_programs_without_a_training_too() -> None:

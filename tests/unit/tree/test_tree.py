@@ -109,11 +109,14 @@ def fifo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
     os.close(keeper)
 
 
-def watch(root: Identity, *, subprocesses: bool = True) -> ProcessTree:
+def watch(root: Identity, *, subprocesses: bool = True, is_polled: bool = False) -> ProcessTree:
     def mask(words: Sequence[str]) -> tuple[str, ...]:
         return tuple(word.replace("secret", "***") for word in words)
 
-    return ProcessTree(root, mask, Clock(), subprocesses=subprocesses)
+    watched = ProcessTree(root, mask, Clock(), subprocesses=subprocesses)
+    if is_polled:
+        watched.poll()
+    return watched
 
 
 def look_often(tree: ProcessTree) -> list[Change]:
@@ -137,8 +140,7 @@ def test_the_root_appears_once_and_its_stacks_change_nothing(root: Obedient) -> 
 
 
 def test_a_child_appears_below_its_parent_and_vanishes(root: Obedient, fifo: str) -> None:
-    tree = watch(root.identity)
-    tree.poll()
+    tree = watch(root.identity, is_polled=True)
     pid = root.fork(fifo)
     (appeared,) = tree.poll()
     assert appeared.kind == "started"
@@ -166,8 +168,7 @@ def test_children_and_grandchildren_appear_at_the_first_look_parents_first(root:
 
 def test_a_child_whose_parent_is_gone_stays(root: Obedient, fifo: str) -> None:
     pid = root.fork(fifo)
-    tree = watch(root.identity)
-    tree.poll()
+    tree = watch(root.identity, is_polled=True)
     root.process.kill()
     root.process.wait()
     (vanished,) = tree.poll()
@@ -178,8 +179,7 @@ def test_a_child_whose_parent_is_gone_stays(root: Obedient, fifo: str) -> None:
 
 
 def test_a_child_of_a_thread_appears_at_the_next_full_look_where_subprocesses_count(root: Obedient, fifo: str) -> None:
-    tree = watch(root.identity)
-    tree.poll()
+    tree = watch(root.identity, is_polled=True)
     pid = root.fork(fifo, "thread fork")
     assert [change.member.identity.pid for change in look_often(tree)] == [pid]
     tree = watch(root.identity, subprocesses=False)
@@ -187,8 +187,7 @@ def test_a_child_of_a_thread_appears_at_the_next_full_look_where_subprocesses_co
 
 
 def test_exec_is_noticed_and_makes_another_process_of_it(root: Obedient) -> None:
-    tree = watch(root.identity)
-    tree.poll()
+    tree = watch(root.identity, is_polled=True)
     root.tell("exec")
     assert root.hear() == "done"
     (change,) = tree.poll()
@@ -199,8 +198,7 @@ def test_exec_is_noticed_and_makes_another_process_of_it(root: Obedient) -> None
 
 
 def test_a_process_that_dies_slowly_has_not_become_another_one(root: Obedient, monkeypatch: pytest.MonkeyPatch) -> None:
-    tree = watch(root.identity)
-    tree.poll()
+    tree = watch(root.identity, is_polled=True)
     dying = msgspec.structs.replace(there(processes.read_stat(root.identity.pid)), state="R", image=0)
     monkeypatch.setattr(processes, "read_stat", lambda pid: dying)
     assert tree.poll() == []
@@ -211,8 +209,7 @@ def test_another_process_under_the_pid_of_a_member_is_no_member(
     root: Obedient, fifo: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pid = root.fork(fifo)
-    tree = watch(root.identity)
-    tree.poll()
+    tree = watch(root.identity, is_polled=True)
     stat = there(processes.read_stat(pid))
     stranger = msgspec.structs.replace(stat, start_ticks=stat.start_ticks + 1, exit_status=9)
     real = processes.read_stat
@@ -334,8 +331,7 @@ def test_equal_stacks_are_one_with_main_threads_first_then_the_most_owners() -> 
 
 
 def test_ranks_that_nccl_says_make_mains_of_children_and_a_launcher_of_their_parent(root: Obedient, fifo: str) -> None:
-    tree = watch(root.identity)
-    tree.poll()
+    tree = watch(root.identity, is_polled=True)
     child = root.fork(fifo)
     tree.poll()
     changed = {member.identity.pid: (member.role, member.rank) for member in tree.take_ranks({child: 3})}

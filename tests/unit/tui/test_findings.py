@@ -45,6 +45,11 @@ def rules(findings: Findings) -> list[str]:
     return [one.rule for one in findings.findings]
 
 
+def is_renewed(findings: Findings, reader: RunReader) -> bool:
+    reader.refresh()
+    return findings.renew()
+
+
 def analyze(run: LiveRun) -> FindingsTaken:
     """Have the findings of a run in its file, as its session does."""
     taken = look(run.path)
@@ -65,24 +70,20 @@ def test_a_live_run_is_read_and_never_looked_at(tmp_path: Path) -> None:
         assert not findings.renew()
         assert not findings.has_looked
         taken = analyze(run)
-        reader.refresh()
-        assert findings.renew()
+        assert is_renewed(findings, reader)
         assert (rules(findings), findings.has_looked) == (["input-bound-saturated"], True)
         assert findings.findings[0].title == taken.findings[0].title
         assert not findings.renew()
         write(run, FindingsTaken(taken.at_ns + 1, ()))
-        reader.refresh()
-        assert findings.renew()
+        assert is_renewed(findings, reader)
         assert (rules(findings), findings.has_looked) == ([], True)
         taken = analyze(run)
         write(run, AnalysisLost(taken.at_ns + 2))
-        reader.refresh()
-        assert findings.renew()
+        assert is_renewed(findings, reader)
         assert (rules(findings), findings.has_looked, findings.has_failed) == ([], False, True)
         assert own.polls == 0
         analyze(run)
-        reader.refresh()
-        assert findings.renew()
+        assert is_renewed(findings, reader)
         run.end()
         reader.refresh()
         own.taken = FindingsTaken(1, ())  # it has not seen yet that the run has ended
