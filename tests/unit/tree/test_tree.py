@@ -84,7 +84,7 @@ class Obedient:
         self.descendants.append(pid)
         return pid
 
-    def end(self) -> None:
+    def close(self) -> None:
         for pid in self.descendants:
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
@@ -94,9 +94,8 @@ class Obedient:
 
 @pytest.fixture
 def root() -> Iterator[Obedient]:
-    started = Obedient()
-    yield started
-    started.end()
+    with contextlib.closing(Obedient()) as started:
+        yield started
 
 
 @pytest.fixture
@@ -231,14 +230,11 @@ def test_a_process_that_goes_between_two_reads_is_taken_as_is(root: Obedient, mo
 
 
 def test_rank_is_that_of_the_environment_and_goes_down_to_children(fifo: str) -> None:
-    ranked = Obedient({"RANK": "3", "LOCAL_RANK": "1"})
-    try:
+    with contextlib.closing(Obedient({"RANK": "3", "LOCAL_RANK": "1"})) as ranked:
         ranked.fork(fifo)
         members = [change.member for change in watch(ranked.identity).poll()]
         assert [member.rank for member in members] == [3, 3]
         assert [member.placement for member in members] == [Placement(3, 1), None]
-    finally:
-        ranked.end()
 
 
 def test_a_rank_that_a_process_sets_itself_is_learned_with_a_recording(root: Obedient) -> None:
