@@ -353,7 +353,7 @@ def test_where_no_file_can_be_made_there_is_no_thread(tmp_path: Path) -> None:
 
 
 KILLED = """
-import itertools, sys
+import itertools, signal, sys
 from pathlib import Path
 from support.synthetic import MAIN, MAIN_TID, STARTED_NS, main_process, recording, run_started
 from support.training_stacks import CONV, LOSS, describe
@@ -361,6 +361,7 @@ from support.waiting import until
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.writer import RunWriter
 
+signal.alarm(300)  # for where the test is killed before it kills this
 writer = RunWriter(Path(sys.argv[1]), run_started(live=True), describe)
 writer.put(main_process())
 for second in itertools.count():
