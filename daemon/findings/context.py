@@ -290,17 +290,22 @@ class FindingContext:
         return line_of(self.reader.frames[max(spent_ns, key=spent_ns.__getitem__)]) if spent_ns else None
 
     def line_of_call(self, stacks: Collection[int]) -> Line | None:
-        """Return the outermost of the user's lines below which nearly all is of these stacks: of the loop, mostly."""
+        """Return the outermost of the user's lines below which nearly all is of these stacks: of the loop, mostly.
+
+        It leaves out most of the rest, too: where these stacks are nearly all of a step, so they are below ``main()``.
+        """
         every_ns, these_ns = Counter[tuple[int, ...]](), Counter[tuple[int, ...]]()
         for stack, time_ns in self.profile.time_ns.items():
             path = tuple(one.id for one in self.reader.frames_of(stack) if not one.is_library)
             for depth in range(1, len(path) + 1):
                 every_ns[path[:depth]] += int(time_ns)
                 these_ns[path[:depth]] += int(time_ns) if stack in stacks else 0
+        rest_ns = sum(ns for stack, ns in self.profile.time_ns.items() if stack not in stacks)
         line: tuple[int, ...] = ()
         while below := [path for path, ns in these_ns.items() if ns and path[:-1] == line]:
             line = max(below, key=these_ns.__getitem__)
-            if these_ns[line] >= _NEARLY_ALL * every_ns[line]:
+            other_ns = every_ns[line] - these_ns[line]
+            if other_ns <= min((1 - _NEARLY_ALL) * every_ns[line], rest_ns / 2):
                 break
         return line_of(self.reader.frames[line[-1]]) if line else None
 
