@@ -37,7 +37,7 @@ _PERCENT = 0.0101  # drivers say whole percents, and 99 where a GPU never rests 
 # What chance costs at a corner of the bounds falls with the distance from it, which is only known with the same error.
 _CHANCE = 2.0
 _NEARLY_ALL = 0.75
-_WIDEST = 0.03  # estimates that may be further off are not told
+_WIDEST = 0.03  # estimates that may be further off are not shown
 
 
 class Queue(enum.Enum):

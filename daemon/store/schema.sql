@@ -50,10 +50,11 @@ CREATE TABLE frame (
     is_library INTEGER NOT NULL,      -- of the standard library or an installed package
     source TEXT
 );
--- The frames whose line stands within `with torch.no_grad():`, or the like.
-CREATE TABLE frame_without_gradients (id INTEGER PRIMARY KEY REFERENCES frame);
 -- Without the file, whose text would stand here once more for each of its lines.
 CREATE INDEX frame_by_function ON frame (function, line);
+
+-- The frames whose line stands within `with torch.no_grad():`, or the like.
+CREATE TABLE frame_without_gradients (id INTEGER PRIMARY KEY REFERENCES frame);
 
 -- Stacks as a prefix tree: a row is its frame called from the stack `parent` (0: nothing).
 CREATE TABLE stack (

@@ -74,7 +74,7 @@ def home_name() -> str:
 
 
 class ShortJob:
-    """A job that waits until it is told to train."""
+    """A job that waits for the word to train."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process

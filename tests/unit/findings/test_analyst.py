@@ -19,6 +19,7 @@ from support.synthetic import COMMAND, MAIN, LiveRun, live_run, recording
 from support.training_stacks import DATA_WAIT
 from support.waiting import DEADLINE_S
 
+from profd.daemon import processes
 from profd.daemon.analyze.coverage import take_lives
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
@@ -143,8 +144,11 @@ def test_memory_that_grows_is_found_in_a_live_run_and_still_is_at_the_next_look(
         assert "memory-growth" in rules(looking.look())
 
 
-def test_each_look_is_a_line_and_the_one_at_all_of_the_run_is_the_last(tmp_path: Path) -> None:
-    out, rests = io.BytesIO(), []
+def test_each_look_is_a_line_and_the_one_at_all_of_the_run_is_the_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    out, rests, trims = io.BytesIO(), list[float](), list[int]()
+    monkeypatch.setattr(processes, "trim_heap", lambda: trims.append(len(rests)))
     with live_run(tmp_path / "a.profd", seconds=20) as run:
 
         def rest(seconds: float) -> bool:
@@ -159,6 +163,7 @@ def test_each_look_is_a_line_and_the_one_at_all_of_the_run_is_the_last(tmp_path:
     assert [one.made_by is None for one in said] == [True, True, True, False]
     assert (said[0].findings[0].title.split(":")[0], said[0].at_ns) == ("input-bound", run.started_ns + 20 * SECOND_NS)
     assert min(rests) >= EVERY_S
+    assert trims == [0, 1, 2]  # before each rest
 
 
 def pass_workers(run: LiveRun, first: int, count: int) -> None:

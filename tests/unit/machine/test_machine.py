@@ -65,7 +65,7 @@ def changes(
     *who: Identity,
     of: type[MachineAtLength | Cores] = MachineAtLength,
 ) -> dict[str, float]:
-    """Return what is told of a file that becomes another one within five seconds; the first look tells nothing."""
+    """Return the readings of a file that becomes another one within five seconds; the first look has none."""
     clock = StoppedClock()
     source = of(clock)
     files.contents[path] = before
@@ -121,7 +121,7 @@ MOUNTS = "/dev/vda / ext4 rw 0 0\ntmpfs /dev/shm tmpfs rw 0 0\n{} /data\\040sets
 
 
 def asked(monkeypatch: pytest.MonkeyPatch, file_system: str, folder: str) -> tuple[dict[str, float], list[str]]:
-    """Return what is told of the space on disks, and of which paths the kernel was asked."""
+    """Return the readings of the space on disks, and the paths that the kernel was asked about."""
     paths: list[str] = []
 
     def statvfs(path: str) -> SimpleNamespace:

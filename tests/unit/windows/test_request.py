@@ -40,7 +40,7 @@ def test_seconds_replace_steps_and_what_torch_2_0_does_not_know_comes_last() -> 
 
 def test_each_switch_is_passed_on() -> None:
     asked = settings(WindowRequest(shapes=False, memory=True, stacks=True))
-    names = ("REPORT_INPUT_SHAPES", "PROFILE_MEMORY", "WITH_STACK", "WITH_FLOPS")  # FLOPs are told by shapes
+    names = ("REPORT_INPUT_SHAPES", "PROFILE_MEMORY", "WITH_STACK", "WITH_FLOPS")  # FLOPs need shapes
     assert [asked[f"PROFILE_{name}"] for name in names] == ["false", "true", "true", "false"]
 
 
