@@ -107,7 +107,8 @@ def _trace(ident: int, events: Sequence[_Event]) -> ThreadTrace | None:
             named = (event.name, event.args.filename, event.args.line or 0)
             frame = known.get(named)
             if frame is None:
-                frame = known[named] = _frame(*named)
+                # The root names one thread alone: workers that come and go would fill the cache with theirs.
+                frame = known[named] = _frame(*named) if stack else Frame(*named)
             stack.append(frame)
         elif stack:
             stack.pop()

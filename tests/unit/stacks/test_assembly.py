@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from support.traces import MAIN_TID, ZERO_NS, Told, raw_recording, stack
 
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS
+from profd.daemon.stacks import assembly
 from profd.daemon.stacks.assembly import Span, Threads, apportion, assemble
 from profd.daemon.stacks.pyspy import FailedRead
 from profd.daemon.store.records import Frame, Identity, RecordingTaken, Stack
@@ -51,6 +52,15 @@ def test_a_failed_read_is_given_to_the_thread_that_it_was_of() -> None:
     assert len(found[0].intervals) > len(turns)
     assert [len(thread.intervals) for thread in assemble(raw, TARGET, 100, Span()).threads] == [len(turns)] * 2
     assert len(found[1].intervals) == len(turns)
+
+
+def test_threads_that_come_and_go_leave_no_frames_behind() -> None:
+    def held(ident: int) -> int:
+        turns = [(0, stack("work")), (5_000, stack("wait"))]
+        assemble(raw_recording(Told(turns, 10_000, f"thread ({ident}): worker", ident), samples=1), TARGET, 100, Span())
+        return assembly._frame.cache_info().currsize
+
+    assert held(71) == held(72)
 
 
 @given(st.integers(0, 5000), st.lists(st.integers(0, 10**10), max_size=40))
