@@ -84,7 +84,7 @@ def decode(data: bytes) -> list[ThreadTrace]:
 
 
 # The one object for a frame: later look-ups, in whichever recording, compare no text.
-_frame = functools.lru_cache(1 << 12)(Frame)
+_frame = functools.lru_cache(1 << 11)(Frame)
 
 
 def _trace(ident: int, events: Sequence[_Event]) -> ThreadTrace | None:

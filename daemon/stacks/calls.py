@@ -6,6 +6,7 @@ import itertools
 import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
+from typing import TypeVar
 
 from profd.daemon.stacks.source import Statements
 from profd.daemon.store.records import Frame, Stack
@@ -20,8 +21,18 @@ _USUAL_TIMES, _USUAL_TIMES_BESIDE = 30, 10
 _MAY_CALL = re.compile(
     r"[^\w\s,='\":#]|\b(?:if|elif|while|for|in|is|not|and|or|with|import|class|await|yield|assert|del|except|raise)\b"
 )
+# About 400 bytes each. A training has some hundred calls, and few hundred more that are torn, ever new ones, at a time.
+MOST_CALLS = 2_000
 # Entered from any line: by the collector, by a signal, by a debugger.
 _FROM_ANYWHERE = ("__del__", "_remove", "remove")
+
+
+Key = TypeVar("Key")
+
+
+def halved(times: Counter[Key]) -> Counter[Key]:
+    """Return half of each count, without what is left with none: what was seen once or long ago is forgotten."""
+    return Counter({key: count // 2 for key, count in times.items() if count > 1})
 
 
 class Calls:
@@ -31,14 +42,14 @@ class Calls:
         self._callers: defaultdict[Code, Counter[Frame]] = defaultdict(Counter)
         self.times_left: Counter[Frame] = Counter()
         """How often any function was entered from a line."""
-        self._held = 0
+        self.held = 0
 
     def add(self, stacks: Sequence[Stack], order: Iterable[int]) -> None:
         """Count the calls of stacks that one thread had in this order: those that the one before had not."""
-        if self._held > 20_000:  # a program that makes up functions: begin anew, everything is unsure again
-            self._callers.clear()
-            self.times_left.clear()
-            self._held = 0
+        if self.held > MOST_CALLS:
+            kept = {callee: left for callee, callers in self._callers.items() if (left := halved(callers))}
+            self._callers, self.times_left = defaultdict(Counter, kept), halved(self.times_left)
+            self.held = sum(map(len, kept.values()))
         # A loop goes from stack to stack in few ways.
         calls: defaultdict[tuple[Frame, Frame], int] = defaultdict(int)
         for (before, now), times in Counter(itertools.pairwise((-1, *order))).items():
@@ -47,7 +58,7 @@ class Calls:
                 calls[call] += times
         for (caller, callee), times in calls.items():
             callers = self._callers[callee[:2]]
-            self._held += caller not in callers
+            self.held += caller not in callers
             callers[caller] += times
             self.times_left[caller] += times
 

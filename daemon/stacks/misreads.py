@@ -32,7 +32,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from profd.daemon.stacks.calls import Calls, common, is_possible_call
+from profd.daemon.stacks.calls import Calls, common, halved, is_possible_call
 from profd.daemon.stacks.source import Statements
 from profd.daemon.store.records import Frame, Stack
 
@@ -49,20 +49,25 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 ROOT_FUNCTIONS = frozenset({"<module>", "_run_module_as_main", "_bootstrap", "Thread._bootstrap"})
 
 
+# A stack is some hundred bytes, a place 300. What was seen seldom goes where there are more: torn stacks are ever new.
+MOST_STACKS = 500
+MOST_PLACES = 2_000
+
+
 class SuffixIndex:
     """The whole stacks of a process, by how they end."""
 
     def __init__(self) -> None:
         self._stacks: defaultdict[Frame, Counter[Stack]] = defaultdict(Counter)
-        self._held = 0
+        self.held = 0
 
     def learn(self, seen: Mapping[Stack, int]) -> None:
-        if self._held > 1_000:  # a program that makes up functions, or recurses: begin anew
-            self._stacks.clear()
-            self._held = 0
+        if self.held > MOST_STACKS:
+            kept = {leaf: left for leaf, stacks in self._stacks.items() if (left := halved(stacks))}
+            self._stacks, self.held = defaultdict(Counter, kept), sum(map(len, kept.values()))
         for stack, times in seen.items():
             known = self._stacks[stack[-1]]
-            self._held += stack not in known
+            self.held += stack not in known
             known[stack] += times
 
     def whole(self, torn: Stack, roots: frozenset[str]) -> Stack | None:
@@ -185,6 +190,12 @@ class _Place:
         self.seen = self.torn = 0.0
         self.inner: dict[Frame, _Place] = {}
 
+    def halve(self) -> int:
+        """Count half of what was seen; return how many places inside this one are left, which were seen twice."""
+        self.seen, self.torn = self.seen / 2, self.torn / 2
+        self.inner = {frame: place for frame, place in self.inner.items() if place.seen >= 2}
+        return sum(1 + place.halve() for place in self.inner.values())
+
 
 class TornShares:
     """The torn share of a process's stacks, by what they begin with: ``held`` such places are known."""
@@ -195,8 +206,8 @@ class TornShares:
 
     def learn(self, seen: Mapping[Stack, float], torn: Mapping[Stack, float]) -> None:
         """Learn how often stacks were seen, whole or torn, and how often they were torn."""
-        if self.held > 4_000:  # a program that makes up functions: begin anew
-            self._outside, self.held = _Place(), 0
+        if self.held > MOST_PLACES:
+            self.held = self._outside.halve()
         for stack, times in seen.items():
             torn_times = torn.get(stack, 0.0)
             for place in self._along(stack, makes=True):

@@ -12,7 +12,7 @@ from support.failedreads import Reader
 from support.traces import stack
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.stacks.misreads import Change, TornShares, cap, with_visits
+from profd.daemon.stacks.misreads import MOST_PLACES, Change, TornShares, cap, with_visits
 from profd.daemon.stacks.pyspy import FailedRead, read_log, without_log
 from profd.daemon.store.records import Stack
 
@@ -66,12 +66,14 @@ def test_where_reads_are_torn_they_fail_and_elsewhere_hardly() -> None:
     assert deep == short
 
 
-def test_a_program_that_makes_up_functions_is_forgotten_now_and_then() -> None:
-    known = TornShares()
+def test_of_a_program_that_makes_up_functions_what_was_seen_often_is_held() -> None:
+    known = torn_shares({BUSY: 1_000, CALM: 1_000}, {BUSY: 400})
+    before = known.of(BUSY)
     for number in range(30):
-        known.learn({stack(f"f{number}", f"g{inner}"): 1 for inner in range(2_000)}, {})
-    known.learn({CALM: 1}, {})
-    assert known.held <= 6_001
+        known.learn({stack(f"f{number}", f"g{inner}"): 1 for inner in range(500)}, {})
+    assert known.held <= MOST_PLACES + 501
+    assert known.of(BUSY) == pytest.approx(before, rel=0.2)
+    assert known.of(CALM) < before / 1_000
 
 
 DEEP, FLAT = stack(*"abcdefghijklmnopqrstuvwxyz" * 8), stack("a")

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profd.daemon.stacks.calls import Calls
-from profd.daemon.stacks.misreads import Evidence, SuffixIndex, is_plausible, mend, valid_roots
+from profd.daemon.stacks.calls import MOST_CALLS, Calls
+from profd.daemon.stacks.misreads import MOST_STACKS, Evidence, SuffixIndex, is_plausible, mend, valid_roots
 from profd.daemon.stacks.source import Statements
 from profd.daemon.store.records import Frame, Stack
 
@@ -143,15 +143,24 @@ def test_a_torn_stack_of_no_known_ending_tells_of_where_its_function_or_its_file
 
 def test_of_a_program_that_makes_up_functions_few_stacks_are_held() -> None:
     root, endings = Frame("<module>", "/home/ada/train.py", 9), SuffixIndex()
+    usual = root, Frame("usual", "<string>", 1)
     for number in range(5_000):
         made_up = root, Frame(f"f{number}", "<string>", 1)
-        endings.learn({made_up: 1})
+        endings.learn({made_up: 1, usual: 2})
         assert endings.whole(made_up[1:], frozenset({"<module>"})) == made_up
-    held = sum(
-        endings.whole((Frame(f"f{number}", "<string>", 1),), frozenset({"<module>"})) is not None
-        for number in range(5_000)
-    )
-    assert held <= 1_001
+        assert endings.held <= MOST_STACKS + 1
+    assert endings.whole(usual[1:], frozenset({"<module>"})) == usual
+
+
+def test_of_a_program_that_makes_up_functions_few_calls_are_held() -> None:
+    main, step, calls = Frame("main", "/home/ada/train.py", 9), Frame("step", "/home/ada/train.py", 30), Calls()
+    calls.add([(main, step), (main,)], [0, 1] * 200)
+    for number in range(2 * MOST_CALLS):
+        calls.add([(main, Frame(f"f{number}", "<string>", 1))], [0])
+        assert calls.held <= MOST_CALLS + 1
+    assert calls.callers(("step", "/home/ada/train.py"))[main] == 100
+    assert calls.times_left[main] > MOST_CALLS / 2
+    assert sum(1 for number in range(2 * MOST_CALLS) if calls.callers((f"f{number}", "<string>"))) <= MOST_CALLS
 
 
 def test_little_is_known_in_the_beginning_and_a_call_that_is_seen_again_is_no_tear(program: str) -> None:
