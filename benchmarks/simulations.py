@@ -32,7 +32,8 @@ from profd.daemon.analyze.trend import trend
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.compare.diff import take_diff
 from profd.daemon.session.budget import Governor
-from profd.daemon.stacks.misreads import TornShares, with_visits
+from profd.daemon.stacks.evidence import TornShares
+from profd.daemon.stacks.misreads import with_visits
 from profd.daemon.store.reader import RunReader
 
 LEAST_GROWTH = 4 * MB

@@ -26,7 +26,8 @@ import msgspec
 
 from profd.daemon.clock import MICROSECOND_NS, SECOND_NS
 from profd.daemon.stacks import misreads
-from profd.daemon.stacks.misreads import Change, Evidence
+from profd.daemon.stacks.evidence import Evidence
+from profd.daemon.stacks.misreads import Change
 from profd.daemon.stacks.pyspy import RawRecording
 from profd.daemon.store.records import Frame, Identity, Interval, RecordingTaken, Stack, ThreadTimeline
 

@@ -16,7 +16,7 @@ from profd.daemon import processes
 from profd.daemon.clock import Clock
 from profd.daemon.stacks import assembly
 from profd.daemon.stacks.assembly import Span, Threads, TraceDamaged
-from profd.daemon.stacks.misreads import Evidence
+from profd.daemon.stacks.evidence import Evidence
 from profd.daemon.stacks.pyspy import RecordingFailed
 from profd.daemon.stacks.recording import Recording
 from profd.daemon.stacks.source import Statements

@@ -27,13 +27,12 @@ import itertools
 import math
 from bisect import bisect_left, bisect_right
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import msgspec
 
-from profd.daemon.stacks.calls import Calls, common, halved, is_possible_call
-from profd.daemon.stacks.source import Statements
+from profd.daemon.stacks.evidence import Evidence, TornShares, common, is_possible_call
 from profd.daemon.store.records import Frame, Stack
 
 
@@ -49,34 +48,6 @@ class Change(msgspec.Struct, frozen=True, gc=False):
 ROOT_FUNCTIONS = frozenset({"<module>", "_run_module_as_main", "_bootstrap", "Thread._bootstrap"})
 
 
-# A stack is some hundred bytes, a place 300. What was seen seldom goes where there are more: torn stacks are ever new.
-MOST_STACKS = 500
-MOST_PLACES = 2_000
-
-
-class SuffixIndex:
-    """The whole stacks of a process, by how they end."""
-
-    def __init__(self) -> None:
-        self._stacks: defaultdict[Frame, Counter[Stack]] = defaultdict(Counter)
-        self.held = 0
-
-    def learn(self, seen: Mapping[Stack, int]) -> None:
-        if self.held > MOST_STACKS:
-            kept = {leaf: left for leaf, stacks in self._stacks.items() if (left := halved(stacks))}
-            self._stacks, self.held = defaultdict(Counter, kept), sum(map(len, kept.values()))
-        for stack, times in seen.items():
-            known = self._stacks[stack[-1]]
-            self.held += stack not in known
-            known[stack] += times
-
-    def whole(self, torn: Stack, roots: frozenset[str]) -> Stack | None:
-        """Return the most frequent of the stacks from ``roots`` that end most like a torn one, if any ends so."""
-        known: Mapping[Stack, int] = self._stacks.get(torn[-1], {}) if torn else {}
-        possible = [stack for stack in known if stack[0].function in roots]
-        return max(possible, key=lambda stack: (common(stack[::-1], torn[::-1]), known[stack]), default=None)
-
-
 def valid_roots(stacks: Iterable[tuple[Stack, int]]) -> frozenset[str]:
     """Return the known roots of one thread's stacks, else, as for threads of C libraries, its most frequent one."""
     roots: Counter[str] = Counter()
@@ -84,18 +55,6 @@ def valid_roots(stacks: Iterable[tuple[Stack, int]]) -> frozenset[str]:
         if stack:
             roots[stack[0].function] += samples
     return frozenset(ROOT_FUNCTIONS & roots.keys() or (root for root, _ in roots.most_common(1)))
-
-
-class Evidence:
-    """What is known of a process: the calls and stacks that were seen in it, and its source."""
-
-    __slots__ = ("calls", "endings", "source", "torn_shares")
-
-    def __init__(self, source: Statements | None = None) -> None:
-        self.calls = Calls()
-        self.endings = SuffixIndex()
-        self.torn_shares = TornShares()
-        self.source = source
 
 
 def mend(stacks: Sequence[Stack], roots: frozenset[str], evidence: Evidence) -> list[Stack | None]:
@@ -173,71 +132,6 @@ def is_plausible(frame: Frame) -> bool:
     """Say whether a frame can be one: memory that is taken for a frame has no readable names."""
     is_named = bool(frame.function and frame.file) and frame.function.isprintable() and frame.file.isprintable()
     return is_named and not frame.file.isdigit() and 0 <= frame.line <= 1_000_000
-
-
-# A place of few sightings counts mostly as the place around it, which has the weight of this many.
-_AROUND = 1
-# From here on one place is as restless as another: how often reads fail and how often they are torn are not the same.
-_MOST = 0.5
-
-
-class _Place:
-    """A beginning of stacks: how often it was seen, whole or torn, how often torn, and where the stacks go on."""
-
-    __slots__ = ("inner", "seen", "torn")
-
-    def __init__(self) -> None:
-        self.seen = self.torn = 0.0
-        self.inner: dict[Frame, _Place] = {}
-
-    def halve(self) -> int:
-        """Count half of what was seen; return how many places inside this one are left, which were seen twice."""
-        self.seen, self.torn = self.seen / 2, self.torn / 2
-        self.inner = {frame: place for frame, place in self.inner.items() if place.seen >= 2}
-        return sum(1 + place.halve() for place in self.inner.values())
-
-
-class TornShares:
-    """The torn share of a process's stacks, by what they begin with: ``held`` such places are known."""
-
-    def __init__(self) -> None:
-        self._outside = _Place()
-        self.held = 0
-
-    def learn(self, seen: Mapping[Stack, float], torn: Mapping[Stack, float]) -> None:
-        """Learn how often stacks were seen, whole or torn, and how often they were torn."""
-        if self.held > MOST_PLACES:
-            self.held = self._outside.halve()
-        for stack, times in seen.items():
-            torn_times = torn.get(stack, 0.0)
-            for place in self._along(stack, makes=True):
-                place.seen += times
-                place.torn += torn_times
-
-    def of(self, stack: Stack) -> float:
-        """Return how likely a read fails in a stack, beside others: the same for all where none was ever torn."""
-        around = self._outside
-        if not around.torn:
-            return _MOST
-        share = around.torn / around.seen
-        for place in self._along(stack):
-            if place.seen < around.seen:  # else it is no other place
-                share = (place.torn + _AROUND * share) / (place.seen + _AROUND)
-                around = place
-        return min(share, _MOST)
-
-    def _along(self, stack: Stack, *, makes: bool = False) -> Iterator[_Place]:
-        place = self._outside
-        yield place
-        for frame in stack[:32]:
-            inner = place.inner.get(frame)
-            if inner is None:
-                if not makes:
-                    return
-                inner = place.inner[frame] = _Place()
-                self.held += 1
-            place = inner
-            yield place
 
 
 _FAR_HARDER = 8

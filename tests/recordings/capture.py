@@ -23,7 +23,7 @@ from profd.daemon.clock import Clock
 from profd.daemon.session.recorder import Recorder
 from profd.daemon.stacks import assembly, pyspy
 from profd.daemon.stacks.assembly import Span, Threads
-from profd.daemon.stacks.misreads import Evidence
+from profd.daemon.stacks.evidence import Evidence
 from profd.daemon.stacks.pyspy import PySpyOutput, RawRecording
 from profd.daemon.store.records import DescribeFrame, Identity, Record, RecordingTaken, RunStarted
 from profd.daemon.store.writer import RunWriter

@@ -16,7 +16,7 @@ from profd.daemon.stacks import assembly
 from profd.daemon.stacks import chain as chain_module
 from profd.daemon.stacks.assembly import Span, Threads
 from profd.daemon.stacks.chain import REPORT_AFTER_FAILURES, StackChain
-from profd.daemon.stacks.misreads import Evidence
+from profd.daemon.stacks.evidence import Evidence
 from profd.daemon.stacks.pyspy import RawRecording, RecordingFailed
 from profd.daemon.store.records import Identity, Record, RecordingTaken
 

@@ -12,7 +12,8 @@ from support.failedreads import Reader
 from support.traces import stack
 
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.stacks.misreads import MOST_PLACES, Change, TornShares, cap, with_visits
+from profd.daemon.stacks.evidence import MOST_PLACES, TornShares
+from profd.daemon.stacks.misreads import Change, cap, with_visits
 from profd.daemon.stacks.pyspy import FailedRead, read_log, without_log
 from profd.daemon.store.records import Stack
 

@@ -8,8 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from profd.daemon.stacks.calls import MOST_CALLS, Calls
-from profd.daemon.stacks.misreads import MOST_STACKS, Evidence, SuffixIndex, is_plausible, mend, valid_roots
+from profd.daemon.stacks.evidence import MOST_CALLS, MOST_STACKS, Calls, Evidence, SuffixIndex
+from profd.daemon.stacks.misreads import is_plausible, mend, valid_roots
 from profd.daemon.stacks.source import Statements
 from profd.daemon.store.records import Frame, Stack
 

@@ -1,17 +1,22 @@
-"""Which function is called from which line: how often it was seen, and whether a line can have called a function."""
+"""What is known of a process from the stacks that were seen in it: its calls, how they end, and where they are torn."""
 
 from __future__ import annotations
 
 import itertools
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import TypeVar
 
 from profd.daemon.stacks.source import Statements
 from profd.daemon.store.records import Frame, Stack
 
 Code = tuple[str, str]
+Key = TypeVar("Key")
+
+# A training has some hundred of each, and torn ones, ever new: where there are more, what was seen seldom goes. Calls
+# are 400 bytes each, stacks and places some hundred.
+MOST_CALLS, MOST_STACKS, MOST_PLACES = 2_000, 500, 2_000
 
 # Of the times that a function was seen to be entered, those from a line that does not seem to call it. Beside another
 # line of the same function less has to speak against a line: most functions call another one once.
@@ -21,13 +26,8 @@ _USUAL_TIMES, _USUAL_TIMES_BESIDE = 30, 10
 _MAY_CALL = re.compile(
     r"[^\w\s,='\":#]|\b(?:if|elif|while|for|in|is|not|and|or|with|import|class|await|yield|assert|del|except|raise)\b"
 )
-# About 400 bytes each. A training has some hundred calls, and few hundred more that are torn, ever new ones, at a time.
-MOST_CALLS = 2_000
 # Entered from any line: by the collector, by a signal, by a debugger.
 _FROM_ANYWHERE = ("__del__", "_remove", "remove")
-
-
-Key = TypeVar("Key")
 
 
 def halved(times: Counter[Key]) -> Counter[Key]:
@@ -104,6 +104,106 @@ def is_possible_call(caller: Frame, callee: Frame, calls: Calls, source: Stateme
             return True
     statement = source.at(caller.file, caller.line)
     return statement is None or name in statement.names or statement.calls_unnamed
+
+
+class SuffixIndex:
+    """The whole stacks of a process, by how they end."""
+
+    def __init__(self) -> None:
+        self._stacks: defaultdict[Frame, Counter[Stack]] = defaultdict(Counter)
+        self.held = 0
+
+    def learn(self, seen: Mapping[Stack, int]) -> None:
+        if self.held > MOST_STACKS:
+            kept = {leaf: left for leaf, stacks in self._stacks.items() if (left := halved(stacks))}
+            self._stacks, self.held = defaultdict(Counter, kept), sum(map(len, kept.values()))
+        for stack, times in seen.items():
+            known = self._stacks[stack[-1]]
+            self.held += stack not in known
+            known[stack] += times
+
+    def whole(self, torn: Stack, roots: frozenset[str]) -> Stack | None:
+        """Return the most frequent of the stacks from ``roots`` that end most like a torn one, if any ends so."""
+        known: Mapping[Stack, int] = self._stacks.get(torn[-1], {}) if torn else {}
+        possible = [stack for stack in known if stack[0].function in roots]
+        return max(possible, key=lambda stack: (common(stack[::-1], torn[::-1]), known[stack]), default=None)
+
+
+# A place of few sightings counts mostly as the place around it, which has the weight of this many.
+_AROUND = 1
+# From here on one place is as restless as another: how often reads fail and how often they are torn are not the same.
+_MOST = 0.5
+
+
+class _Place:
+    """A beginning of stacks: how often it was seen, whole or torn, how often torn, and where the stacks go on."""
+
+    __slots__ = ("inner", "seen", "torn")
+
+    def __init__(self) -> None:
+        self.seen = self.torn = 0.0
+        self.inner: dict[Frame, _Place] = {}
+
+    def halve(self) -> int:
+        """Count half of what was seen; return how many places inside this one are left, which were seen twice."""
+        self.seen, self.torn = self.seen / 2, self.torn / 2
+        self.inner = {frame: place for frame, place in self.inner.items() if place.seen >= 2}
+        return sum(1 + place.halve() for place in self.inner.values())
+
+
+class TornShares:
+    """The torn share of a process's stacks, by what they begin with: ``held`` such places are known."""
+
+    def __init__(self) -> None:
+        self._outside = _Place()
+        self.held = 0
+
+    def learn(self, seen: Mapping[Stack, float], torn: Mapping[Stack, float]) -> None:
+        """Learn how often stacks were seen, whole or torn, and how often they were torn."""
+        if self.held > MOST_PLACES:
+            self.held = self._outside.halve()
+        for stack, times in seen.items():
+            torn_times = torn.get(stack, 0.0)
+            for place in self._along(stack, makes=True):
+                place.seen += times
+                place.torn += torn_times
+
+    def of(self, stack: Stack) -> float:
+        """Return how likely a read fails in a stack, beside others: the same for all where none was ever torn."""
+        around = self._outside
+        if not around.torn:
+            return _MOST
+        share = around.torn / around.seen
+        for place in self._along(stack):
+            if place.seen < around.seen:  # else it is no other place
+                share = (place.torn + _AROUND * share) / (place.seen + _AROUND)
+                around = place
+        return min(share, _MOST)
+
+    def _along(self, stack: Stack, *, makes: bool = False) -> Iterator[_Place]:
+        place = self._outside
+        yield place
+        for frame in stack[:32]:
+            inner = place.inner.get(frame)
+            if inner is None:
+                if not makes:
+                    return
+                inner = place.inner[frame] = _Place()
+                self.held += 1
+            place = inner
+            yield place
+
+
+class Evidence:
+    """What is known of a process: the calls and stacks that were seen in it, and its source."""
+
+    __slots__ = ("calls", "endings", "source", "torn_shares")
+
+    def __init__(self, source: Statements | None = None) -> None:
+        self.calls = Calls()
+        self.endings = SuffixIndex()
+        self.torn_shares = TornShares()
+        self.source = source
 
 
 def common(one: Iterable[Frame], other: Iterable[Frame]) -> int:
