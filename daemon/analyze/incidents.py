@@ -33,12 +33,12 @@ class HangPlace(msgspec.Struct, frozen=True):
 class Hang(msgspec.Struct, frozen=True):
     """A time without progress, in seconds from the start of the run.
 
-    ``since_s`` is when it began, ``told_s`` when profd was sure of it, ``ended_s`` when the run went on; None where it
-    did not. ``cause`` is its group of causes, as docs/hangs.md lists them, ``behind`` the ranks that others wait for.
+    ``since_s`` is when it began, ``reported_s`` when profd was sure of it, ``ended_s`` when the run went on (None: it
+    did not). ``cause`` is its group of causes, as docs/hangs.md lists them, ``behind`` the ranks that others wait for.
     """
 
     since_s: float
-    told_s: float
+    reported_s: float
     ended_s: float | None
     cause: str
     text: str
@@ -58,9 +58,11 @@ def take_hangs(reader: RunReader, selection: Selection) -> tuple[Hang, ...]:
             HangPlace(tuple(f"{one.function} ({one.file}:{one.line})" for one in group.frames), group.stands)
             for group in row.report.groups
         )
-        since_s, told_s = (row.since_ns - started_ns) / SECOND_NS, (row.at_ns - started_ns) / SECOND_NS
+        since_s, reported_s = (row.since_ns - started_ns) / SECOND_NS, (row.at_ns - started_ns) / SECOND_NS
         ended_s = None if row.ended_ns is None else (row.ended_ns - started_ns) / SECOND_NS
-        found.append(Hang(since_s, told_s, ended_s, row.cause, row.text, places, row.report.facts, row.report.behind))
+        found.append(
+            Hang(since_s, reported_s, ended_s, row.cause, row.text, places, row.report.facts, row.report.behind)
+        )
     return tuple(found)
 
 

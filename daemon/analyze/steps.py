@@ -69,9 +69,9 @@ class Counts(NamedTuple):
 
 def lost_ranges(events: Iterable[EventRow], process: int) -> list[Lost]:
     """Return when the training of a process may go on without being counted, in order of time."""
-    told = [one for one in events if one.process == process and one.kind in (STEP_SOURCE, STEPS_LOST)]
-    until_ns = [*(one.at_ns for one in told[1:]), 1 << 62]
-    pairs = zip(told, until_ns, strict=False)
+    changes = [one for one in events if one.process == process and one.kind in (STEP_SOURCE, STEPS_LOST)]
+    until_ns = [*(one.at_ns for one in changes[1:]), 1 << 62]
+    pairs = zip(changes, until_ns, strict=False)
     return [Lost(one.at_ns, to_ns, one.text) for one, to_ns in pairs if one.kind == STEPS_LOST]
 
 

@@ -141,11 +141,11 @@ class StepTimes(msgspec.Struct, frozen=True):
 
 def step_times(reader: RunReader, window: WindowRow) -> StepTimes:
     """Return what a window cost its process, by the count of steps and the steps in its trace."""
-    told = [event.at_ns for event in reader.events() if event.kind == "window" and event.process == window.process]
+    said_ns = [event.at_ns for event in reader.events() if event.kind == "window" and event.process == window.process]
     others = [row for row in reader.windows() if row.process == window.process and not row.error]
-    since_ns = max((at_ns for at_ns in told if at_ns < window.asked_ns), default=0)
+    since_ns = max((at_ns for at_ns in said_ns if at_ns < window.asked_ns), default=0)
     # The process writes its trace after the window, and trains on only then.
-    written_ns = min((at_ns for at_ns in told if at_ns >= window.end_ns), default=window.end_ns)
+    written_ns = min((at_ns for at_ns in said_ns if at_ns >= window.end_ns), default=window.end_ns)
     until_ns = min((row.asked_ns for row in others if row.asked_ns > written_ns), default=written_ns + _PACE_NS)
     before = _pace(reader, window.process, max(since_ns, window.asked_ns - _PACE_NS), window.asked_ns)
     after = _pace(reader, window.process, written_ns, min(until_ns, written_ns + _PACE_NS))

@@ -52,10 +52,10 @@ def idle_cores(context: FindingContext) -> Finding | None:
         return None
     computing = _computing(context)
     lost = computing.times(idle / (1 + idle))
-    spare, told = Measure("idle cores", idle, "cores"), plural(idle, "idle core")
+    spare, words = Measure("idle cores", idle, "cores"), plural(idle, "idle core")
     gain, line = partial(bound, context, lost, lost.gain), partial(context.line, *STEP)
     return context.finding(
-        "idle-cores", computing, spare, surely=lost.low, gain=gain, line=line, idle=told, threads=1 + idle
+        "idle-cores", computing, spare, surely=lost.low, gain=gain, line=line, idle=words, threads=1 + idle
     )
 
 

@@ -123,8 +123,8 @@ def swapping(context: FindingContext) -> Finding | None:
         faults, swapped = context.mean(_MAJOR_FAULTS, row.id), context.mean(_SWAPPED, row.id)
         if faults is not None and swapped and faults >= _MANY_MAJOR_FAULTS:
             read, held = Measure("pages from disk", faults, "/s"), Measure("in swap", swapped, "bytes")
-            told = size(swapped)
-            return context.finding("swapping", read, held, severity=CRITICAL, pid=row.pid, swapped=told, pages=faults)
+            text = size(swapped)
+            return context.finding("swapping", read, held, severity=CRITICAL, pid=row.pid, swapped=text, pages=faults)
     return None
 
 

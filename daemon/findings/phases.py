@@ -55,13 +55,13 @@ def evaluations(context: FindingContext) -> Finding | None:
 
 
 def synchronization(context: FindingContext) -> Finding | None:
-    """Return the finding on values that Python asks for; without a GPU ``overhead`` may tell all of their lines."""
-    is_on_cpu, told = context.uses_gpu is False, context.once(overhead)
-    line = told.evidence.line if is_on_cpu and told else None
+    """Return the finding on values that Python asks for; without a GPU ``overhead`` may have their line."""
+    is_on_cpu, known = context.uses_gpu is False, context.once(overhead)
+    line = known.evidence.line if is_on_cpu and known else None
 
     def holds(stack: int) -> bool:
-        is_told = line and any(frame.id == line.frame for frame in context.reader.frames_of(stack))
-        return context.phases.of_stack(stack) == SYNCHRONIZE and not is_told
+        is_known = line and any(frame.id == line.frame for frame in context.reader.frames_of(stack))
+        return context.phases.of_stack(stack) == SYNCHRONIZE and not is_known
 
     return of_stacks("synchronization", context, holds, cases={"on-cpu": is_on_cpu})
 

@@ -35,12 +35,12 @@ class UtilizationSamples:
         self._gpu, self._clock = gpu, clock
         self._jump_ns = clock.wall_jump_ns()
         self.driver_clock = DriverClock(clock.now_ns())
-        self.told_ns = clock.now_ns()
+        self.newest_ns = clock.now_ns()
         self._last_ns = since_ns
         self._stamp_us = 0
         self._seen: dict[int, None] = {}  # in order of arrival
         self._held: list[Sample] = []
-        self._heard_ns = self._looked_ns = self.told_ns
+        self._heard_ns = self._looked_ns = self.newest_ns
         self._has_looked = self._is_coarse = False
 
     @property
@@ -82,12 +82,12 @@ class UtilizationSamples:
             found = self._current(now_ns)
             self._look_from_the_start(now_ns)
         if found:
-            self.told_ns = self._last_ns = found[-1][0]
+            self.newest_ns = self._last_ns = found[-1][0]
         return found
 
     def why_missing(self) -> str | None:
         """Return why there is no utilization at all; None where there was one lately."""
-        if self._clock.now_ns() - self.told_ns < _LONG_NS + self._patience_ns():
+        if self._clock.now_ns() - self.newest_ns < _LONG_NS + self._patience_ns():
             return None
         errors = (self._questions.why_not(one, self._gpu) for one in (self._source.samples, self._source.utilization))
         return "; ".join(str(error) for error in errors if error is not None) or "the driver has no samples"

@@ -110,9 +110,9 @@ def hang_card(hang: Hang) -> dict[str, Any]:
         title = listed(list(map(_name, place.stands)), 4)
         stacks.append({"title": title, "frames": place.frames[::-1], "waits": waits})
     from_s = max(hang.since_s - 60, 0.0)
-    to_s = hang.told_s if hang.ended_s is None else hang.ended_s
-    told = f"{duration(hang.since_s)} into the run, reported after {duration(hang.told_s - hang.since_s)}"
-    words = {"text": hang.text, "facts": hang.facts, "when": f"{told}; {went_on(hang)}", "stacks": stacks}
+    to_s = hang.reported_s if hang.ended_s is None else hang.ended_s
+    when = f"{duration(hang.since_s)} into the run, reported after {duration(hang.reported_s - hang.since_s)}"
+    words = {"text": hang.text, "facts": hang.facts, "when": f"{when}; {went_on(hang)}", "stacks": stacks}
     address = urlencode([("t", f"{from_s:.2f}-{to_s:.2f}"), ("process", "all"), ("thread", "all")])
     return {**words, "left_out": max(len(hang.places) - _PLACES, 0), "address": address}
 

@@ -91,8 +91,8 @@ def operator_lines(windows: Sequence[WindowSummary], columns: int) -> Iterator[s
 def about_lines(about: AboutWindow) -> Iterator[str]:
     """Yield what a window says beside its operators: whom GPUs waited for, and what it cost."""
     times = about.step_times
-    told = ((times.before_s, "before the window"), (times.within_s, "in it"), (times.after_s, "after it"))
-    known = [f"{step_time(seconds)} {when}" for seconds, when in told if seconds is not None]
+    measured = ((times.before_s, "before the window"), (times.within_s, "in it"), (times.after_s, "after it"))
+    known = [f"{step_time(seconds)} {when}" for seconds, when in measured if seconds is not None]
     if len(known) > 1:
         yield f"A step took {', '.join(known)}."
     for gpu in about.gpus:

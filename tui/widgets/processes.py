@@ -35,21 +35,21 @@ class ProcessTable(Table[ProcessState]):
             await self.run_action(f"screen.open_process({self.current.row.id})")
 
     def columns(self) -> Sequence[Column[ProcessState]]:
-        def told(text: Callable[[ProcessState], str | None]) -> Callable[[ProcessState, int], Run]:
+        def cell(text: Callable[[ProcessState], str | None]) -> Callable[[ProcessState, int], Run]:
             return lambda item, _: self.run(text(item) or "", "plain" if item.row.ended_ns is None else "faint")
 
         def known(text: Callable[[float], str], field: str) -> Callable[[ProcessState, int], Run]:
-            return told(lambda item: None if getattr(item, field) is None else text(getattr(item, field)))
+            return cell(lambda item: None if getattr(item, field) is None else text(getattr(item, field)))
 
         return (
             Column("process", self._process, 22),
-            Column("pid", told(lambda item: str(item.row.pid)), 8, 40, right=True),
+            Column("pid", cell(lambda item: str(item.row.pid)), 8, 40, right=True),
             Column("CPU", known(percent, "cpu_cores"), 7, right=True),
             Column("RSS", known(size, "rss_bytes"), 8, 48, right=True),
             Column("GPU mem", known(size, "gpu_memory_bytes"), 8, 64 if self._has_gpu else NEVER, right=True),
             Column("threads", known("{:.0f}".format, "threads"), 7, 96, right=True),
             Column("steps", known(rate, "steps_per_s"), 8, 80 if self._has_steps else NEVER, right=True),
-            Column("phase", told(lambda item: item.phase), 22, 140),
+            Column("phase", cell(lambda item: item.phase), 22, 140),
             Column("function now" if self._is_live else "function, mostly", self._function, 0, 34, share=1),
             Column("where", lambda item, room: self.run(cut_path(visible(item.where), room), "dim"), 0, 100, share=1),
         )

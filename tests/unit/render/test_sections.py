@@ -80,7 +80,7 @@ def test_json_has_who_stood_where_and_the_text_says_it_all_within_the_width(tmp_
     with RunReader(write_records(tmp_path / "a", hung)) as reader:
         summary = summarize(reader)
     (hang,) = msgspec.json.decode(msgspec.json.encode(summary))["hangs"]
-    assert (hang["since_s"], hang["told_s"], hang["ended_s"], hang["cause"]) == (30.0, 60.0, None, "collective")
+    assert (hang["since_s"], hang["reported_s"], hang["ended_s"], hang["cause"]) == (30.0, 60.0, None, "collective")
     assert hang["places"][0]["frames"][-1] == "all_reduce (/lib/distributed_c10d.py:3)"
     assert [stand["rank"] for stand in hang["places"][0]["stands"]] == list(range(6))
     text = summary_text(summary)
