@@ -81,9 +81,9 @@ def command(run: str, show: bool, by_shape: bool, sort: str | None, limit: int, 
             return
         for window in windows:
             process, steps = reader.processes[window.process], len(reader.window_steps(window.id))
-            who = f"pid {process.pid}" if process.rank is None else f"rank {process.rank}, pid {process.pid}"
+            name = f"pid {process.pid}" if process.rank is None else f"rank {process.rank}, pid {process.pid}"
             length = step_time((window.end_ns - window.start_ns) / SECOND_NS)
-            click.echo(f"{who}: {length}, {plural(steps, 'whole step')}, by {visible(window.source)}")
+            click.echo(f"{name}: {length}, {plural(steps, 'whole step')}, by {visible(window.source)}")
             for text in about_lines(about_window(reader, window)):
                 click.echo(visible(text))
             rows = reader.operators(window.id)

@@ -215,7 +215,7 @@ def saturated_workers(context: FindingContext) -> Finding | None:
         loaders.busy.measure("workers busy"),
         gain=bound(context, share, limit if has_cores else None),
         cases={"full": not has_cores, "waiting": is_waiting},
-        who={1: "its only worker is", 2: "both workers are"}.get(count, f"all {count} workers are"),
+        workers_are={1: "its only worker is", 2: "both workers are"}.get(count, f"all {count} workers are"),
         busy=percent(loaders.busy.value),
         workers=plural(count, "worker"),
         at_loading=at(loaders.line),

@@ -49,7 +49,7 @@ class Death(NamedTuple):
     """A process of the run that ended; code and signal are None where its parent had taken its status before us."""
 
     at_ns: int
-    who: str
+    process: str
     code: int | None
     signal: int | None
     rank: int | None = None
@@ -61,7 +61,7 @@ class Death(NamedTuple):
         return self.signal is not None or bool(self.code)
 
     def in_words(self) -> str:
-        return f"{self.who} {exitstatus.in_words(self.code, self.signal)}"
+        return f"{self.process} {exitstatus.in_words(self.code, self.signal)}"
 
 
 class Cause(NamedTuple):

@@ -81,14 +81,14 @@ def _cause(stood: Sequence[Standing], said: Sequence[str], behind: Sequence[Rank
 
 def _of_counts(one: Behind, named: RankBehind, verdict: Verdict) -> str:
     """Return what NCCL's counts say of a rank, and where it stands."""
-    who = f"rank {one.rank}" + (f" (pid {named.pid}{f' on {named.host}' if named.host else ''})" if named.pid else "")
+    name = f"rank {one.rank}" + (f" (pid {named.pid}{f' on {named.host}' if named.host else ''})" if named.pid else "")
     others = "the others" if verdict.waiting < 2 else f"{verdict.waiting} others"
     if verdict.progress is Progress.LOST:
-        text = f"{who} is {one.instead} for NCCL, and {others} wait for it"
+        text = f"{name} is {one.instead} for NCCL, and {others} wait for it"
     elif one.instead:
-        text = f"{who} launched {one.instead} where {others} launched {one.operation} {one.launched + 1}"
+        text = f"{name} launched {one.instead} where {others} launched {one.operation} {one.launched + 1}"
     else:
-        text = f"{who} has not come to {one.operation} {one.launched + 1}, in which {others} wait"
+        text = f"{name} has not come to {one.operation} {one.launched + 1}, in which {others} wait"
     at = f"; it stands in {named.place}: {named.state}" if named.place else f"; {named.state}" if named.state else ""
     return text + at
 

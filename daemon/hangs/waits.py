@@ -157,8 +157,8 @@ def _wait_in(call: str, first: int, second: int, pid: int, name_of: NameOf) -> W
             return Wait("read", f"opens {path.decode(errors='replace') or 'a file'}")
         case "wait4" | "waitid":
             child = second if call == "waitid" else first
-            who = name_of(child) if 0 < child < 1 << 22 else "a child"
-            return Wait("child", f"waits for the end of {who}")
+            name = name_of(child) if 0 < child < 1 << 22 else "a child"
+            return Wait("child", f"waits for the end of {name}")
         case "nanosleep" | "clock_nanosleep":
             return Wait("sleep", "sleeps")
         case "fsync" | "fdatasync" | "msync" | "sync":

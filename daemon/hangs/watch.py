@@ -171,9 +171,9 @@ class HangWatch:
     def _death(self, record: ProcessEnded) -> Death:
         pid = record.identity.pid
         member, _ = self._known.get(record.identity, (None, 0))
-        who = f"{name_of_member(member) if member else 'process'} (pid {pid})"
+        name = f"{name_of_member(member) if member else 'process'} (pid {pid})"
         rank = member.rank if member and is_training(member) else None
-        return Death(record.at_ns, who, record.exit_code, record.exit_signal, rank, pid)
+        return Death(record.at_ns, name, record.exit_code, record.exit_signal, rank, pid)
 
     async def _check_spin(self) -> None:
         """Report a run that uses the CPU and stands: soon where NCCL's counts prove it, else after a long time."""

@@ -49,15 +49,15 @@ class Rates:
         self,
         name: str,
         total: float,
-        who: Identity | None = None,
+        identity: Identity | None = None,
         os_tid: int | None = None,
         *,
         device: str | None = None,
     ) -> Iterator[Point]:
         """Yield by how much a total grew a second since the last reading, as a point; nothing at the first."""
-        value = self.per_s((name, who, os_tid, device), total)
+        value = self.per_s((name, identity, os_tid, device), total)
         if value is not None:
-            yield Point(name, value, who, os_tid, device)
+            yield Point(name, value, identity, os_tid, device)
 
     def grown(self, key: Hashable, total: float) -> float | None:
         """Return by how much a total grew since the last reading; None at the first. Never below 0."""

@@ -81,8 +81,8 @@ def death_card(post_mortem: PostMortem | None) -> dict[str, Any] | None:
         return None
     memory, stacks = post_mortem.memory, []
     for place in post_mortem.last:
-        who = f"pid {place.pid}" if place.rank is None else f"rank {place.rank}, pid {place.pid}"
-        title = f"{who}: last seen {duration(place.before_end_s)} before the end in {place.place}"
+        name = f"pid {place.pid}" if place.rank is None else f"rank {place.rank}, pid {place.pid}"
+        title = f"{name}: last seen {duration(place.before_end_s)} before the end in {place.place}"
         stacks.append({"title": title, "frames": place.frames[::-1], "source": place.source})
     sentence, held = post_mortem_sentence(post_mortem), [bytes_ for _, bytes_ in memory]
     text = f"memory of the main process (RSS) over its last {duration(memory[0][0])}: " if memory else ""
@@ -118,4 +118,4 @@ def hang_card(hang: Hang) -> dict[str, Any]:
 
 
 def _name(stand: Stand) -> str:
-    return f"{stand.who} (pid {stand.pid}){'' if stand.is_main else f', thread {stand.thread}'}"
+    return f"{stand.process} (pid {stand.pid}){'' if stand.is_main else f', thread {stand.thread}'}"

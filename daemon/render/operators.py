@@ -194,6 +194,12 @@ def describe(reader: RunReader, window: WindowRow, field: str) -> dict[str, Any]
         lines = issuers.get(row.name, ()) if row.device == HOST else ()
         operators.append({**fields, "input_shapes": row.input_shapes, "lines": lines})
     device = {name: getattr(window, name) for name in ("device_busy_ns", "device_idle_ns", "device_overlap_ns")}
-    who = {"source": window.source, "pid": process.pid, "rank": process.rank}
+    of_process = {"source": window.source, "pid": process.pid, "rank": process.rank}
     when = {"start_ns": window.start_ns, "end_ns": window.end_ns, "steps": len(reader.window_steps(window.id))}
-    return {**who, **when, **device, **msgspec.structs.asdict(about_window(reader, window)), "operators": operators}
+    return {
+        **of_process,
+        **when,
+        **device,
+        **msgspec.structs.asdict(about_window(reader, window)),
+        "operators": operators,
+    }

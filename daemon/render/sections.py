@@ -141,7 +141,9 @@ def hang_lines(hangs: Sequence[Hang], columns: int) -> Iterator[str]:
     for hang in hangs:
         yield from wrapped(f"{duration(hang.since_s)} into the run: {hang.text}; {went_on(hang)}", columns, "  ▲ ")
         for place in hang.places[:6]:
-            names = [stand.who if stand.is_main else f"{stand.who}, thread {stand.thread}" for stand in place.stands]
+            names = [
+                stand.process if stand.is_main else f"{stand.process}, thread {stand.thread}" for stand in place.stands
+            ]
             waits = sorted({stand.wait for stand in place.stands})
             yield from wrapped(f"{listed(names, 4)}: {' / '.join(waits[:2])}", columns, "    ")
             yield from wrapped(" ← ".join(map(_short, place.frames[:-4:-1])), columns, "      ")
@@ -185,9 +187,9 @@ def post_mortem_lines(post_mortem: PostMortem | None, columns: int) -> Iterator[
 
 
 def _last(place: LastPlace) -> str:
-    who = f"rank {place.rank} " if place.rank is not None else ""
+    rank = f"rank {place.rank} " if place.rank is not None else ""
     code = f": {place.source}" if place.source else ""
-    return f"{who}in {place.place}{code}"
+    return f"{rank}in {place.place}{code}"
 
 
 LEAST_SURPLUS = 0.02

@@ -189,8 +189,8 @@ def _processes(reader: RunReader, selection: Selection, changes: _Changes) -> tu
         profile = profiles[row.id]
         cpu_cores = mean_of_series(reader, "cpu_cores", row.id, selection)
         sums = (profile.total_samples, cpu_cores, int(last.value) if last else None)
-        who = (row.pid, row.role, row.rank, row.ordinal, row.command, _exit(row.exit_code, row.exit_signal))
-        return ProcessSummary(*who, *sums, tuple(hot_functions(reader, profile)[:5]))
+        fields = (row.pid, row.role, row.rank, row.ordinal, row.command, _exit(row.exit_code, row.exit_signal))
+        return ProcessSummary(*fields, *sums, tuple(hot_functions(reader, profile)[:5]))
 
     return tuple(map(described, sorted(filter(selection.takes_process, reader.processes.values()), key=order)))
 

@@ -57,10 +57,10 @@ class Windowing:
         if request.pid is not None:
             training = [member for member in training if member.identity.pid == request.pid]
         if not training:
-            who = "no process of this run trains"
+            what = "no process of this run trains"
             if request.pid is not None:
-                who = f"process {request.pid} of this run does not train"
-            raise SessionFailed(who, "wait until one does")
+                what = f"process {request.pid} of this run does not train"
+            raise SessionFailed(what, "wait until one does")
         # One that has not asked yet may be importing torch still: it is given its time.
         listening = self._on_demand.daemon.clients if self._on_demand else set()
         chosen = [member for member in training if member.identity.pid in listening] or training

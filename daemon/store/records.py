@@ -19,8 +19,8 @@ Value = Annotated[float, msgspec.Meta(ge=-1e300, le=1e300)]  # a finite number: 
 Count = Annotated[int, msgspec.Meta(ge=0, le=1 << 48)]
 COLLECTIVES_BEHIND = "collectives_behind"
 """By how many collectives a rank is behind all others at once; 0 where it is not the only one that is last."""
-STEP_COUNT, STEP_ERROR, STEP_SOURCE, STEPS_LOST = "step_count", "step_count_error", "counter", "uncounted"
 COLLECTING = "garbage_collection_share"
+STEP_COUNT, STEP_ERROR, STEP_SOURCE, STEPS_LOST = "step_count", "step_count_error", "counter", "uncounted"
 """The series of the steps of a process and of how many may be wrong; the kinds of the events that say what counts from
 there on, and that and why nothing does."""
 
@@ -265,10 +265,10 @@ class WindowTaken(msgspec.Struct, frozen=True, tag="window"):
     waits: tuple[WindowWait, ...] = ()
 
 
-class Stand(msgspec.Struct, frozen=True):
-    """A thread that stands still in a hang: ``who`` names its process in words, ``wait`` says what it waits for."""
+class Stand(msgspec.Struct, frozen=True, rename={"process": "who"}):
+    """A thread that stands still in a hang: ``process`` names its process in words, ``wait`` says what it waits for."""
 
-    who: str
+    process: str
     pid: int
     role: str
     rank: int | None
