@@ -56,7 +56,8 @@ MINUTE_S = 60.0
 _READINGS = 18  # a multiple of a recording's length in seconds: starting and reading one comes at once
 _AIM = 0.94
 _ROOM = 0.90  # of the allowance: what costs less has room for a higher rate
-_MUCH_ROOM, _FEWEST = 0.7, 15  # so much room shows in so few readings
+_MUCH_ROOM, _FEWEST = 0.7, 10  # so much room shows in so few readings: of two recordings
+_SHORTEST_S = 0.5  # what a shorter time costs says nothing: a tick of CPU time is 10 ms
 _MOST_RISE, _SMALL_RISE = 4.0, 1.15
 
 
@@ -94,17 +95,19 @@ class Governor:
 
     The control law: every reading (about a second's cost) goes into a ledger of the last minute, start-up too. From it
     follows the *allowance*: the cores that may be taken from now on so that no minute passes the budget. The
-    *forecast* is the mean of the readings since the rate last changed, eighteen at most; the one that follows a
-    lowering is in part of the rate before, and left out. When the forecast is above the allowance, the rate is lowered
-    in proportion, to 94 % of it. The fewer the readings, the further above it has to be (three times as high for one,
-    70 % for three): one costly second moves nothing, while a target that costs ten times the estimate is met at once.
-    When eighteen readings are below 90 % of the allowance, or fifteen below 70 %, the rate is raised, then not
-    quite as far, and to four times at most: cost grows by no more than the rate does, as part of it is fixed.
+    *forecast* is the mean of the readings since the rate last changed, eighteen at most. The one that follows a
+    lowering is in part of the rate before, and left out; one of less than half a second counts with the next. When the
+    forecast is above the allowance, the rate is lowered in proportion, to 94 % of it. The fewer the readings, the
+    further above it has to be (three times as high for one, 70 % for three): one costly second moves nothing, while a
+    target that costs ten times the estimate is met at once. When eighteen readings are below 90 % of the allowance, or
+    ten below 70 %, the rate is raised, then not quite as far, and to four times at most: cost grows by no more than
+    the rate does, as part of it is fixed.
 
-    After a lowering the governor waits before it raises: twelve seconds at first, since the reason was most likely the
-    imports, which are deep, costly to read and soon over. Each time that a raise has to be taken back within a minute,
-    the wait doubles, up to four minutes: workers that come and go with every epoch shall not move the rate each time.
-    A raise by 15 % or less does not wait: it cannot pass the budget by a fifth before it is taken back.
+    After a lowering the governor waits before it raises: ten seconds at first, since the reason was most likely the
+    imports, which are deep, costly to read and soon over. Where a raise has to be taken back within a minute, it waits
+    for 24 seconds, and twice as long each further time, up to four minutes: workers that come and go with every epoch
+    shall not move the rate each time. A raise by 15 % or less does not wait: it cannot pass the budget by a fifth
+    before it is taken back.
 
     Only the rate of the main processes is set. Those that take turns get a part of it, and a part of the time that
     shrinks with it (``turn_share``), so that they give way twice as fast. To give up their turns first would gain next
@@ -119,8 +122,9 @@ class Governor:
         self._budget_cores = budget_cores
         self._ledger = Ledger()
         self._readings: deque[float] = deque(maxlen=_READINGS)
+        self._unread = Spending(0.0, 0.0)
         self._is_settling = True  # what starting costs has to be paid, but says nothing of what recording costs
-        self._raise_wait_s = 12.0
+        self._raise_wait_s = 10.0
         self._since_lowering_s = self._since_rise_s = MINUTE_S
         # Before the first reading: 0.6 ms a sample is what reading a loop of some depth takes.
         self.mean_hz = self._within_bounds(budget_cores / 0.0006)
@@ -177,13 +181,17 @@ class Governor:
         if self._is_settling:
             self._is_settling = False
             return False
-        self._readings.append(spending.cores)
+        self._unread = Spending(self._unread.cpu_s + spending.cpu_s, self._unread.over_s + spending.over_s)
+        if self._unread.over_s < _SHORTEST_S:
+            return False
+        self._readings.append(self._unread.cores)
+        self._unread = Spending(0.0, 0.0)
         wanted_hz = self._wanted_hz()
         if wanted_hz == self.mean_hz:
             return False
         if wanted_hz < self.mean_hz:
             if self._since_rise_s < MINUTE_S:  # it takes a raise back: the next raise waits longer
-                self._raise_wait_s = min(2 * self._raise_wait_s, 240.0)
+                self._raise_wait_s = min(max(2 * self._raise_wait_s, 24.0), 240.0)
             self._since_lowering_s = 0.0
             self._is_settling = True  # the reading that comes next is in part of the rate before
         elif wanted_hz > _SMALL_RISE * self.mean_hz:
