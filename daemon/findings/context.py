@@ -43,7 +43,7 @@ Seen = TypeVar("Seen")
 WORKED = 0.01
 """A GPU that was utilized for less of the time did not work for the training."""
 _LEAST_SAMPLES = 100
-_ALL_WORK = 0.9
+ALL_WORK = 0.9
 
 _CROWDED = 1.05
 """From this crowding on it raises a bound so much that the finding says so."""
@@ -261,7 +261,7 @@ class FindingContext:
 
     def is_all_work(self, share: Share) -> bool:
         """Say whether a share is all that a program without any phase of a step does: that is no loss, but its work."""
-        return not self.is_training and share.high > _ALL_WORK
+        return not self.is_training and share.high > ALL_WORK
 
     def line(self, *phases: str) -> Line | None:
         """Return the line of the user's code at which most time of some phases went by, evaluations aside."""

@@ -9,13 +9,15 @@ from typing import TypeVar
 
 from profd.daemon.analyze.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER, OTHER, own_frame
 from profd.daemon.findings.bounds import bound
-from profd.daemon.findings.context import FindingContext, line_of
+from profd.daemon.findings.context import ALL_WORK, FindingContext, line_of
 from profd.daemon.findings.finding import Finding, Line
 from profd.daemon.findings.kinds import MODULE, OwnFunction, own_functions, spoken
 from profd.daemon.store.rows import FrameRow
 
 _WITHOUT_GRADIENTS = ("torch/utils/_contextlib.py", "torch/autograd/grad_mode.py")
 """Where `@torch.no_grad()` and `@torch.inference_mode()` call what they decorate; the latter is up to torch 1.13."""
+_FITTING = ("sklearn/", "xgboost/", "lightgbm/", "catboost/", "river/")
+"""Libraries that fit a model in one call: what the user's line does is all theirs."""
 Key = TypeVar("Key", bound=tuple[object, ...])
 
 
@@ -93,13 +95,15 @@ def largest_part(context: FindingContext) -> Finding | None:
         phase = context.phases.of_stack(stack)
         if phase not in (FORWARD, LOSS, OTHER, BACKWARD, OPTIMIZER) or context.kinds.of_stack(stack) is not None:
             return None
-        if (phase in (BACKWARD, OPTIMIZER) and stack in by_torch) or any(one.module_path == MODULE for one in frames):
+        if phase in (BACKWARD, OPTIMIZER) and stack in by_torch:
+            return None
+        if any(one.module_path == MODULE or one.module_path.startswith(_FITTING) for one in frames):
             return None
         return next(own_functions(frames), None)
 
     function, stacks = _largest(context, function_of)
     share = context.share_of(context.profile, stacks.__contains__)
-    if function is None or context.is_all_work(share):
+    if function is None or share.high > ALL_WORK:  # the loop itself is no part of it
         return None
     gain, line = partial(bound, context, share), partial(context.line_of_call, stacks)
     return context.finding("largest-part", share, gain=gain, line=line, function=function[0])

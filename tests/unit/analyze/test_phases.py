@@ -69,6 +69,17 @@ EVERY_STACK: list[tuple[str, Sequence[str]]] = [
     ("loss", (f"train | {TRAIN} | a = net(x, y)", CALL, f"FocalLoss.forward | {TRAIN} | return x")),
     ("forward", (f"f | {TRAIN} | loss = loss_fn(model, x)", f"loss_fn | {TRAIN} | out = model(x)", CALL, LINEAR)),
     ("loss", (f"train | {TRAIN} | loss = loss_fn(out, y)", f"smooth | {TRAIN} | a + b")),
+    ("loss", (f"train | {TRAIN} | loss = -mll(output, y)", "linear_cg | linear_operator/utils/linear_cg.py")),
+    ("other", (f"train | {TRAIN} | loss = model.train_on_batch(x, y)", "fit | keras/src/trainer.py")),
+    ("other", (f"train | {TRAIN} | loss = -mll(output, y)", f"smooth | {TRAIN} | a + b")),
+    (
+        "evaluation",
+        (
+            f"<module> | {TRAIN} | xgb.train(params)",
+            "train | xgboost/training.py",
+            "Booster.eval_set | xgboost/core.py",
+        ),
+    ),
     ("logging", (f"train | {TRAIN} | accuracy(logits, labels)", *METRIC)),
     ("evaluation", (f"evaluate | {TRAIN} | accuracy(logits, labels)", *METRIC)),
     # A training that evaluates, too, is no evaluation.

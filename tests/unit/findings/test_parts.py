@@ -58,6 +58,14 @@ def test_the_largest_part_of_a_step_by_hand_is_a_remark_at_its_call(case: Case) 
     assert [one.rule for one in findings] == ["input-bound-in-process"]
 
 
+def test_neither_the_loop_itself_nor_a_fit_of_a_library_is_a_part(case: Case) -> None:
+    fit = (LOOP[0], Frame("Booster.update", LIBRARY + "xgboost/core.py", 2391))
+    assert case.found(largest_part, [(fit, 300), (LOAD_IN_PROCESS, 200)]) is None
+    loop = (LOOP[0], Frame("forward", TRAIN, 71))
+    assert case.found(largest_part, [(loop, 475), (LOAD_IN_PROCESS, 25)]) is None
+    assert case.found(largest_part, [(loop, 300), (LOAD_IN_PROCESS, 200)]) is not None
+
+
 def test_passes_of_torch_and_what_runs_in_a_module_are_no_largest_part(case: Case) -> None:
     assert case.found(largest_part, HEALTHY) is None
     assert case.found(largest_part, step(((*MEASURE, Frame("spread", DATA, 87)), 200))) is None
