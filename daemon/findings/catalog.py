@@ -26,7 +26,8 @@ Rule = Callable[[FindingContext], Finding | None]
 
 RULES: tuple[Rule, ...] = (
     *(ranks.straggler, gpu.collectives),
-    *(loading.load_in_process, loading.saturated_workers, loading.idle_workers, loading.shared_memory),
+    *(loading.load_in_process, loading.saturated_workers, loading.idle_workers, loading.environments),
+    loading.shared_memory,
     *(gpu.synchronization, phases.checkpoints, phases.logging_stalls, phases.evaluations, phases.compilation),
     *(overhead.hot_function, phases.unfused_optimizer, phases.small_batches, overhead.overhead),
     *(parts.part_of_model, parts.forward_without_gradients, parts.largest_part),

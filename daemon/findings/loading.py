@@ -16,7 +16,7 @@ from profd.daemon.analyze.series import mean_of_known
 from profd.daemon.analyze.steps import take_steps
 from profd.daemon.findings.bounds import bound, ceiling, usable_cores
 from profd.daemon.findings.context import FindingContext
-from profd.daemon.findings.finding import INFO, Finding, Line
+from profd.daemon.findings.finding import INFO, Finding, Line, Measure
 from profd.daemon.findings.kinds import spoken
 from profd.daemon.findings.shares import Share
 from profd.daemon.findings.texts import at
@@ -299,6 +299,50 @@ def _cause_between(context: FindingContext, share: Share, loaders: Loaders) -> d
     # As much as the main thread would take for the work of all workers.
     is_cheap = loaders.busy.value * loaders.at_once < _MOST * share.value
     return {"transfer": is_transfer and not is_cheap, "cheap": is_transfer and is_cheap}
+
+
+def environments(context: FindingContext) -> Finding | None:
+    """Return the wait for environments of an agent that processes of their own step.
+
+    To ask a process and to get its answer takes some hundred microseconds: a cheap step is sooner taken in this one.
+    """
+    share = context.share_of(context.profile, partial(_waits_for_environments, context))
+    if context.severity("input-bound-environments-cheap", share.low) is None:  # spares the look at the processes
+        return None
+    trainers = {row.id for row in context.trainers}
+    looks = (_busy_with_environments(context, row.id) for row in context.reader.processes.values())
+    known = [one for row, one in zip(context.reader.processes, looks, strict=True) if row not in trainers]
+    busy = [one for one in known if one is not None]
+    if not busy:
+        return None
+    each, count = Measure("environments busy", sum(busy) / len(busy)), plural(len(busy), "environment")
+    said = percent(each.value)
+    if sum(busy) < _MOST * share.value:
+        gain = bound(context, share.times(1 - sum(busy) / share.value))
+        return context.finding("input-bound-environments-cheap", share, each, gain=gain, environments=count, busy=said)
+    gain = bound(context, share)
+    return context.finding("input-bound-environments", share, each, gain=gain, environments=count, busy=said)
+
+
+_VECTORS = ("stable_baselines3/common/vec_env/", "gymnasium/vector/", "gym/vector/")
+_ASKED = re.compile(r"\b(_?recv(_bytes)?|poll|wait|select)$")
+
+
+def _is_of_environments(context: FindingContext, stack: int) -> bool:
+    return any(one.module_path.startswith(_VECTORS) for one in context.reader.frames_of(stack))
+
+
+def _waits_for_environments(context: FindingContext, stack: int) -> bool:
+    return context.phases.of_stack(stack) == DATA_WAIT and _is_of_environments(context, stack)
+
+
+def _busy_with_environments(context: FindingContext, process: int) -> float | None:
+    """Return the share of the time in which a process steps environments; None where it has none."""
+    alone = Selection(context.from_ns, context.to_ns, frozenset({process}), thread="MainThread")
+    time_ns = context.profile_on(alone).time_ns
+    stepping = {stack: spent for stack, spent in time_ns.items() if _is_of_environments(context, stack)}
+    waiting = sum(spent for stack, spent in stepping.items() if _ASKED.search(context.leaf(stack).function))
+    return 1 - waiting / sum(stepping.values()) if stepping else None
 
 
 _USED, _TOTAL = "shm_used_bytes", "shm_total_bytes"
