@@ -41,7 +41,9 @@ class SourceTree:
             lines = cell.text.splitlines()
             line = lines[frame.line - 1].strip()[:200] if 0 < frame.line <= len(lines) else None
             return FrameDescription(f"cell {cell.number}", False, line, is_without_gradients(lines, frame.line))
-        of_library = is_library(frame.file.removeprefix(self._own))
+        # Beside a script, what has no file is made by libraries: a dataclass, a lambda of Pyro that is evaluated.
+        is_made = bool(self._own) and frame.file == "<string>"
+        of_library = is_made or is_library(frame.file.removeprefix(self._own))
         switched_off = not of_library and is_without_gradients(self.lines(frame.file), frame.line)
         text = self.line(frame.file, frame.line)
         return FrameDescription(self.module_path(frame.file), of_library, text, switched_off)

@@ -91,6 +91,8 @@ def find_loop(stacks: Sequence[Stack], declared: Declared) -> StepLoop | None:
     length = len(chain)
     if not outer:
         length = _updating(chain) or length
+    elif same := _within_a_library(inner, outer):
+        chain, length = chain[:same], same
     elif [place.key for place in outer] == [place.key for place in inner[: len(outer)]]:
         length = len(outer)
     micro = chain[-1] if length < len(chain) else None
@@ -122,6 +124,20 @@ def _places(frames: Sequence[Frame], declared: Declared) -> Iterator[Place]:
             continue  # a part of the function that it stands in, whose frame is beside
         function = declared.function_at(frame.file, frame.function, frame.line)
         yield from (Place(frame.file, frame.function, function, loop) for loop in function.around(frame.line))
+
+
+def _within_a_library(inner: _Chain, outer: _Chain) -> int:
+    """Return how many loops two chains begin with alike, where they part in a library that a loop of the user's calls.
+
+    Pyro's backward pass is in a loop over particles, its optimizer's step in one over parameters.
+    """
+    same = 0
+    for one, other in zip(inner, outer, strict=False):
+        if one.key != other.key:
+            break
+        same += 1
+    parts = same and same < min(len(inner), len(outer)) and not is_library(inner[same - 1].file)
+    return same if parts and all(is_library(place.file) for place in (inner[same], outer[same])) else 0
 
 
 def _updating(chain: _Chain) -> int:

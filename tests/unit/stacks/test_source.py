@@ -147,12 +147,14 @@ ENVIRONMENT = "/venv/lib/python3.11/site-packages"
     [
         (f"{ENVIRONMENT}/app/examples", f"{ENVIRONMENT}/app/examples/train.py", False),
         (f"{ENVIRONMENT}/app/examples", f"{ENVIRONMENT}/torch/a.py", True),
+        ("/home/me/project", "<string>", True),
         ("/home/me/project", f"/home/me/project{ENVIRONMENT}/torch/a.py", True),
         ("/home/me/project", "/home/me/project/data/load.py", False),
     ],
 )
 def test_what_lies_beside_the_script_is_the_users_but_for_an_environment(own: str, file: str, expected: bool) -> None:
     assert SourceTree(own=Path(own)).describe(Frame("f", file, 1)).is_library == expected
+    assert not SourceTree().describe(Frame("f", "<string>", 1)).is_library  # python -c
 
 
 GRADIENTS = """def train(model, teacher):

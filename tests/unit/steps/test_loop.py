@@ -94,6 +94,25 @@ def test_steps_are_those_of_the_optimizer_where_gradients_are_accumulated(tmp_pa
     assert head(loop_in(backward)) == (1, 2)
 
 
+def test_loops_of_a_library_that_part_below_the_users_are_within_a_step(tmp_path: Path) -> None:
+    script = Script(tmp_path, "for step in range(9):\n    svi.step(data)\n")
+    library = tmp_path / "site-packages" / "pyro" / "infer.py"
+    library.parent.mkdir(parents=True)
+    loops = "def elbo():\n    for trace in traces():\n        loss.backward()\n"
+    library.write_text(f"{loops}def step():\n    for p in own:\n        p.step()\n")
+    elbo, update = Frame("elbo", str(library), 3), Frame("step", str(library), 6)
+    backward = script.stack(("<module>", "svi.step"), inside=[elbo, *BACKWARD])
+    optimizer = script.stack(("<module>", "svi.step"), inside=[update, *OPTIMIZER])
+    assert head(loop_in(backward, optimizer)) == (1, None)
+    # Two loops of the user's are two trainings: that of more backward passes is counted.
+    apart = Script(
+        tmp_path, "for epoch in e():\n    for a in x:\n        a.backward()\n    for b in y:\n        b.step()\n"
+    )
+    backward = apart.stack(("<module>", "a.backward"), inside=BACKWARD)
+    optimizer = apart.stack(("<module>", "b.step"), inside=OPTIMIZER)
+    assert head(loop_in(backward, optimizer)) == (2, None)
+
+
 def test_loops_of_and_inside_of_the_optimizer_are_none(tmp_path: Path) -> None:
     script = Script(tmp_path, "def fit():\n    while True:\n        optimizer.step(closure)\n")
     stack = script.stack(("fit", "optimizer.step"), inside=[*OPTIMIZER, Frame("closure", "/x/y.py", 3), *BACKWARD])
