@@ -316,11 +316,9 @@ def environments(context: FindingContext) -> Finding | None:
     if not busy:
         return None
     each, count = Measure("environments busy", sum(busy) / len(busy)), plural(len(busy), "environment")
-    said = percent(each.value)
+    said, gain = percent(each.value), bound(context, share)
     if sum(busy) < _MOST * share.value:
-        gain = bound(context, share.times(1 - sum(busy) / share.value))
         return context.finding("input-bound-environments-cheap", share, each, gain=gain, environments=count, busy=said)
-    gain = bound(context, share)
     return context.finding("input-bound-environments", share, each, gain=gain, environments=count, busy=said)
 
 

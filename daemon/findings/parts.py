@@ -103,10 +103,18 @@ def largest_part(context: FindingContext) -> Finding | None:
 
     function, stacks = _largest(context, function_of)
     share = context.share_of(context.profile, stacks.__contains__)
-    if function is None or share.high > ALL_WORK:  # the loop itself is no part of it
+    if function is None:
         return None
-    gain, line = partial(bound, context, share), partial(context.line_of_call, stacks)
-    return context.finding("largest-part", share, gain=gain, line=line, function=function[0])
+    line = context.line_of_call(stacks)
+
+    def is_below(stack: int) -> bool:
+        return line is not None and any(frame.id == line.frame for frame in context.reader.frames_of(stack))
+
+    # The loop itself is no part of it, and neither is a line that takes the whole step: `svi.step(batch)`.
+    if max(share.high, context.share_of(context.profile, is_below).high) > ALL_WORK:
+        return None
+    gain = partial(bound, context, share)
+    return context.finding("largest-part", share, gain=gain, line=lambda: line, function=function[0])
 
 
 def _largest(

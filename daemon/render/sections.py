@@ -27,12 +27,14 @@ ALARM, WORTH_KNOWING, HEALTHY = "▲", "·", "✓"
 
 HEALTHY_SHARE = 0.8
 """From so much of its time on, spent on what it is there for, a training without findings is healthy."""
+SEEN_SHARE = 0.1
+"""From so much of it on a program trains."""
 MUCH_STARTUP = 0.2
 """A range that startup takes so much of is not called healthy, only what is left of it."""
 
 
 def verdict(findings: Sequence[Finding], phases: Mapping[str, float]) -> str:
-    """Return the strongest finding above info, else that the run is healthy; empty where neither can be said.
+    """Return the strongest finding above info, else how much of the time is training; empty where hardly any is.
 
     ``phases`` are the shares of the main thread's time. Where startup takes much, only the rest is judged.
     """
@@ -42,7 +44,9 @@ def verdict(findings: Sequence[Finding], phases: Mapping[str, float]) -> str:
     work, startup = worked_share(phases), phases.get(STARTUP, 0.0)
     what = "is forward, backward and optimizer"
     if work < HEALTHY_SHARE:
-        return ""
+        return (
+            f"{WORTH_KNOWING} no warning: {percent(work)} of the training's time {what}" if work >= SEEN_SHARE else ""
+        )
     if startup >= MUCH_STARTUP:
         begun = f"{percent(startup)} of the time is startup and import"
         return f"{WORTH_KNOWING} {begun}; of the rest {percent(work)} {what}"

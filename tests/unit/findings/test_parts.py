@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from support.findingruns import CALL_IMPL, HEALTHY, LOAD_IN_PROCESS, LOOP, MEASURE, PASS, Case, step
 from support.synthetic import LIBRARY, TRAIN
-from support.training_stacks import DATA
+from support.training_stacks import BACKWARD, DATA
 
 from profd.daemon.findings.finding import INFO, WARNING
 from profd.daemon.findings.parts import forward_without_gradients, largest_part, part_of_model
@@ -61,6 +61,9 @@ def test_the_largest_part_of_a_step_by_hand_is_a_remark_at_its_call(case: Case) 
 def test_neither_the_loop_itself_nor_a_fit_of_a_library_is_a_part(case: Case) -> None:
     fit = (LOOP[0], Frame("Booster.update", LIBRARY + "xgboost/core.py", 2391))
     assert case.found(largest_part, [(fit, 300), (LOAD_IN_PROCESS, 200)]) is None
+    svi = (LOOP[0], Frame("main", TRAIN, 91))
+    elbo, backward = (*svi, Frame("SVI.step", LIBRARY + "pyro/infer/svi.py", 145)), (*svi, *BACKWARD[-2:])
+    assert case.found(largest_part, [(elbo, 300), (backward, 180), (LOAD_IN_PROCESS, 20)]) is None
     loop = (LOOP[0], Frame("forward", TRAIN, 71))
     assert case.found(largest_part, [(loop, 475), (LOAD_IN_PROCESS, 25)]) is None
     assert case.found(largest_part, [(loop, 300), (LOAD_IN_PROCESS, 200)]) is not None
