@@ -59,7 +59,7 @@ def forward_without_gradients(context: FindingContext) -> Finding | None:
         if context.phases.of_stack(stack) not in (FORWARD, LOSS, OTHER):
             return None
         at = next((depth for depth, one in enumerate(frames, 1) if is_switched_off(one)), len(frames))
-        if not any(one.module_path == MODULE for one in frames[at:]):
+        if at == len(frames):
             return None
         if not frames[at].is_library:
             return spoken(frames[at].function), frames[at].file, 0
@@ -67,7 +67,12 @@ def forward_without_gradients(context: FindingContext) -> Finding | None:
         block = frames[at - 1]
         return None if block.is_library else (spoken(block.function), block.file, block.id)
 
-    function, stacks = _largest(context, function_of)
+    def runs_a_model(stacks: set[int]) -> bool:
+        frames_of, time_ns = context.reader.frames_of, context.profile.time_ns
+        within = (stack for stack in stacks if any(one.module_path == MODULE for one in frames_of(stack)))
+        return sum(time_ns[stack] for stack in within) >= sum(time_ns[stack] for stack in stacks) / 2
+
+    function, stacks = _largest(context, function_of, runs_a_model)
     if function is None or not context.share(BACKWARD).value:
         return None
 
@@ -118,16 +123,19 @@ def largest_part(context: FindingContext) -> Finding | None:
 
 
 def _largest(
-    context: FindingContext, function_of: Callable[[Sequence[FrameRow], int], Key | None]
+    context: FindingContext,
+    function_of: Callable[[Sequence[FrameRow], int], Key | None],
+    counts: Callable[[set[int]], bool] = bool,
 ) -> tuple[Key | None, set[int]]:
-    """Return the function with most time, as ``function_of`` names that of a stack, and its stacks."""
+    """Return the function with most time whose stacks count, and these; ``function_of`` names that of a stack."""
     found: defaultdict[Key, set[int]] = defaultdict(set)
     for stack in context.profile.time_ns:
         key = function_of(context.reader.frames_of(stack), stack)
         if key is not None:
             found[key].add(stack)
     time_ns: Mapping[int, float] = context.profile.time_ns
-    function = max(found, key=lambda key: sum(time_ns[stack] for stack in found[key]), default=None)
+    possible = (key for key, stacks in found.items() if counts(stacks))
+    function = max(possible, key=lambda key: sum(time_ns[stack] for stack in found[key]), default=None)
     return (None, set()) if function is None else (function, found[function])
 
 

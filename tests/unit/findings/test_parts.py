@@ -34,6 +34,11 @@ def test_a_model_that_the_user_runs_without_gradients_in_a_step_is_a_remark_at_i
     assert found.title.startswith(
         "model: a forward pass without gradients takes 40 % of the time, in teach (train.py:61)"
     )
+    # What it does besides, as `generate` between the passes, counts where most of it is the model's.
+    besides = (*PASS, DECORATED, TEACH, Frame("sample", LIBRARY + "transformers/generation/utils.py", 9))
+    title = case.title(forward_without_gradients, step((taught, 150), (besides, 50)))
+    assert "takes 40 % of the time" in title
+    assert case.found(forward_without_gradients, step((taught, 90), (besides, 110))) is None
     # A block that calls a function, and one that calls the model itself, each by itself.
     block, another = (*LOOP, Frame("train_epoch", TRAIN, 72)), (*LOOP, Frame("train_epoch", TRAIN, 74), CALL_IMPL)
     title = case.title(forward_without_gradients, step(((*block, TEACH, CALL_IMPL), 200), (another, 150)))
