@@ -8,6 +8,7 @@ from pathlib import PurePath
 from typing import NamedTuple
 
 from profd.daemon.hangs.look import Look, Standing, name_of_member
+from profd.daemon.stacks.source import is_library
 from profd.daemon.store.records import RankBehind
 from profd.daemon.tree import exitstatus, roles
 
@@ -23,7 +24,6 @@ _LIKELY = (
     (re.compile(r"torch/cuda/"), "gpu"),
 )
 _BACKWARD = "_engine_run_backward"
-_LIBRARY = re.compile(r"/(site-packages|dist-packages|lib(64)?/python\d[^/]*)/|^<frozen ")
 _BY_WAIT = {kind: kind for kind in ("lock", "sleep", "gpu", "stopped")} | {
     **dict.fromkeys(("read", "terminal", "events"), "blocked read"),
     **dict.fromkeys(("write", "flush"), "blocked write"),
@@ -135,7 +135,7 @@ def group_of(row: Standing) -> str:
         return "stopped"
     likely = None
     for frame in reversed(row.stack):
-        if not _LIBRARY.search(frame.file):
+        if not is_library(frame.file):
             break
         if sure := next((group for pattern, group in _SURE if pattern.search(frame.file)), None):
             return sure
@@ -151,10 +151,10 @@ def is_stuck_worker(row: Standing) -> bool:
     if not row.is_main or not (row.member.role == roles.WORKER or roles.is_worker([stack])):
         return False
     # An idle worker is in its own loop's queue, with none of the user's code below.
-    if not any(_IDLE_WORKER.search(frame.file) for frame in stack[-4:]) or not _LIBRARY.search(stack[-1].file):
+    if not any(_IDLE_WORKER.search(frame.file) for frame in stack[-4:]) or not is_library(stack[-1].file):
         return True
     loop = next((index for index, frame in enumerate(stack) if roles.is_worker([[frame]])), len(stack))
-    return any(not _LIBRARY.search(frame.file) for frame in stack[loop + 1 :])
+    return any(not is_library(frame.file) for frame in stack[loop + 1 :])
 
 
 def sentence_of(row: Standing) -> str:
@@ -171,7 +171,3 @@ def place_of(row: Standing) -> str:
     index = max((index for index, frame in enumerate(row.stack) if not is_library(frame.file)), default=last)
     own, called = row.stack[index], row.stack[min(index + 1, last)]
     return f"{called.function} ({PurePath(own.file).name}:{own.line})"
-
-
-def is_library(file: str) -> bool:
-    return _LIBRARY.search(file) is not None

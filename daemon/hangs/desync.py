@@ -11,8 +11,9 @@ from collections.abc import Hashable, Sequence
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.collectives.desync import Behind, Progress, Verdict
-from profd.daemon.hangs.cause import Cause, Death, group_of, is_library, is_stuck_worker, place_of
+from profd.daemon.hangs.cause import Cause, Death, group_of, is_stuck_worker, place_of
 from profd.daemon.hangs.look import Look, Standing, name_of_member
+from profd.daemon.stacks.source import is_library
 from profd.daemon.store.records import RankBehind
 
 _COLLECTIVES = re.compile(r"(torch/distributed|horovod|deepspeed/comm)/")

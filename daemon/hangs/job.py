@@ -12,8 +12,8 @@ from profd.daemon.collectives.client import NoAnswer
 from profd.daemon.collectives.desync import behind_alone
 from profd.daemon.collectives.flightrecorder import BadDump, read_dump
 from profd.daemon.collectives.ras import Answer, Mode, Ras
-from profd.daemon.hangs.cause import is_library
 from profd.daemon.hangs.look import is_training
+from profd.daemon.stacks.source import is_library
 from profd.daemon.store.records import (
     COLLECTIVES_BEHIND,
     EventHappened,

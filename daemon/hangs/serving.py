@@ -17,8 +17,9 @@ from typing import NamedTuple
 import msgspec
 
 from profd.daemon.clock import SECOND_NS, Clock
-from profd.daemon.hangs.cause import Cause, is_library, sentence_of, waits_for_requests
+from profd.daemon.hangs.cause import Cause, sentence_of, waits_for_requests
 from profd.daemon.hangs.look import Look
+from profd.daemon.stacks.source import is_library
 from profd.daemon.store.records import EventHappened, Frame, Identity, Record
 
 

@@ -44,9 +44,8 @@ def verdict(findings: Sequence[Finding], phases: Mapping[str, float]) -> str:
     work, startup = worked_share(phases), phases.get(STARTUP, 0.0)
     what = "is forward, backward and optimizer"
     if work < HEALTHY_SHARE:
-        return (
-            f"{WORTH_KNOWING} no warning: {percent(work)} of the training's time {what}" if work >= SEEN_SHARE else ""
-        )
+        known = f"{WORTH_KNOWING} no warning, and {percent(work)} of the training's time {what}"
+        return known if work >= SEEN_SHARE else ""
     if startup >= MUCH_STARTUP:
         begun = f"{percent(startup)} of the time is startup and import"
         return f"{WORTH_KNOWING} {begun}; of the rest {percent(work)} {what}"

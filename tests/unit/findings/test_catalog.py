@@ -131,7 +131,7 @@ def test_a_run_of_long_startup_is_not_called_healthy_and_of_one_that_trains_noth
     for phases in ({"waiting": 0.9, "other": 0.1}, {"startup, import": 1.0}, {"forward": 0.09, "other": 0.91}):
         assert verdict((), phases) == ""
     assert verdict((), {"forward": 0.3, "other": 0.7}).startswith(
-        "· no warning: 30 % of the training's time is forward"
+        "· no warning, and 30 % of the training's time is forward"
     )
 
 
