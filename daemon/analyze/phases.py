@@ -6,7 +6,7 @@ What a phase looks like on a screen (letter, color) stands here too, so that it 
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
@@ -143,6 +143,9 @@ def own_frame(frames: Sequence[FrameRow]) -> FrameRow | None:
     return None
 
 
+MOST_STACKS = 4_000  # with their phases 2.3 MB: restless code has ever new ones
+
+
 class PhaseIndex:
     """The phase of every stack of a run.
 
@@ -166,7 +169,31 @@ class PhaseIndex:
         self._met_by_stack: dict[int, int] = {0: 0}  # the stack 0 is the parent of the roots
         self._met_by_innermost: dict[int, int] = {0: 0}
         self._rule_of_stack: dict[int, int | None] = {}
+        self._of_forgotten: set[str] = set()
+        self._needed: int | None = None
         self.user_line = functools.cache(self._user_line)
+
+    def forget_many(self) -> None:
+        """Forget all stacks, the reader's too, once they are many: to be called between looks at a run that goes on.
+
+        They are many above ``MOST_STACKS``, and above twice of what the first look after the last time needed. The
+        reader has to be one that reads a stack again when a row names it.
+        """
+        if self._needed is None:
+            self._needed = len(self._reader.stacks)
+        if len(self._reader.stacks) <= max(MOST_STACKS, 2 * self._needed):
+            return
+        self._of_forgotten.update(self.of_run())
+        self._reader.stacks.clear()
+        self._met_by_stack, self._met_by_innermost = {0: 0}, {0: 0}
+        self._rule_of_stack.clear()
+        self.user_line.cache_clear()
+        self._needed = None
+
+    def of_run(self) -> Iterator[str]:
+        """Yield the phase of each stack that was ever read, those forgotten once for all of a phase."""
+        yield from self._of_forgotten
+        yield from map(self.of_stack, self._reader.stacks)
 
     def of_stack(self, stack: int) -> str:
         rule = self._rule(stack)

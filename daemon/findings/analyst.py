@@ -81,6 +81,7 @@ class Analyst:
     def look(self) -> FindingsTaken:
         """Return what slows the last part of a live run, or all of one that has ended; raises ProfdError."""
         begun_s, reader, phases = self._spent_s(), self._reader, self._phases
+        phases.forget_many()
         with reader.one_moment():
             info = reader.info
             if info.state != "live":

@@ -224,7 +224,7 @@ class FindingContext:
     @cached_property
     def trains(self) -> bool:
         """Whether the run was ever seen to update weights, or to compute gradients for it."""
-        return any(self.phases.of_stack(stack) in _OF_TRAINING for stack in self.reader.stacks)
+        return any(phase in _OF_TRAINING for phase in self.phases.of_run())
 
     @cached_property
     def by_torch(self) -> frozenset[int]:

@@ -38,6 +38,7 @@ class RunWatch:
         self._last_recording = 0
         self._integrals: dict[int, Integral] = {}
         trends, phases = trends or Trends(), PhaseIndex(self._living)
+        self._forget_many = phases.forget_many
         times = (parts.StepCounts(trends).take, parts.PhaseSeconds(phases).take, parts.IdleSeconds(phases).take)
         memory = (parts.gpus, parts.Processes().take, parts.shared_memory)
         rest = (parts.Quality().take, parts.own_cost, parts.findings, trends.take)
@@ -50,6 +51,7 @@ class RunWatch:
     def take(self) -> list[Sample]:
         """Return the values of all metrics now, each once; raises RunUnreadable."""
         # Open for this look alone: a recorder that closes its run finds no reader in the file.
+        self._forget_many()
         with RunReader(self._path, self._living) as reader, reader.one_moment():
             self._info = reader.info
             recordings = tuple(reader.recordings_after(self._last_recording, from_ns=self._began_ns))

@@ -18,6 +18,14 @@ LINGER_NS = 30 * SECOND_NS
 """For so long a training process that has ended is kept where others are not: what was recorded last comes later."""
 
 
+_WITH_CALLERS = """
+    WITH RECURSIVE named (id) AS (
+        SELECT id FROM stack WHERE id IN ({}) UNION SELECT stack.parent FROM stack JOIN named USING (id)
+    )
+    SELECT id, parent, frame FROM stack WHERE id IN named ORDER BY id
+"""
+
+
 def _is_over(row: ProcessRow, now_ns: int) -> bool:
     return row.ended_ns is not None and (row.role != "main" or row.ended_ns < now_ns - LINGER_NS)
 
@@ -30,9 +38,10 @@ class Entities:
     ) -> None:
         """Begin with nothing.
 
-        Processes that are over at a time in ns, by ``is_over``, are forgotten with their threads and series, so that
-        weeks of workers that come and go cost no memory. With ``living_series`` they are so once they have ended, and
-        of the others there are main threads alone, and of series those of these names, of no single thread.
+        Processes that are over at a time in ns, by ``is_over``, are forgotten with their threads and series, and of
+        stacks those alone are there that a row has named: weeks of workers that come and go cost no memory. With
+        ``living_series`` processes are over once they have ended, and of the others there are main threads alone, and
+        of series those of these names, of no single thread.
         """
         self.frames: dict[int, FrameRow] = {}
         self.without_gradients: set[int] = set()
@@ -44,6 +53,7 @@ class Entities:
         self.series_by_key: dict[SeriesKey, SeriesRow] = {}
         self._read_to: dict[str, int] = {}
         self._is_over = is_over if living_series is None else _is_over
+        self.is_whole = self._is_over is None
         names = ", ".join(f"'{name}'" for name in sorted(living_series or ()))
         self._of_threads = "1" if living_series is None else "is_main"
         self._of_series = "1" if living_series is None else f"os_tid IS NULL AND name IN ({names})"
@@ -58,7 +68,7 @@ class Entities:
             threads = _of_ids(file, "thread", ThreadRow, nameless)
             threads += self._new(file, "thread", ThreadRow, self._of_threads)
             processes = _of_ids(file, "process", ProcessRow, living) + self._new(file, "process", ProcessRow)
-            stacks = self._new(file, "stack", StackRow)
+            stacks = self._new(file, "stack", StackRow) if self.is_whole else []
             frames = self._new(file, "frame", FrameRow)
             self.frames.update({row.id: row for row in frames})
             if frames and file.has_table("frame_without_gradients"):
@@ -69,11 +79,7 @@ class Entities:
             self.series_by_key.update({row.key: row for row in series})
             self.threads.update({row.id: row for row in threads})
             self.processes.update({row.id: row for row in processes})
-            for row in stacks:
-                is_after = row.parent < row.id and row.parent in self.stacks
-                if row.frame not in self.frames or (row.parent and not is_after):
-                    raise database.unreadable(file.path, f"stack {row.id} is damaged")
-                self.stacks[row.id] = row
+            self._add(file, stacks)
             named = {row.process for row in threads} | {row.process for row in series}
             named |= {row.parent for row in processes}
             if self._is_over is not None:
@@ -92,6 +98,13 @@ class Entities:
             return []
         return file.fetch_from(table, row, f"id > ? AND id <= ? AND {condition} ORDER BY id", after, newest)
 
+    def _add(self, file: RunFile, stacks: Iterable[StackRow]) -> None:
+        for row in stacks:
+            is_after = row.parent < row.id and row.parent in self.stacks
+            if row.frame not in self.frames or (row.parent and not is_after):
+                raise database.unreadable(file.path, f"stack {row.id} is damaged")
+            self.stacks[row.id] = row
+
     def _forget(self, processes: Iterable[int]) -> None:
         for one in processes:
             del self.processes[one]
@@ -100,10 +113,20 @@ class Entities:
                 del table[one]
         self.series_by_key = {row.key: row for row in self.series.values()}
 
-    def knows(self, threads: Collection[int], stacks: Collection[int], processes: Collection[int]) -> bool:
-        """Say whether rows of these ids are there; of threads and processes, where none are forgotten."""
+    def knows(
+        self, file: RunFile, threads: Collection[int], stacks: Collection[int], processes: Collection[int]
+    ) -> bool:
+        """Say whether rows of these ids are there; of threads and processes, where none are forgotten.
+
+        Stacks that are read only once a row names them are read now; raises RunUnreadable where they are damaged.
+        """
         if self._is_over is not None:
             threads, processes = (), ()
+            if unread := set(stacks) - self.stacks.keys():
+                found = file.fetch(StackRow, _WITH_CALLERS.format(",".join(f"{one:d}" for one in unread)))
+                if not self.frames.keys() >= {row.frame for row in found}:
+                    return False  # they are younger than the tables in memory
+                self._add(file, found)
         tables = ((self.threads, threads), (self.stacks, stacks), (self.processes, processes))
         return all(table.keys() >= set(ids) for table, ids in tables)
 

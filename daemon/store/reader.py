@@ -74,15 +74,15 @@ class RunReader(RunFile):
     ) -> None:
         """Raise RunUnreadable where rows name what is not there, nor was written since."""
         for _ in range(2):
-            if self.entities.knows(threads, stacks, processes):
+            if self.entities.knows(self, threads, stacks, processes):
                 return
             self.refresh()
         raise database.unreadable(self.path, "a row names a process, a thread or a stack that is not there")
 
     def frames_of(self, stack: int) -> tuple[FrameRow, ...]:
         """Return the frames of a stack from the root to the leaf."""
-        if stack not in self.stacks:  # an interval may be younger than the tables in memory
-            self.refresh()
+        if stack and stack not in self.stacks:  # an interval may be younger than the tables in memory
+            self.check_known(stacks=[stack])
         try:
             return self.entities.frames_of(stack)
         except KeyError as error:

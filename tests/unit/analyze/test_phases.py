@@ -10,8 +10,10 @@ from support.present import there
 from support.stacktables import TRAIN, Tables, phase_of, stacks_in
 from support.synthetic import DATA_WAIT, DEFORM, LIBRARY, MAIN, PIN_MEMORY, STARTED_NS
 
-from profd.daemon.analyze.phases import BUILT_IN, PHASES, Rule, own_frame, phase_named, read_rules
+from profd.daemon.analyze import phases
+from profd.daemon.analyze.phases import BUILT_IN, PHASES, PhaseIndex, Rule, own_frame, phase_named, read_rules
 from profd.daemon.errors import UsageError
+from profd.daemon.store.entities import Entities
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
 from profd.daemon.store.rows import FrameRow, StackRow
@@ -282,6 +284,44 @@ def stacks(path: Path, *seen: tuple[Frame, ...]) -> tuple[RunReader, list[int]]:
     taken = synthetic.recording(MAIN, STARTED_NS, ((1, "MainThread", True, [(stack, 100) for stack in seen]),))
     reader = RunReader(synthetic.write_records(path, [synthetic.main_process(), taken]))
     return reader, [interval.stack for interval in reader.intervals()]
+
+
+def test_what_is_forgotten_is_read_again_and_phases_that_were_seen_stay_seen(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    whole, (wait, pin, deform) = stacks(tmp_path / "a.profd", DATA_WAIT, PIN_MEMORY, DEFORM)
+    expected = PhaseIndex(whole)
+    monkeypatch.setattr(phases, "MOST_STACKS", len(DATA_WAIT))
+    with RunReader(whole.path, Entities(())) as reader:
+        reader.refresh()
+        index, held = PhaseIndex(reader), []
+        for stack in (wait, pin, deform, deform, wait):
+            assert reader.frames_of(stack) == whole.frames_of(stack)
+            assert index.of_stack(stack) == expected.of_stack(stack)
+            assert index.user_line(stack) == expected.user_line(stack)
+            index.forget_many()
+            held.append((len(reader.stacks), len(index._met_by_stack)))
+            assert expected.of_stack(wait) in index.of_run()
+    assert (0, 1) in held
+    assert index.user_line.cache_info().currsize <= 2
+    assert set(index.of_run()) == set(expected.of_run())
+
+
+def test_a_look_that_needs_many_stacks_forgets_them_once_they_are_twice_as_many(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(phases, "MOST_STACKS", 1)
+    whole, seen = stacks(tmp_path / "a.profd", DATA_WAIT, PIN_MEMORY, DEFORM)
+    with RunReader(whole.path, Entities(())) as reader:
+        reader.refresh()
+        index = PhaseIndex(reader)
+        for stack in seen:
+            reader.frames_of(stack)
+        index.forget_many()
+        assert len(reader.stacks) > 1
+        reader.stacks.update({-one: StackRow(-one, 0, 1) for one in range(1, len(reader.stacks) + 2)})
+        index.forget_many()
+        assert not reader.stacks
 
 
 def test_the_users_line_of_a_forked_child_is_its_own_and_not_its_parents(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 from support.dashboard import train_backward
 from support.findingruns import HEALTHY, IMPORT, LOAD_IN_PROCESS, Spans, look, step, write_case
 from support.present import there
-from support.synthetic import COMMAND, MAIN, LiveRun, live_run, recording
+from support.synthetic import COMMAND, MAIN, MAIN_TID, LiveRun, live_run, recording
 from support.training_stacks import DATA_WAIT
 from support.waiting import DEADLINE_S
 
@@ -37,11 +37,12 @@ from profd.daemon.findings.analyst import (
     Orders,
     is_over,
 )
-from profd.daemon.findings.catalog import findings_in
+from profd.daemon.findings.catalog import find, findings_in
 from profd.daemon.findings.finding import Finding
 from profd.daemon.session import analyst
+from profd.daemon.store.entities import Entities
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import FindingsTaken, Identity, Point, PointsTaken, ProcessEnded, ProcessSeen
+from profd.daemon.store.records import FindingsTaken, Frame, Identity, Point, PointsTaken, ProcessEnded, ProcessSeen
 from profd.daemon.store.rows import ProcessRow
 
 SPINS = """
@@ -164,6 +165,30 @@ def test_each_look_is_a_line_and_the_one_at_all_of_the_run_is_the_last(
     assert (said[0].findings[0].title.split(":")[0], said[0].at_ns) == ("input-bound", run.started_ns + 20 * SECOND_NS)
     assert min(rests) >= EVERY_S
     assert trims == [0, 1, 2]  # before each rest
+
+
+def test_a_run_of_ever_new_stacks_is_looked_at_without_holding_them_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("profd.daemon.analyze.phases.MOST_STACKS", 30)
+    path, held = tmp_path / "a.profd", list[int]()
+    with live_run(path, seconds=0, workers=0) as run, RunReader(path, Entities(is_over=is_over)) as reader:
+        found = Analyst(reader)
+        for number in range(6):
+            train_backward(run, RECENT_NS // SECOND_NS + 1)
+            new = tuple((Frame(f"f{number}_{depth}", "/work/new.py", depth + 1),) for depth in range(20))
+            at_ns = run.started_ns + run.seconds * SECOND_NS - 1
+            threads = [(MAIN_TID, "MainThread", True, tuple((frames, 1) for frames in new))]
+            run.writer.put(recording(MAIN, at_ns, threads))
+            run.advance(1)
+            taken = found.look()
+            held.append(len(reader.stacks))
+        with RunReader(path) as whole:
+            recent = Selection(from_ns=whole.info.end_ns - RECENT_NS, main_threads=True)
+            whole_found = find(whole, recent, PhaseIndex(whole), analyzing._OF_THE_MOMENT)
+            assert max(held) < len(whole.stacks)
+    assert held[0] == held[1] == held[-1]
+    assert rules(taken) == [one.rule for one in whole_found]
 
 
 def pass_workers(run: LiveRun, first: int, count: int) -> None:

@@ -9,7 +9,7 @@ import pytest
 from support.metricvalues import churn, put, series, value, watch
 from support.synthetic import BACKWARD, COMMAND, MAIN, PHASE_SHARES, live_run, recording, write_run
 
-from profd.daemon.analyze.phases import PHASES
+from profd.daemon.analyze.phases import MOST_STACKS, PHASES
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.metrics import catalog
 from profd.daemon.metrics.catalog import Sample
@@ -82,7 +82,11 @@ def phases(samples: list[Sample]) -> dict[str, float]:
     return {phase: seconds for phase, seconds in found.items() if seconds}
 
 
-def test_counters_are_those_of_the_summary_however_often_a_run_is_looked_at(tmp_path: Path) -> None:
+@pytest.mark.parametrize("most_stacks", [MOST_STACKS, 0])
+def test_counters_are_those_of_the_summary_however_often_a_run_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, most_stacks: int
+) -> None:
+    monkeypatch.setattr("profd.daemon.analyze.phases.MOST_STACKS", most_stacks)
     with live_run(tmp_path / "a.profd", seconds=20) as run:
         watched = watch(run.path)
         for _ in range(2):

@@ -102,12 +102,36 @@ def test_stacks_that_go_in_a_circle_are_damage(tmp_path: Path, parent: str, know
     with RunReader(path, known) as reader:
         for _ in range(2):
             with pytest.raises(RunUnreadable, match="stack 2 is damaged"):
-                reader.refresh()
+                reader.refresh() if known.is_whole else reader.check_known(stacks=[3, 2])
+
+
+def test_where_processes_are_forgotten_a_stack_is_read_with_its_callers_once_a_row_names_it(tmp_path: Path) -> None:
+    path = write_run(tmp_path / "a.profd", seconds=3)
+    with RunReader(path) as whole, RunReader(path, Entities(())) as reader:
+        deepest = max(whole.stacks)
+        reader.refresh()
+        assert not reader.stacks
+        assert reader.frames_of(deepest) == whole.frames_of(deepest)
+        assert reader.stacks.keys() < whole.stacks.keys()
+        reader.stacks.clear()
+        assert {row.stack for row in reader.intervals()} <= reader.stacks.keys()
+        assert all(reader.frames_of(stack) == whole.frames_of(stack) for stack in reader.stacks)
+
+
+def test_a_stack_that_is_younger_than_the_tables_in_memory_is_read_with_its_frames(
+    live: Tables, tmp_path: Path
+) -> None:
+    live.commit([main_process()])
+    with RunReader(tmp_path / "live.profd", Entities(())) as reader:
+        reader.refresh()
+        live.commit([recording(MAIN, STARTED_NS, ((MAIN_TID, "MainThread", True, ((DATA_WAIT, 500),)),))])
+        (interval,) = reader.intervals()
+        assert [frame.function for frame in reader.frames_of(interval.stack)] == [one.function for one in DATA_WAIT]
 
 
 def test_rows_that_name_no_stack_of_the_file_are_damage(tmp_path: Path) -> None:
     with RunReader(write_run(tmp_path / "a.profd", seconds=3), Entities(())) as reader:
         reader.refresh()
-        reader.check_known(stacks=[max(reader.stacks)])
+        reader.check_known(stacks=[1])
         with pytest.raises(RunUnreadable, match="a stack that is not there"):
             reader.check_known(stacks=[4096])
