@@ -209,7 +209,8 @@ def assemble(
     threads, evidence = threads or Threads(), evidence or Evidence()
     noted = decode(raw.data)
     about = _samples_by_thread(noted, raw.samples)
-    read = [_read(trace, samples, raw, evidence) for trace, samples in zip(noted, about, strict=True)]
+    is_gone = not threads.is_current
+    read = [_read(trace, samples, raw, evidence, is_gone=is_gone) for trace, samples in zip(noted, about, strict=True)]
     traces = as_read([trace for trace, *_ in read], raw.samples, raw.cpu_ns)
     if threads.is_current:
         living = {None, *threads.ids}
@@ -246,7 +247,7 @@ def assemble(
 _Read = tuple[ThreadTrace, list[int], bool]
 
 
-def _read(trace: ThreadTrace, samples: int, raw: RawRecording, evidence: Evidence) -> _Read:
+def _read(trace: ThreadTrace, samples: int, raw: RawRecording, evidence: Evidence, *, is_gone: bool) -> _Read:
     """Return a thread without impossible stacks, when reads of it were torn, and whether it is one of a C library's.
 
     A torn read is no sample, as one that failed is none: what was seen before it lasts until the next sample, unless it
@@ -271,6 +272,8 @@ def _read(trace: ThreadTrace, samples: int, raw: RawRecording, evidence: Evidenc
             torn_us.append(change.at_us)
     failed_us = [(one.at_ns - raw.zero_ns) // MICROSECOND_NS for one in raw.failed if one.ident == trace.ident]
     times_us, known = [*failed_us, *torn_us], samples - len(torn_us)
+    if is_gone and found:  # the last reads of a process that ends fail whatever it does
+        times_us = [at_us for at_us in times_us if at_us < found[-1].at_us]
     visited = misreads.with_visits((*found, end), times_us, known, evidence.torn_shares)
     return msgspec.structs.replace(trace, changes=visited), torn_us, is_seldom_in_python
 
