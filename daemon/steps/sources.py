@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import re
+from collections import Counter as Tally
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -20,7 +21,7 @@ from profd.daemon.interpreter.integers import Attribute, Global, Local, Moved, O
 from profd.daemon.interpreter.lines import Lines
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.interpreter.objects import Held, Missing, generator_code, held
-from profd.daemon.steps.declared import Declared, Loop
+from profd.daemon.steps.declared import Counter, Declared, Loop
 from profd.daemon.steps.loop import Place, StepLoop, trains
 from profd.daemon.store import records
 
@@ -101,7 +102,7 @@ class Program:
         stack = self._python.stack(self._thread)
         frame = _frame_of(stack, loop.place)
         found: list[Source] = []
-        line = self._lines.line_of(frame) if frame is not None else None
+        line = self._lines.line_of(frame) if frame is not None and not _is_other(stack, loop) else None
         if frame is not None and line is not None and loop.place.loop.first_line <= line <= loop.place.loop.last_line:
             iterator = self._iterator(frame, loop.place)
             found += self._counters(frame, loop.place, iterator, self.outside_of(loop))
@@ -230,7 +231,7 @@ class Program:
         if place.file.endswith("/loops/training_epoch_loop.py") and (steps := self._variable(frame, _LIGHTNING)):
             yield Source("Lightning's global_step", steps, is_added=True, is_late=True, of_updates=True)
         left, is_nested = _left_of(iterator), len(around) > 1
-        for one in sorted(place.loop.counters, key=lambda one: (not one.of_updates, not one.is_added, one.stride != 1)):
+        for one in sorted(place.loop.counters, key=_rank):
             stride = one.stride if isinstance(one.stride, int) else self.number_of(place, one.stride)
             variable = self._variable(frame, one.name)
             if stride and stride > 0 and variable is not None:
@@ -277,6 +278,12 @@ class Program:
                 return
 
 
+def _rank(counter: Counter) -> tuple[bool, ...]:
+    """Return what sorts counters, the best first; that of an object outlives the loop, and is no other object's."""
+    is_of_object = not counter.name.isidentifier() and not counter.name.endswith(".last_epoch")
+    return not counter.of_updates, not counter.is_added, counter.stride != 1, not (counter.is_added and is_of_object)
+
+
 def _left_of(iterator: Held | None) -> integers.RangeLeft | None:
     is_range = iterator is not None and iterator.type_name == "range_iterator"
     return integers.RangeLeft(iterator.address) if iterator is not None and is_range else None
@@ -287,11 +294,24 @@ def _of_loader(loader: Held) -> Source:
     return Source("DataLoader", yielded, start=1)  # in the first round one was given
 
 
+def _is_other(stack: list[Frame], loop: StepLoop) -> bool:
+    """Say whether functions of a loop are on a stack more often than where it trains: it evaluates by them, too."""
+    places = (*loop.around, loop.place)
+    seen = Tally(place.key for place in places)
+    return any(len(_frames_of(stack, place)) > seen[place.key] for place in places)
+
+
 def _frame_of(stack: list[Frame], place: Place) -> Frame | None:
     """Return the innermost frame of a loop's function."""
+    return next(iter(_frames_of(stack, place)), None)
+
+
+def _frames_of(stack: list[Frame], place: Place) -> list[Frame]:
     lines = range(place.function.first_line - 1, place.loop.first_line + 1)
-    for frame in stack:
-        is_function = frame.code.name == place.name and place.file.endswith(frame.code.file.removeprefix("./"))
-        if is_function and (frame.code.first_line in lines or place.name == "<module>"):
-            return frame
-    return None
+    return [
+        frame
+        for frame in stack
+        if frame.code.name == place.name
+        and place.file.endswith(frame.code.file.removeprefix("./"))
+        and (frame.code.first_line in lines or place.name == "<module>")
+    ]

@@ -244,6 +244,33 @@ train()
 
 
 @pytest.mark.parametrize("version", VERSIONS)
+def test_a_loop_that_evaluates_by_itself_counts_by_the_object_that_trains(version: str, tmp_path: Path) -> None:
+    source = """
+wait = backward
+class Engine:
+    iteration = 0
+    def train(self, evaluator=None):
+        seen = 0
+        while seen < 2:
+            seen += 1
+            self.iteration = self.iteration + 1
+            if evaluator:
+                backward()
+                evaluator.train()
+            else:
+                wait()
+Engine().train(Engine())
+"""
+    with training(tmp_path, source, version) as (running, program, loop):
+        found, said = program.sources_of(loop), []
+        assert [one.name.split("`")[1] for one in found] == ["self.iteration", "seen"]
+        for _ in range(4):
+            said.append((len(program.sources_of(loop)), program.round_of(found[0])))
+            running.go_on()
+        assert said == [(2, 1), (0, 1), (0, 1), (2, 2)]
+
+
+@pytest.mark.parametrize("version", VERSIONS)
 def test_a_stack_begins_at_the_outermost_frame_and_has_lines_up_to_what_trains(version: str, tmp_path: Path) -> None:
     library = tmp_path / "torch" / "_tensor.py"
     library.parent.mkdir()
