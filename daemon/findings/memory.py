@@ -6,14 +6,15 @@ Collections that Python makes by itself have no frame and no line: their share o
 from __future__ import annotations
 
 import re
+from collections import Counter
 from functools import partial
 
 from profd.daemon.analyze.memory import GPU_SERIES, JUMP_SERIES, growth, tightest
-from profd.daemon.analyze.phases import WITHOUT_WORK
+from profd.daemon.analyze.phases import STARTUP, WITHOUT_WORK
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import total_of_series
 from profd.daemon.findings.bounds import bound
-from profd.daemon.findings.context import FindingContext
+from profd.daemon.findings.context import MOST, FindingContext
 from profd.daemon.findings.finding import CRITICAL, WARNING, Finding, Measure
 from profd.daemon.findings.shares import NONE, Share, share_of_series
 from profd.daemon.naming import process_title
@@ -58,9 +59,16 @@ def collects_garbage(context: FindingContext, stack: int) -> bool:
 
 def garbage_collection(context: FindingContext) -> Finding | None:
     """Return the finding where the script calls for it, or else where Python itself does it for so long."""
-    collects = partial(collects_garbage, context)
+    collects, spent_ns = partial(collects_garbage, context), context.profile.time_ns
     share = context.share_of(context.profile, collects)
     by_itself = context.severity("garbage-collection", share.low) is None
+    callers = Counter[str]()
+    for stack in filter(collects, spent_ns):
+        leaf = context.leaf(stack)
+        callers[leaf.module_path.partition("/")[0] if leaf.is_library else ""] += int(spent_ns[stack])
+    library = max(callers, key=callers.__getitem__, default="")
+    if by_itself and context.share(STARTUP).value > MOST:
+        return None  # what comes after it is not known yet
     if by_itself:  # in the process with most of it
         shares = (share_of_series(context.values(COLLECTING, row.id)) for row in context.trainers)
         share = max((one for one in shares if one is not None), key=lambda one: one.value, default=NONE)
@@ -69,7 +77,8 @@ def garbage_collection(context: FindingContext) -> Finding | None:
         share,
         gain=partial(bound, context, share),
         line=None if by_itself else partial(context.heaviest_line, context.profile, collects),
-        cases={"by-itself": by_itself},
+        cases={"by-itself": by_itself, "of-library": bool(library) and not by_itself},
+        library=library,
     )
 
 

@@ -23,6 +23,7 @@ SOURCES: dict[tuple[str, int], str] = {
     (TRAIN, 80): "freed += gc.collect()",
     (TRAIN, 90): "train_epoch(model, loader, optimizer, criterion)",
     (TRAIN, 96): "main()",
+    (LIBRARY + "pykeen/training/training_loop.py", 493): "gc.collect()",
     (DATA, 21): "image = self.load(path)",
     (DATA, 33): "return elastic_deform(image, self.alpha)",
 }

@@ -292,6 +292,19 @@ def test_calls_of_the_garbage_collector_are_found_with_their_line(case: Case) ->
     assert case.found(garbage_collection, HEALTHY) is None
 
 
+def test_a_library_that_collects_garbage_is_named_as_its_call_cannot_be_left_out(case: Case) -> None:
+    collect = (*ROOT, Frame("TrainingLoop._train_epoch", LIBRARY + "pykeen/training/training_loop.py", 493))
+    remedy = case.told(garbage_collection, step((collect, 150))).remedy
+    assert "pykeen makes the call" in remedy
+    assert "gc.freeze() once, before the line that trains (train.py:" in remedy
+
+
+def test_what_python_collects_while_a_program_starts_up_is_nothing_to_mend(case: Case) -> None:
+    shares = [Series("garbage_collection_share", 0.4)]
+    assert case.found(garbage_collection, ((IMPORT, 500),), series=shares) is None
+    assert case.found(garbage_collection, ((IMPORT, 200), (COLLECT[:-1], 300)), series=shares) is not None
+
+
 def test_collections_that_python_makes_by_itself_are_found_by_its_flag(case: Case) -> None:
     shares = Series("garbage_collection_share", 0.4)
     found = case.told(garbage_collection, HEALTHY, series=[shares])
