@@ -97,13 +97,14 @@ class Kinds:
 def named_rest(reader: RunReader, profile: Profile, phases: PhaseIndex) -> dict[str, dict[str, float]]:
     """Return what is known of the time in *other* and *waiting*, by phase: shares of the profile, the largest first.
 
-    Names are those of the kinds; time of no kind has that of the user's function. Below 1 % nothing is named.
+    Names are those of the kinds; time of no kind has that of the user's function, or of the library that a script calls
+    for all of it. Below 1 % nothing is named.
     """
     kinds, spent = Kinds(reader), {OTHER: Counter[str](), WAITING: Counter[str]()}
     for stack, time_ns in profile.time_ns.items():
         if (phase := phases.of_stack(stack)) in spent:
-            kind, frame = kinds.of_stack(stack), own_frame(reader.frames_of(stack))
-            name = kind.what if kind else spoken(frame.function) if frame else ""
+            kind, frames = kinds.of_stack(stack), reader.frames_of(stack)
+            name = kind.what if kind else _spoken_part(frames)
             spent[phase][name] += int(time_ns)
     whole_ns = profile.total_ns or 1.0
     shares = {
@@ -114,6 +115,15 @@ def named_rest(reader: RunReader, profile: Profile, phases: PhaseIndex) -> dict[
     return {phase: some for phase, some in named.items() if some}
 
 
+def _spoken_part(frames: Sequence[FrameRow]) -> str:
+    frame = own_frame(frames)
+    if frame is None:
+        return ""
+    name, below = spoken(frame.function), frames[len(frames) - frames[::-1].index(frame) :]
+    return below[0].module_path.partition("/")[0].removesuffix(".py") if name == _SCRIPT and below else name
+
+
+_SCRIPT = "the script"
 _WITHIN_A_FUNCTION = re.compile(r"((^|\.)(<locals>\.)?<(lambda|\w+comp|genexpr)>)+$")
 
 
@@ -122,7 +132,7 @@ def spoken(function: str) -> str:
 
     Empty where the name does not tell the function, as in Python up to 3.10.
     """
-    return _WITHIN_A_FUNCTION.sub("", function).replace("<module>", "the script")
+    return _WITHIN_A_FUNCTION.sub("", function).replace("<module>", _SCRIPT)
 
 
 OwnFunction = tuple[str, str]

@@ -42,7 +42,7 @@ def load_in_process(context: FindingContext) -> Finding | None:
     per_s = take_steps(context.reader, context.selection, context.phases).per_s
     step_s, has_loader = share.value / per_s if per_s else math.inf, _is_most(context, _LOADER)
     # An IterableDataset takes no list of indices, and what comes from no DataLoader has no worker to be spared.
-    is_iterable = _is_most(context, _ITERABLE)
+    is_iterable = _is_most(context, _ITERABLE) and not _is_most(context, _SHARED_OUT)
     is_quick = has_loader and not is_iterable and step_s < HAND_OVER_S
     loading = [stack for stack in context.profile.time_ns if _loads(context, stack)]
     call = None if has_loader else context.line_of_call(set(loading))
@@ -120,6 +120,7 @@ def _share(context: FindingContext, phase: str) -> Share:
 
 # Searched in the file, function and line of a frame: a DataLoader, an IterableDataset, a step of an environment.
 _LOADER = re.compile(r"^torch/utils/data/")
+_SHARED_OUT = re.compile(r"^fastai/data/load\.py ")  # its loader is a stream, but each worker of it has its own part
 _ITERABLE = re.compile(r"^torch/utils/data/\S+ _IterableDatasetFetcher\.fetch ")
 _ENVIRONMENT = re.compile(r"(?i)env\w*\.(step|reset)\b")
 

@@ -18,6 +18,8 @@ from profd.daemon.stacks.source import SourceTree, block_around, parsed
 from profd.daemon.userfiles import UserFiles
 
 _OPTIMIZER = re.compile(r"(?i)(^|_)(opt|optim|optimi[sz]ers?|scaler|accelerator|engine|model_engine)\d*(_|$)")
+# What a source numbers that nobody can see through, as Keras' does: (begin_step, end_step, batch).
+_NUMBERED = re.compile(r"(\w+_)?(step|iteration)|batch_(idx|index)")
 _PATH = re.compile(r"""[^\W\d]\w*(\.\w+|\["[^"]*"\])*""")
 Loops = ast.For | ast.AsyncFor | ast.While
 
@@ -203,7 +205,17 @@ def path(node: ast.expr) -> str | None:
 
 
 def _given(target: ast.expr, source: ast.expr) -> list[Counter]:
-    """Return the variable that a loop's source numbers, bare or in whatever wraps it: a progress bar."""
+    """Return the variable that a loop's source numbers, bare or in whatever wraps it: a progress bar.
+
+    Of a source that does not show it, that is the first of several whose name says so.
+    """
+    if isinstance(target, ast.Tuple) and not (found := _numbered(target, source)):
+        first = path(target.elts[0]) if target.elts else None
+        return [Counter(first, 1)] if first and _NUMBERED.fullmatch(first) else found
+    return _numbered(target, source)
+
+
+def _numbered(target: ast.expr, source: ast.expr) -> list[Counter]:
     if not isinstance(source, ast.Call):
         return []
     args, called = source.args, _name(source.func)
@@ -215,7 +227,7 @@ def _given(target: ast.expr, source: ast.expr) -> list[Counter]:
     elif called in ("range", "trange"):  # also `tqdm.trange`
         start, stride = args[: len(args) > 1], args[2:3]
     else:
-        return _given(target, args[0]) if args else []
+        return _numbered(target, args[0]) if args else []
     first, by, name = _number(start, 0), _number(stride, 1), path(target)
     if not name or by is None or (isinstance(by, int) and by <= 0):
         return []

@@ -18,7 +18,7 @@ from profd.daemon.steps.declared import Declared, Function, Loop
 from profd.daemon.store.records import Frame
 
 _BACKWARD = re.compile(r"/torch/(_tensor|autograd/(__init__|graph))\.py$")
-_OPTIMIZER = re.compile(r"/torch/optim/(?!lr_scheduler|swa_utils)")
+_OPTIMIZER = re.compile(r"/torch/optim/(?!lr_scheduler|swa_utils)|/keras/src/optimizers/base_|/fastai/optimizer\.py$")
 _STEP = re.compile(r"(^|_)(global_)?(steps?|iters?|iteration|batch|batches|idx|it|updates?)(_|\d|$)", re.IGNORECASE)
 _NO_STEP = re.compile(
     r"size|epoch|layer|group|attempt|retry|retries|max|total|num_(?!iter)|(^|[._])(eval|valid|test|predict)",
@@ -115,7 +115,7 @@ def trains(frame: Frame) -> bool:
     name = frame.function.rpartition(".")[2]
     if _BACKWARD.search(frame.file):
         return name in ("backward", "grad", "_engine_run_backward")
-    return bool(_OPTIMIZER.search(frame.file)) and name in ("step", "wrapper")
+    return bool(_OPTIMIZER.search(frame.file)) and name in ("step", "wrapper", "apply")
 
 
 def _places(frames: Sequence[Frame], declared: Declared) -> Iterator[Place]:

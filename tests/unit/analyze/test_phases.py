@@ -38,6 +38,7 @@ METRIC = (CALL, "Metric.forward | torchmetrics/metric.py")
 LBFGS = (f"train | {TRAIN} | optimizer.step(closure)", "LBFGS.step | torch/optim/lbfgs.py")
 CLOSURE = (*LBFGS, f"train.<locals>.closure | {TRAIN} | out = network(x)")
 ACT = (f"main | {TRAIN} | action, value = agent.get_action_and_value(obs)", f"Agent.get_action_and_value | {TRAIN} |")
+UPDATE = (f"train | {TRAIN} | fit(examples)", "Language.update | spacy/language.py")
 WRAPPER = "Optimizer.profile_hook_step.<locals>.wrapper | torch/optim/optimizer.py"
 STEP = (f"train | {TRAIN} | adam.step()", WRAPPER)
 HOOK = (*STEP, "_optimizer_post_hook | torch/profiler/__init__.py")
@@ -82,6 +83,13 @@ EVERY_STACK: list[tuple[str, Sequence[str]]] = [
             "Booster.eval_set | xgboost/core.py",
         ),
     ),
+    # spaCy trains by the layers of Thinc.
+    ("backward", (*UPDATE, "finish_update | spacy/pipeline.py", "forward.<locals>.backprop | thinc/layers/maxout.py")),
+    ("forward", (*UPDATE, "forward | thinc/layers/maxout.py")),
+    ("optimizer", (*UPDATE, "Model.finish_update | thinc/model.py", "Optimizer.__call__ | thinc/optimizers.py")),
+    ("optimizer", UPDATE),
+    ("evaluation", (UPDATE[0], "Language.evaluate | spacy/language.py", "forward | thinc/layers/maxout.py")),
+    ("optimizer", (UPDATE[0], "Adam._parallel_update_step | keras/src/backend/torch/optimizers/torch_adam.py")),
     ("logging", (f"train | {TRAIN} | accuracy(logits, labels)", *METRIC)),
     ("evaluation", (f"evaluate | {TRAIN} | accuracy(logits, labels)", *METRIC)),
     # A training that evaluates, too, is no evaluation.

@@ -186,6 +186,8 @@ def test_a_batch_that_is_made_as_soon_as_it_is_handed_over_needs_no_worker(
     stream = (*LOAD_IN_PROCESS[:5], fetch, Frame("ClickLog.__iter__", TRAIN, 30))
     assert "get_worker_info" in case.told(load_in_process, step((stream, 150)), series=series).remedy
     assert "get_worker_info" not in found.remedy
+    fastai = (*stream, Frame("DataLoader.create_batches", LIBRARY + "fastai/data/load.py", 200))
+    assert "get_worker_info" not in case.told(load_in_process, step((fastai, 150))).remedy
 
 
 NADAM = (*ROOT, Frame("_single_tensor_nadam", LIBRARY + "torch/optim/nadam.py", 357))

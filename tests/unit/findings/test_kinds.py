@@ -30,17 +30,20 @@ def _fresh_table() -> None:
 def test_what_other_and_waiting_consist_of_is_named_by_kind_or_function(tmp_path: Path) -> None:
     wait = (*SNAPSHOT, QUEUE_GET)
     hook = (*CALL, Frame("_optimizer_post_hook", LIBRARY + "torch/profiler/__init__.py", 54))
+    script = (Frame("<module>", OWN[-1].file, 9), Frame("Learner.fit", LIBRARY + "fastai/learner.py", 9))
     window = (*hook, Frame("KinetoStepTracker.increment_step", LIBRARY + "torch/autograd/profiler.py", 1287))
-    path = write_case(tmp_path / "a.profd", step((ENCODE, 100), (OWN, 50), (window, 40), (wait, 25), ((*LOOP,), 2)))
+    path = write_case(
+        tmp_path / "a.profd", step((ENCODE, 100), (OWN, 50), (window, 40), (wait, 25), (script, 15), ((*LOOP,), 2))
+    )
     with RunReader(path) as reader:
         phases = PhaseIndex(reader)
         named = named_rest(reader, take_profile(reader, MAIN_THREADS, phases), phases)
     assert {phase: list(parts) for phase, parts in named.items()} == {
-        "other": ["serialization", "relabel", "taking windows of torch.profiler"],
+        "other": ["serialization", "relabel", "taking windows of torch.profiler", "fastai"],
         "waiting": ["waiting for another thread or process"],
     }
     assert named["other"] == pytest.approx(
-        {"serialization": 0.2, "relabel": 0.1, "taking windows of torch.profiler": 0.08}, abs=0.005
+        {"serialization": 0.2, "relabel": 0.1, "taking windows of torch.profiler": 0.08, "fastai": 0.03}, abs=0.005
     )
 
 

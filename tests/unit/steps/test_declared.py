@@ -38,6 +38,8 @@ def counters(folder: Path, head: str, *body: str) -> tuple[Counter, ...]:
         ("for i in tqdm.trange(n):", Counter("i", 1, 0)),
         ("for i in itertools.count(7, 2):", Counter("i", 2, 7)),
         ("for self.iter in range(n):", Counter("self.iter", 1, 0)),
+        ("for begin_step, end_step, data in epoch_iterator:", Counter("begin_step", 1, None)),
+        ("for batch_idx, batch in fabric.wrap(loader):", Counter("batch_idx", 1, None)),
     ],
 )
 def test_a_loop_counts_by_what_it_is_given(tmp_path: Path, head: str, counter: Counter) -> None:
@@ -63,6 +65,7 @@ def test_a_loop_counts_by_what_it_adds_to(tmp_path: Path, line: str, name: str, 
 @pytest.mark.parametrize(
     ("head", "body"),
     [
+        *(("for x, step in loader:", ()), ("for step_size, x in loader:", ()), ("for steps, x in loader:", ())),
         *(("for batch in loader:", ()), ("for i in range(n, 0, -1):", ()), ("for i in range(n):", ("i = f(i)",))),
         *(("for i in range(n):", ("for i in range(3): pass",)), ("while True:", ("step += size",))),
         *(("while True:", ("left -= 1",)), ("while True:", ("if x: step += 1",))),

@@ -10,6 +10,7 @@ from profd.daemon.store.records import Frame
 
 BACKWARD = [Frame("Tensor.backward", "/x/site-packages/torch/_tensor.py", 9), Frame("engine", "/x/e.py", 1)]
 OPTIMIZER = [Frame("Optimizer.profile_hook_step.<locals>.wrapper", "/x/site-packages/torch/optim/optimizer.py", 9)]
+KERAS = [Frame("BaseOptimizer.apply", "/x/site-packages/keras/src/optimizers/base_optimizer.py", 9)]
 FORWARD = [Frame("Module._call_impl", "/x/site-packages/torch/nn/modules/module.py", 9)]
 
 
@@ -63,6 +64,8 @@ def test_the_loop_is_the_innermost_one_around_backward(tmp_path: Path) -> None:
     ]
     found = loop_in(*stacks)
     assert head(found) == (4, None)
+    keras = script.stack(("train", "optimizer.step"), inside=KERAS, samples=3)
+    assert head(loop_in(keras)) == (4, None)
     assert found is not None
     assert [place.loop.first_line for place in found.around] == [3]
     item = [Frame("Tensor.item", "/x/site-packages/torch/_tensor.py", 99)]

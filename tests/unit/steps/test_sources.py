@@ -27,11 +27,11 @@ def backward():
 @contextlib.contextmanager
 def training(folder: Path, source: str, version: str) -> Iterator[tuple[Standing, Program, StepLoop]]:
     """Run a script up to its first call of ``backward()``; give what reads it, and the loop around that call."""
-    file = folder / ("loops/training_epoch_loop.py" if source is LIGHTNING else "train.py")
+    file = folder / {LIGHTNING: "loops/training_epoch_loop.py", FASTAI: "fastai/learner.py"}.get(source, "train.py")
     file.parent.mkdir(exist_ok=True)
     file.write_text(WAITS + source)
     lines = file.read_text().splitlines()
-    line = next(number for number, text in enumerate(lines, 1) if text.strip() == "backward()")
+    line = next(number for number, text in enumerate(lines, 1) if "    backward()" in text or "abc" in text)
     name = "train" if "def train" in source else "<module>"
     declared = Declared()
     loop = find_loop([[Frame(name, str(file), line), BACKWARD]] * 20, declared)
@@ -126,6 +126,18 @@ train()
 """
 
 
+# As the loop over epochs of fastai 2.8: that over batches is one line of another function.
+FASTAI = """
+class Learner: train_iter = 0
+def train(self):
+    for epoch in range(2):
+        for batch in "abc": backward(); self.train_iter += 1
+learn = Learner()
+learn.train_iter = 0
+train(learn)
+"""
+
+
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize(
     ("source", "name", "rounds"),
@@ -138,8 +150,9 @@ train()
         (LOADER, "DataLoader", (0, 1, 2)),
         (BAR, "progress bar `bar` in train", (7, 8, 9)),
         (LIGHTNING, "Lightning's global_step", (5, 6, 7)),
+        (FASTAI, "fastai's train_iter", (0, 1, 2, 3, 4)),
     ],
-    ids=["module", "enumerate", "stride", "attribute", "generator", "loader", "bar", "lightning"],
+    ids=["module", "enumerate", "stride", "attribute", "generator", "loader", "bar", "lightning", "fastai"],
 )
 def test_each_round_is_read(version: str, source: str, name: str, rounds: tuple[int, ...], tmp_path: Path) -> None:
     with training(tmp_path, source, version) as (running, program, loop):
