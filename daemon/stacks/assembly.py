@@ -272,8 +272,9 @@ def _read(trace: ThreadTrace, samples: int, raw: RawRecording, evidence: Evidenc
             torn_us.append(change.at_us)
     failed_us = [(one.at_ns - raw.zero_ns) // MICROSECOND_NS for one in raw.failed if one.ident == trace.ident]
     times_us, known = [*failed_us, *torn_us], samples - len(torn_us)
-    if is_gone and found:  # the last reads of a process that ends fail whatever it does
-        times_us = [at_us for at_us in times_us if at_us < found[-1].at_us]
+    if is_gone:  # the last reads of a process that ends fail whatever it does
+        last_us = max((change.at_us for change in found if change.frames), default=0)
+        times_us = [at_us for at_us in times_us if at_us < last_us]
     visited = misreads.with_visits((*found, end), times_us, known, evidence.torn_shares)
     return msgspec.structs.replace(trace, changes=visited), torn_us, is_seldom_in_python
 

@@ -112,7 +112,11 @@ def _parse(lines: Sequence[str], line: int) -> Function:
         for node in ast.walk(loop):
             if isinstance(node, ast.Name | ast.Attribute | ast.Subscript) and not isinstance(node.ctx, ast.Load):
                 names[path(node)] += 1
-    loops = [_loop(node, before, nodes, stores) for node in stores if node.lineno < node.body[0].lineno]
+    loops = [
+        _loop(node, before, nodes, stores)
+        for node in stores
+        if node.lineno < node.body[0].lineno and not _is_over_optimizers(node)
+    ]
     loops.sort(key=lambda loop: (loop.first_line, -loop.last_line))
     return Function(block.first_line, block.first_line + block.text.count("\n"), tuple(loops))
 
@@ -162,6 +166,22 @@ def _loop(node: Loops, before: int, nodes: Sequence[ast.AST], stores: dict[Loops
     first, body, last = (before + line for line in (node.lineno, node.body[0].lineno, last_line))
     named = tuple(counters), given, tuple(bars)
     return Loop(first, body, last, *named, bool(updates), _every(updates), yields, shared, breaks)
+
+
+def _is_over_optimizers(node: Loops) -> bool:
+    """Say whether a loop has the optimizers of one step in its rounds, which make a step each: no loop of steps."""
+    if isinstance(node, ast.While) or any(
+        _name(one.func) == "backward" for one in ast.walk(node) if isinstance(one, ast.Call)
+    ):
+        return False
+    given = {one.id for one in ast.walk(node.target) if isinstance(one, ast.Name)}
+    for part in (part for statement, _ in _own(node.body, ()) for part in ast.walk(statement)):
+        match part:
+            case ast.Call(func=ast.Attribute(ast.Name(owner), "step"), args=[]) if owner in given:
+                return True
+            case ast.Call(func=ast.Attribute(_, "step"), args=[ast.Name(argument), *_]) if argument in given:
+                return True
+    return False
 
 
 _Ifs = tuple[ast.If, ...]

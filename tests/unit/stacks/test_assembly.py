@@ -58,7 +58,8 @@ def test_a_failed_read_is_given_to_the_thread_that_it_was_of() -> None:
 def test_reads_that_fail_as_a_process_ends_say_nothing_of_what_it_did(is_current: bool) -> None:
     deep, flat = stack(*(f"f{depth}" for depth in range(200))), stack("flat")
     turns = [(at_us, deep if at_us % 20_000 else flat) for at_us in range(0, 500_000, 10_000)]
-    last = Told([*turns, (500_000, flat)], 1_000_000)
+    torn = stack("no root")[1:]
+    last = Told([*turns, (500_000, flat), *((at_us, torn) for at_us in (900_000,) if not is_current)], 1_000_000)
     missed = [FailedRead(ZERO_NS + at_us * MICROSECOND_NS, last.ident) for at_us in range(605_000, 1_000_000, 20_000)]
     raw = msgspec.structs.replace(raw_recording(last, samples=100), failed=tuple(missed))
     found = assemble(raw, TARGET, 100, Span(), Threads({MAIN_TID: MAIN_TID}, is_current=is_current))

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from profd.daemon.steps.declared import Declared
 from profd.daemon.steps.loop import Stack, StepLoop, find_loop
 from profd.daemon.store.records import Frame
@@ -102,18 +104,32 @@ def test_loops_of_a_library_that_part_below_the_users_are_within_a_step(tmp_path
     library = tmp_path / "site-packages" / "pyro" / "infer.py"
     library.parent.mkdir(parents=True)
     loops = "def elbo():\n    for trace in traces():\n        loss.backward()\n"
-    library.write_text(f"{loops}def step():\n    for p in own:\n        p.step()\n")
+    library.write_text(f"{loops}def step():\n    for p in own:\n        objs[p].step()\n")
     elbo, update = Frame("elbo", str(library), 3), Frame("step", str(library), 6)
     backward = script.stack(("<module>", "svi.step"), inside=[elbo, *BACKWARD])
     optimizer = script.stack(("<module>", "svi.step"), inside=[update, *OPTIMIZER])
     assert head(loop_in(backward, optimizer)) == (1, None)
     # Two loops of the user's are two trainings: that of more backward passes is counted.
     apart = Script(
-        tmp_path, "for epoch in e():\n    for a in x:\n        a.backward()\n    for b in y:\n        b.step()\n"
+        tmp_path, "for epoch in e():\n    for a in x:\n        a.backward()\n    for b in y:\n        opt.step()\n"
     )
     backward = apart.stack(("<module>", "a.backward"), inside=BACKWARD)
-    optimizer = apart.stack(("<module>", "b.step"), inside=OPTIMIZER)
+    optimizer = apart.stack(("<module>", "opt.step"), inside=OPTIMIZER)
     assert head(loop_in(backward, optimizer)) == (2, None)
+
+
+@pytest.mark.parametrize(
+    ("loop", "first_line"),
+    [
+        ("for opt in opts:\n        scaler.step(opt)", 1),
+        ("for opt in opts.values():\n        opt.step()", 1),
+        ("for opt in opts:\n        loss(opt).backward()\n        opt.step()", 2),
+    ],
+)
+def test_a_loop_over_the_optimizers_of_a_step_is_none_of_steps(tmp_path: Path, loop: str, first_line: int) -> None:
+    script = Script(tmp_path, f"for batch in loader:\n    {loop}\n")
+    found = loop_in(script.stack(("<module>", ".step("), inside=OPTIMIZER, samples=3))
+    assert head(found) == (first_line, None)
 
 
 def test_loops_of_and_inside_of_the_optimizer_are_none(tmp_path: Path) -> None:
