@@ -104,7 +104,7 @@ def named_rest(reader: RunReader, profile: Profile, phases: PhaseIndex) -> dict[
     for stack, time_ns in profile.time_ns.items():
         if (phase := phases.of_stack(stack)) in spent:
             kind, frames = kinds.of_stack(stack), reader.frames_of(stack)
-            name = kind.what if kind else _spoken_part(frames)
+            name = kind.what if kind else part_name(frames)
             spent[phase][name] += int(time_ns)
     whole_ns = profile.total_ns or 1.0
     shares = {
@@ -115,7 +115,8 @@ def named_rest(reader: RunReader, profile: Profile, phases: PhaseIndex) -> dict[
     return {phase: some for phase, some in named.items() if some}
 
 
-def _spoken_part(frames: Sequence[FrameRow]) -> str:
+def part_name(frames: Sequence[FrameRow]) -> str:
+    """Return the name of the user's innermost function, or of the library that a script itself calls; else none."""
     frame = own_frame(frames)
     if frame is None:
         return ""

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import TypeVar
 
 from profd.daemon.analyze.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER, OTHER, own_frame
 from profd.daemon.findings.bounds import bound
-from profd.daemon.findings.context import ALL_WORK, FindingContext, line_of
+from profd.daemon.findings.context import ALL_WORK, MOST, FindingContext, line_of
 from profd.daemon.findings.finding import Finding, Line
-from profd.daemon.findings.kinds import MODULE, OwnFunction, own_functions, spoken
+from profd.daemon.findings.kinds import MODULE, OwnFunction, own_functions, part_name, spoken
 from profd.daemon.store.rows import FrameRow
 
 _WITHOUT_GRADIENTS = ("torch/utils/_contextlib.py", "torch/autograd/grad_mode.py")
@@ -118,8 +118,12 @@ def largest_part(context: FindingContext) -> Finding | None:
     # The loop itself is no part of it, and neither is a line that takes the whole step: `svi.step(batch)`.
     if max(share.high, context.share_of(context.profile, is_below).high) > ALL_WORK:
         return None
-    gain = partial(bound, context, share)
-    return context.finding("largest-part", share, gain=gain, line=lambda: line, function=function[0])
+    names = Counter[str]()
+    for stack in stacks:
+        names[part_name(context.reader.frames_of(stack))] += int(context.profile.time_ns[stack])
+    name, time_ns = names.most_common(1)[0]
+    name = name if time_ns >= MOST * names.total() else function[0]
+    return context.finding("largest-part", share, gain=partial(bound, context, share), line=lambda: line, function=name)
 
 
 def _largest(

@@ -74,6 +74,15 @@ def test_neither_the_loop_itself_nor_a_fit_of_a_library_is_a_part(case: Case) ->
     assert case.found(largest_part, [(loop, 300), (LOAD_IN_PROCESS, 200)]) is not None
 
 
+def test_a_library_that_the_script_itself_calls_has_its_name(case: Case) -> None:
+    script = Frame("<module>", TRAIN, 58)
+    collect = (script, Frame("Collector.iterator", LIBRARY + "torchrl/collectors/_single.py", 9))
+    title = case.title(largest_part, [(collect, 300), (LOAD_IN_PROCESS, 200)])
+    assert title.startswith("largest part: torchrl takes 60 % of the time (train.py:58)")
+    by_hand = [(collect, 130), ((Frame("<module>", TRAIN, 71),), 170), (LOAD_IN_PROCESS, 200)]
+    assert case.title(largest_part, by_hand).startswith("largest part: the script takes 60 % of the time")
+
+
 def test_passes_of_torch_and_what_runs_in_a_module_are_no_largest_part(case: Case) -> None:
     assert case.found(largest_part, HEALTHY) is None
     assert case.found(largest_part, step(((*MEASURE, Frame("spread", DATA, 87)), 200))) is None
