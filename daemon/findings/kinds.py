@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import itertools
 import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -117,11 +118,11 @@ def named_rest(reader: RunReader, profile: Profile, phases: PhaseIndex) -> dict[
 
 def part_name(frames: Sequence[FrameRow]) -> str:
     """Return the name of the user's innermost function, or of the library that a script itself calls; else none."""
-    frame = own_frame(frames)
-    if frame is None:
-        return ""
-    name, below = spoken(frame.function), frames[len(frames) - frames[::-1].index(frame) :]
-    return below[0].module_path.partition("/")[0].removesuffix(".py") if name == _SCRIPT and below else name
+    name = next((name for name, _ in own_functions(frames)), "") if own_frame(frames) else ""
+    if name != _SCRIPT:
+        return name
+    below = list(itertools.takewhile(lambda one: one.is_library, reversed(frames)))
+    return below[-1].module_path.partition("/")[0].removesuffix(".py") if below else name
 
 
 _SCRIPT = "the script"

@@ -175,7 +175,10 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
 
 
 def _processes(reader: RunReader, selection: Selection, changes: _Changes) -> tuple[ProcessSummary, ...]:
-    """Return the processes of a selection: by rank, each worker after the process that started it."""
+    """Return the processes of a selection: by rank, each worker after the process that started it.
+
+    Those of which nothing is known come last: a compiler's live for moments, and are many.
+    """
     profiles = _profiles_of_processes(reader, selection, changes)
 
     def order(row: ProcessRow) -> tuple[int, bool, int, int]:
@@ -192,7 +195,8 @@ def _processes(reader: RunReader, selection: Selection, changes: _Changes) -> tu
         fields = (row.pid, row.role, row.rank, row.ordinal, row.command, _exit(row.exit_code, row.exit_signal))
         return ProcessSummary(*fields, *sums, tuple(hot_functions(reader, profile)[:5]))
 
-    return tuple(map(described, sorted(filter(selection.takes_process, reader.processes.values()), key=order)))
+    found = map(described, sorted(filter(selection.takes_process, reader.processes.values()), key=order))
+    return tuple(sorted(found, key=lambda one: one.role != "main" and one.cpu_cores is None and not one.samples))
 
 
 def _profiles_of_processes(reader: RunReader, selection: Selection, changes: _Changes) -> dict[int, Profile]:

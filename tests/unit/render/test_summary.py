@@ -125,6 +125,16 @@ def test_workers_stand_in_order_after_the_process_that_started_them(tmp_path: Pa
     assert order == [("main", None), ("worker", 1), ("worker", 2), ("launcher", None)]
 
 
+def test_processes_of_which_nothing_is_known_stand_last(tmp_path: Path) -> None:
+    seen = [
+        records.ProcessSeen(records.Identity(pid, 1), synthetic.MAIN, ("sh",), "helper", None, None, None, START_NS)
+        for pid in (98, 99)
+    ]
+    used = records.PointsTaken(START_NS + 1, (records.Point("cpu_cores", 0.5, seen[1].identity),))
+    path = write(tmp_path / "a.profd", [*seen, used, *ended(1)])
+    assert [row.pid for row in summary_of(path).processes] == [synthetic.MAIN.pid, 99, 98]
+
+
 def worker_seen(ordinal: int) -> records.ProcessSeen:
     identity = synthetic.worker(ordinal)
     return records.ProcessSeen(identity, synthetic.MAIN, synthetic.COMMAND, "worker", None, ordinal, None, START_NS)
