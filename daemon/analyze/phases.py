@@ -143,7 +143,7 @@ def own_frame(frames: Sequence[FrameRow]) -> FrameRow | None:
     return None
 
 
-MOST_STACKS = 4_000  # with their phases 2.3 MB: restless code has ever new ones
+MOST_STACKS = 1_000  # with their phases 0.6 MB: restless code has ever new ones
 
 
 class PhaseIndex:
