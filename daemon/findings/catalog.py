@@ -30,7 +30,7 @@ RULES: tuple[Rule, ...] = (
     loading.shared_memory,
     *(gpu.synchronization, phases.checkpoints, phases.logging_stalls, phases.evaluations, phases.compilation),
     *(overhead.hot_function, phases.unfused_optimizer, phases.small_batches, overhead.overhead),
-    *(parts.part_of_model, parts.forward_without_gradients, parts.largest_part),
+    *(parts.part_of_model, parts.forward_without_gradients, parts.text_generation, parts.largest_part),
     *(cpu.interpreter_lock, cpu.idle_cores, cpu.oversubscription, cpu.cpu_limit),
     *(memory.garbage_collection, gpu.memory_churn, memory.memory_growth, memory.memory_limit),
     *(memory.gpu_memory_limit, memory.swapping, course.slow_start, course.slow_down),

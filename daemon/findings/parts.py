@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
@@ -87,6 +88,23 @@ def forward_without_gradients(context: FindingContext) -> Finding | None:
     share = context.share_of(context.profile, stacks.__contains__)
     gain = partial(bound, context, share)
     return context.finding("forward-without-gradients", share, gain=gain, line=line, function=function[0])
+
+
+_GENERATES = re.compile(r"^(transformers/generation|vllm)/")
+
+
+def text_generation(context: FindingContext) -> Finding | None:
+    """Return the time in which a model makes the texts that it is trained by, as methods with rewards do."""
+    if not context.share(BACKWARD).value:
+        return None
+
+    def generates(stack: int) -> bool:
+        frames = context.reader.frames_of(stack)
+        return stack not in context.evaluating and any(_GENERATES.match(one.module_path) for one in frames)
+
+    share = context.share_of(context.profile, generates)
+    line = partial(context.heaviest_line, context.profile, generates)
+    return context.finding("text-generation", share, gain=partial(bound, context, share), line=line)
 
 
 def largest_part(context: FindingContext) -> Finding | None:

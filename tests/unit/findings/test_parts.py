@@ -7,7 +7,7 @@ from support.synthetic import LIBRARY, TRAIN
 from support.training_stacks import BACKWARD, DATA
 
 from profd.daemon.findings.finding import INFO, WARNING
-from profd.daemon.findings.parts import forward_without_gradients, largest_part, part_of_model
+from profd.daemon.findings.parts import forward_without_gradients, largest_part, part_of_model, text_generation
 from profd.daemon.store.records import Frame
 
 DECORATED = Frame("decorate_context", LIBRARY + "torch/utils/_contextlib.py", 124)
@@ -50,6 +50,16 @@ def test_a_model_that_the_user_runs_without_gradients_in_a_step_is_a_remark_at_i
     assert case.found(forward_without_gradients, [(taught, 500)]) is None
     for other in ((*LOOP, DECORATED, TEACH), (*library, TEACH, CALL_IMPL)):
         assert case.found(forward_without_gradients, step((other, 200))) is None
+
+
+def test_text_that_a_model_makes_for_its_own_training_is_a_remark(case: Case) -> None:
+    sample = Frame("GenerationMixin._sample", LIBRARY + "transformers/generation/utils.py", 3236)
+    made = (*PASS, sample, CALL_IMPL)
+    found = case.told(text_generation, step((made, 300)))
+    assert found.severity == INFO
+    assert found.title.startswith("generation: generating text takes 60 % of the time (train.py:61): generating it")
+    assert case.found(text_generation, step((made, 40))) is None
+    assert case.found(text_generation, [(made, 500)]) is None  # nothing is trained
 
 
 def test_the_largest_part_of_a_step_by_hand_is_a_remark_at_its_call(case: Case) -> None:
