@@ -180,7 +180,7 @@ def _is_over_optimizers(node: Loops) -> bool:
             case ast.Call(func=ast.Attribute(ast.Name(owner), "step"), args=[]) if owner in given:
                 return True
             case ast.Call(func=ast.Attribute(_, "step"), args=[ast.Name(argument), *_]) if argument in given:
-                return True
+                return bool(_OPTIMIZER.search(argument))
     return False
 
 

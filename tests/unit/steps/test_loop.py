@@ -124,6 +124,7 @@ def test_loops_of_a_library_that_part_below_the_users_are_within_a_step(tmp_path
         ("for opt in opts:\n        scaler.step(opt)", 1),
         ("for opt in opts.values():\n        opt.step()", 1),
         ("for opt in opts:\n        loss(opt).backward()\n        opt.step()", 2),
+        ("for part in batch:\n        svi.step(part)", 2),
     ],
 )
 def test_a_loop_over_the_optimizers_of_a_step_is_none_of_steps(tmp_path: Path, loop: str, first_line: int) -> None:
