@@ -272,11 +272,24 @@ def _read(trace: ThreadTrace, samples: int, raw: RawRecording, evidence: Evidenc
             torn_us.append(change.at_us)
     failed_us = [(one.at_ns - raw.zero_ns) // MICROSECOND_NS for one in raw.failed if one.ident == trace.ident]
     times_us, known = [*failed_us, *torn_us], samples - len(torn_us)
-    if is_gone:  # the last reads of a process that ends fail whatever it does
-        last_us = max((change.at_us for change in found if change.frames), default=0)
-        times_us = [at_us for at_us in times_us if at_us < last_us]
+    if is_gone:
+        times_us = _without_its_end(found, times_us, end.at_us, whole_us / max(samples + len(failed_us), 1))
     visited = misreads.with_visits((*found, end), times_us, known, evidence.torn_shares)
     return msgspec.structs.replace(trace, changes=visited), torn_us, is_seldom_in_python
+
+
+def _without_its_end(found: list[Change], times_us: Sequence[int], end_us: int, distance_us: float) -> list[int]:
+    """Return when reads of a process that is gone failed while it still ran, and end its last stack before the others.
+
+    The last reads of a process that ends fail whatever it does: they say nothing of what it did.
+    """
+    last = max((place for place, change in enumerate(found) if change.frames), default=-1)
+    after = [change.at_us for change in found[last : last + 2]] if last >= 0 else [0]
+    next_us = after[1] if len(after) > 1 else end_us
+    tail = sorted(at_us for at_us in times_us if after[0] <= at_us < next_us)
+    if tail and 2 * len(tail) * distance_us >= next_us - tail[0]:  # most of them failed
+        found.insert(last + 1, Change(tail[0], ()))
+    return [at_us for at_us in times_us if at_us < after[0]]
 
 
 def apportion(total: int, lengths: Sequence[int]) -> list[int]:
