@@ -260,7 +260,12 @@ def _read(trace: ThreadTrace, samples: int, raw: RawRecording, evidence: Evidenc
     stays = [(change.frames, after.at_us - change.at_us) for change, after in itertools.pairwise(trace.changes)]
     whole_us = sum(length_us for _, length_us in stays)
     is_seldom_in_python = 2 * sum(length_us for frames, length_us in stays if not frames) > whole_us
-    mended = misreads.mend([frames for frames, _ in stays], misreads.valid_roots(stays), evidence)
+    roots = misreads.valid_roots(stays)
+    mended = misreads.mend([frames for frames, _ in stays], roots, evidence)
+    if is_gone:  # what Python calls as it ends has no caller, and would be taken for the inner end of another stack
+        with_root = (place for place, (frames, _) in enumerate(stays) if frames and frames[0].function in roots)
+        ran = max(with_root, default=-1) + 1
+        mended = [*mended[:ran], *[None] * (len(mended) - ran)]
     found: list[Change] = []
     torn_us: list[int] = []
     for change, (frames, length_us), stack in zip(changes, stays, mended, strict=True):

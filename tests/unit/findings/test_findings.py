@@ -301,6 +301,11 @@ def test_a_library_that_collects_garbage_is_named_as_its_call_cannot_be_left_out
     assert "gc.freeze() once, before the line that trains (train.py:" in remedy
 
 
+def test_what_is_loaded_while_a_program_starts_up_is_nothing_to_mend(case: Case) -> None:
+    assert case.found(load_in_process, [(IMPORT, 400), (LOAD_IN_PROCESS, 100)]) is None
+    assert case.found(load_in_process, [(IMPORT, 300), (LOAD_IN_PROCESS, 200)]) is not None
+
+
 def test_what_python_collects_while_a_program_starts_up_is_nothing_to_mend(case: Case) -> None:
     shares = [Series("garbage_collection_share", 0.4)]
     assert case.found(garbage_collection, ((IMPORT, 500),), series=shares) is None
