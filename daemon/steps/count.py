@@ -68,7 +68,8 @@ class Count:
         else:
             left_ns, back_ns = off or (at_ns, at_ns)
             self._off_ns += back_ns - left_ns
-            made = self._made(self.round, left_ns - self.at_ns, at_ns - back_ns, number, epoch)
+            was_off = left_ns < back_ns  # seen to be left more than once: a single look may have missed it
+            made = self._made(self.round, left_ns - self.at_ns, at_ns - back_ns, number, epoch, was_off=was_off)
             self.rounds += made
             if made:
                 self.changed_ns, self.has_moved = at_ns, True
@@ -119,12 +120,17 @@ class Count:
             return self.is_added and self._ended_at is None
         return self.round + self.per_s() * ahead_s < self.length
 
-    def _made(self, last: int, before_ns: int, after_ns: int, number: int, now: int | None) -> int:
+    def _made(
+        self, last: int, before_ns: int, after_ns: int, number: int, now: int | None, *, was_off: bool = False
+    ) -> int:
         """Return the rounds since the last reading: made so long after it, and before this one."""
-        expected = self.per_s() * (before_ns + after_ns) / SECOND_NS
+        expected, known = self.per_s() * (before_ns + after_ns) / SECOND_NS, len(self._recent) >= _KNOWN
+        # A function that was left and called again has begun anew, though a generator goes on: the pace shows which.
+        since = self.per_s() * after_ns / SECOND_NS
+        is_anew = was_off and known and not self.is_added and abs(number - since) < abs(number - last - expected)
         # Where the loop is short it may have begun anew, and come as far again.
-        is_short = len(self._recent) < _KNOWN or expected >= (self.length or self._longest) / 2
-        if number >= last and not is_short:
+        is_short = not known or expected >= (self.length or self._longest) / 2
+        if number >= last and not is_short and not is_anew:
             return number - last
         epochs = None if now is None or self._epoch is None else now - self._epoch
         if now is not None and self._epoch is not None and self._early:
@@ -132,7 +138,7 @@ class Count:
             ended = self._early - 1 - self._epoch % self._early
             self.error += (self.length or self._longest) * (ended + (groups - 1) * (self._early - 1)) * (groups > 0)
         self._epoch = now
-        if number >= last and (not epochs or (self.is_added and self._ended_at is None)):
+        if number >= last and not is_anew and (not epochs or (self.is_added and self._ended_at is None)):
             if epochs is None and self.length and expected > self.length:
                 self.error += round(expected)
             return number - last

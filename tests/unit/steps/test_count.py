@@ -135,3 +135,20 @@ def test_epochs_that_may_have_been_left_out_are_in_doubt() -> None:
         errors.append(count.error)
         assert count.rounds == 27
     assert errors == [0, 2 * 3]
+
+
+@pytest.mark.parametrize(
+    ("number", "back_s", "at_s", "made", "error"),
+    [(55, 3.0, 4.4, 63 - 45 + 55, 0), (46, 3.0, 3.02, 1, 0)],
+    ids=["a function that was called again", "a generator that went on"],
+)
+def test_a_loop_that_was_left_has_begun_anew_where_its_pace_says_so(
+    number: int, back_s: float, at_s: float, made: int, error: int
+) -> None:
+    count = Count()
+    count.length = 63
+    for tenth in range(12):
+        count.take(tenth * SECOND_NS // 10, 1 + 4 * tenth)
+    assert (count.round, count.rounds) == (45, 45)
+    count.take(round(at_s * SECOND_NS), number, off=(round(1.5 * SECOND_NS), round(back_s * SECOND_NS)))
+    assert (count.rounds - 45, count.error) == (made, error)
