@@ -139,7 +139,10 @@ class Count:
             self.error += (self.length or self._longest) * (ended + (groups - 1) * (self._early - 1)) * (groups > 0)
         self._epoch = now
         if number >= last and not is_anew and (not epochs or (self.is_added and self._ended_at is None)):
-            if epochs is None and self.length and expected > self.length:
+            unmade = round(expected) - (number - last)
+            if epochs is None and known and self._ended_at is not None and unmade > (self.length or self._longest) / 2:
+                self.error += max(unmade, self.length or self._longest)  # it may have begun anew, and come further
+            elif epochs is None and self.length and expected > self.length:
                 self.error += round(expected)
             return number - last
         self._ended_at = last

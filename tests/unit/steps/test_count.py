@@ -152,3 +152,15 @@ def test_a_loop_that_was_left_has_begun_anew_where_its_pace_says_so(
     assert (count.round, count.rounds) == (45, 45)
     count.take(round(at_s * SECOND_NS), number, off=(round(1.5 * SECOND_NS), round(back_s * SECOND_NS)))
     assert (count.rounds - 45, count.error) == (made, error)
+
+
+def test_where_an_epoch_may_have_passed_between_two_readings_the_error_says_so() -> None:
+    count = Count()
+    count.length = 63
+    for tenth in range(8):  # 100 rounds a second, of which a pause takes some
+        count.take(tenth * SECOND_NS // 10, 10 * tenth % 63)
+    assert count.error == 0
+    count.take(round(1.4 * SECOND_NS), 20)  # 13 more, or 76
+    assert count.error == 63
+    count.take(round(1.45 * SECOND_NS), 25)
+    assert count.error == 63
