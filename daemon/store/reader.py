@@ -24,6 +24,7 @@ from profd.daemon.store.stepfunction import READINGS, StepFunction, step_functio
 _LATEST_NS = 1 << 62
 # No recording lasts longer: by this the index of their starts is of use where only their ends are asked for.
 _LONGEST_NS = 60 * SECOND_NS
+_PART_NS = 300 * SECOND_NS
 
 
 class RunReader(RunFile):
@@ -105,13 +106,24 @@ class RunReader(RunFile):
     def intervals(
         self, from_ns: int | None = None, to_ns: int | None = None, threads: Collection[int] | None = None
     ) -> Iterator[IntervalRow]:
-        """Yield the intervals that *start* in [from_ns, to_ns), in order of time, of all threads or of these."""
-        where, values = _intervals_of(from_ns, to_ns, threads)
-        sql = f"SELECT start_ns, duration_ns, thread, stack, samples FROM interval WHERE {where} ORDER BY start_ns"
-        found = self.select(tuple[Time, IntervalLength, int, int, Count], sql, *values)
-        self.check_known({one[2] for one in found}, {one[3] for one in found})
-        for one in found:
-            yield IntervalRow(*one)
+        """Yield the intervals that *start* in [from_ns, to_ns), in order of time, of all threads or of these.
+
+        They are read some minutes at a time: those of a day take hundreds of megabytes.
+        """
+        for begin_ns, end_ns in self._parts(from_ns, to_ns):
+            where, values = _intervals_of(begin_ns, end_ns, threads)
+            sql = f"SELECT start_ns, duration_ns, thread, stack, samples FROM interval WHERE {where} ORDER BY start_ns"
+            found = self.select(tuple[Time, IntervalLength, int, int, Count], sql, *values)
+            self.check_known({one[2] for one in found}, {one[3] for one in found})
+            for one in found:
+                yield IntervalRow(*one)
+
+    def _parts(self, from_ns: int | None, to_ns: int | None) -> Iterator[tuple[int | None, int | None]]:
+        first_ns = self.info.started_ns if from_ns is None else from_ns
+        last_ns = self.info.end_ns if to_ns is None else to_ns
+        # The times of a file may be anything: there are a thousand parts at most.
+        cuts = range(first_ns, last_ns, max(_PART_NS, (last_ns - first_ns) // 1000))[1:]
+        yield from zip((from_ns, *cuts), (*cuts, to_ns), strict=True)
 
     def stack_spans(self, from_ns: int, to_ns: int, threads: Collection[int]) -> list[tuple[int, int, int]]:
         """Return by stack the first start and the last end of the intervals that start in [from_ns, to_ns)."""

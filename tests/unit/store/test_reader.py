@@ -188,3 +188,19 @@ def test_a_range_says_of_its_time_what_all_of_the_run_says(readings: RunReader, 
     series = next(iter(readings.series))
     from_ns, to_ns = STARTED_NS + from_s * SECOND_NS, STARTED_NS + to_s * SECOND_NS
     assert readings.steps(series, from_ns, to_ns).over(from_ns, to_ns) == readings.steps(series).over(from_ns, to_ns)
+
+
+@pytest.mark.parametrize("part_ns", [1, SECOND_NS // 3, SECOND_NS, 300 * SECOND_NS])
+def test_intervals_are_the_same_however_many_are_read_at_a_time(
+    finished: RunReader, monkeypatch: pytest.MonkeyPatch, part_ns: int
+) -> None:
+    whole = list(finished.intervals())
+    monkeypatch.setattr("profd.daemon.store.reader._PART_NS", part_ns)
+    assert list(finished.intervals()) == whole
+    (first,) = finished.select(tuple[int], "SELECT min(start_ns) FROM interval")
+    from_ns, to_ns = first[0] + SECOND_NS // 2, first[0] + 3 * SECOND_NS
+    some = [row for row in whole if from_ns <= row.start_ns < to_ns]
+    assert 0 < len(some) < len(whole)
+    assert list(finished.intervals(from_ns, to_ns)) == some
+    assert list(finished.intervals(None, to_ns)) + list(finished.intervals(to_ns)) == whole
+    assert list(finished.intervals(to_ns, from_ns)) == list(finished.intervals(None, 0)) == []
