@@ -50,7 +50,8 @@ def find(
     """Return what slows a run in a selection's range of time, over its processes, ranked.
 
     That GPUs idle is left out where another finding above info shows the cause of half of it, and the largest part of
-    a step where another one has a line. Where half of what a line takes has grown there, that it grows says more.
+    a step where another one has a line. Where half of what a line takes has grown there, that it grows says more; and
+    so does generating text, where that is half of a pass without gradients.
     """
     context = FindingContext(reader, selection, phases)
     found = [finding for rule in rules if (finding := context.once(rule)) is not None]
@@ -60,6 +61,9 @@ def find(
     if any(one.evidence.line for one in found if one.rule != "largest-part"):
         left_out.add("largest-part")
     by_rule = {one.rule: one.evidence for one in found}
+    made, unlearnt = by_rule.get("text-generation"), by_rule.get("forward-without-gradients")
+    if made and unlearnt and made.measures[0].value >= unlearnt.measures[0].value / 2:
+        left_out.add("forward-without-gradients")  # that is mostly the text
     grown, lost_there = by_rule.get("slow-down"), by_rule.get("overhead")
     if grown and lost_there and grown.line == lost_there.line:
         has_grown = 1 - 1 / grown.measures[0].value

@@ -22,6 +22,7 @@ from profd.daemon.analyze.phases import (
     DATA_WAIT,
     EVALUATION,
     OPTIMIZER,
+    STARTUP,
     STEP,
     WITHOUT_WORK,
     PhaseIndex,
@@ -225,6 +226,11 @@ class FindingContext:
     def trains(self) -> bool:
         """Whether the run was ever seen to update weights, or to compute gradients for it."""
         return any(phase in _OF_TRAINING for phase in self.phases.of_run())
+
+    @cached_property
+    def has_only_started(self) -> bool:
+        """Whether hardly more than imports was seen: what the program is for may not have begun."""
+        return not self.is_training and self.share(STARTUP).value > MOST
 
     @cached_property
     def by_torch(self) -> frozenset[int]:

@@ -122,7 +122,12 @@ def part_name(frames: Sequence[FrameRow]) -> str:
     if name != _SCRIPT:
         return name
     below = list(itertools.takewhile(lambda one: one.is_library, reversed(frames)))
-    return below[-1].module_path.partition("/")[0].removesuffix(".py") if below else name
+    return library_of(below[-1]) if below else name
+
+
+def library_of(frame: FrameRow) -> str:
+    """Return the name of the package, or of the module, that a frame of a library is in."""
+    return frame.module_path.partition("/")[0].removesuffix(".py")
 
 
 _SCRIPT = "the script"

@@ -15,7 +15,7 @@ from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import mean_of_known
 from profd.daemon.analyze.steps import take_steps
 from profd.daemon.findings.bounds import bound, ceiling, usable_cores
-from profd.daemon.findings.context import MOST, FindingContext
+from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import INFO, Finding, Line, Measure
 from profd.daemon.findings.kinds import spoken
 from profd.daemon.findings.shares import Share
@@ -31,8 +31,8 @@ def load_in_process(context: FindingContext) -> Finding | None:
     share = _share(context, DATA_LOAD)
     if context.severity("input-bound-in-process", share.low) is None:  # spares the look at the cores
         return None
-    if not context.is_training and context.share(STARTUP).value > MOST:
-        return None  # what was loaded for may not have begun
+    if context.has_only_started:
+        return None
     if _is_most(context, _ENVIRONMENT):
         share = context.share_of(context.profile, lambda stack: _loads(context, stack))
         gain, line = bound(context, share, ceiling(context)), partial(_line_of_loading, context)

@@ -10,12 +10,13 @@ from collections import Counter
 from functools import partial
 
 from profd.daemon.analyze.memory import GPU_SERIES, JUMP_SERIES, growth, tightest
-from profd.daemon.analyze.phases import STARTUP, WITHOUT_WORK
+from profd.daemon.analyze.phases import WITHOUT_WORK
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import total_of_series
 from profd.daemon.findings.bounds import bound
-from profd.daemon.findings.context import MOST, FindingContext
+from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import CRITICAL, WARNING, Finding, Measure
+from profd.daemon.findings.kinds import library_of
 from profd.daemon.findings.shares import NONE, Share, share_of_series
 from profd.daemon.naming import process_title
 from profd.daemon.store.records import COLLECTING
@@ -65,10 +66,10 @@ def garbage_collection(context: FindingContext) -> Finding | None:
     callers = Counter[str]()
     for stack in filter(collects, spent_ns):
         leaf = context.leaf(stack)
-        callers[leaf.module_path.partition("/")[0] if leaf.is_library else ""] += int(spent_ns[stack])
+        callers[library_of(leaf) if leaf.is_library else ""] += int(spent_ns[stack])
     library = max(callers, key=callers.__getitem__, default="")
-    if by_itself and context.share(STARTUP).value > MOST:
-        return None  # what comes after it is not known yet
+    if by_itself and context.has_only_started:
+        return None
     if by_itself:  # in the process with most of it
         shares = (share_of_series(context.values(COLLECTING, row.id)) for row in context.trainers)
         share = max((one for one in shares if one is not None), key=lambda one: one.value, default=NONE)

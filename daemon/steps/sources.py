@@ -30,14 +30,15 @@ _LOADER = re.compile(r"(^|\.)_\w*DataLoaderIter$")
 # What ``with`` keeps: the way out of it.
 _NO_ITERATOR = re.compile(r"method|function|^NoneType$|^int$")
 _PART = re.compile(r"""^\w+|\.\w+|\["[^"]*"\]""")
-# What libraries count steps by, from the loop around them: Lightning's `trainer.global_step` returns the first (2.0 and
-# later); fastai's own loop over batches is one line.
+# What libraries count steps by, from the loop around them, and whether it counts updates: Lightning's
+# `trainer.global_step` returns the first (2.0 and later); fastai's own loop over batches is one line.
 _OF_LIBRARIES = {
     "/loops/training_epoch_loop.py": (
         "Lightning's global_step",
         "self.automatic_optimization.optim_progress.optimizer.step.total.completed",
+        True,
     ),
-    "/fastai/learner.py": ("fastai's train_iter", "self.train_iter"),
+    "/fastai/learner.py": ("fastai's train_iter", "self.train_iter", False),
 }
 
 
@@ -235,9 +236,9 @@ class Program:
         self, frame: Frame, place: Place, iterator: Held | None, around: Sequence[Around]
     ) -> Iterator[Source]:
         """Yield what the loop counts by: what stands for updates first, then what it adds to."""
-        for file, (name, path) in _OF_LIBRARIES.items():
+        for file, (name, path, of_updates) in _OF_LIBRARIES.items():
             if place.file.endswith(file) and (steps := self._variable(frame, path)):
-                yield Source(name, steps, is_added=True, is_late=True, of_updates=True)
+                yield Source(name, steps, is_added=True, is_late=True, of_updates=of_updates)
         left, is_nested = _left_of(iterator), len(around) > 1
         for one in sorted(place.loop.counters, key=_rank):
             stride = one.stride if isinstance(one.stride, int) else self.number_of(place, one.stride)

@@ -120,7 +120,7 @@ class Entities:
 
         Stacks that are read only once a row names them are read now; raises RunUnreadable where they are damaged.
         """
-        if self._is_over is not None:
+        if not self.is_whole:
             threads, processes = (), ()
             if unread := set(stacks) - self.stacks.keys():
                 found = file.fetch(StackRow, _WITH_CALLERS.format(",".join(f"{one:d}" for one in unread)))

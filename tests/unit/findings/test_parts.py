@@ -60,6 +60,8 @@ def test_text_that_a_model_makes_for_its_own_training_is_a_remark(case: Case) ->
     assert found.title.startswith("generation: generating text takes 60 % of the time (train.py:61): generating it")
     assert case.found(text_generation, step((made, 40))) is None
     assert case.found(text_generation, [(made, 500)]) is None  # nothing is trained
+    without_gradients = (*PASS, DECORATED, TEACH, sample, CALL_IMPL)
+    assert [one.rule for one in case.findings(step((without_gradients, 300)))] == ["text-generation"]
 
 
 def test_the_largest_part_of_a_step_by_hand_is_a_remark_at_its_call(case: Case) -> None:
