@@ -13,6 +13,7 @@ from support.fakesession import FakeSession
 from support.present import there
 from support.synthetic import STARTED_NS
 from textual.message import Message
+from textual.messages import ExitApp
 from textual.widget import Widget
 from textual.widgets import Input
 
@@ -193,7 +194,7 @@ async def test_who_only_looks_has_the_session_end_the_recording(live: Path, sess
         assert isinstance(opened.top(), Dashboard)
         session.failure = None
         await opened.press("q", "e")
-        await opened.app.workers.wait_for_complete()
+        await opened.until(ExitApp)
     assert session.asked == ["stop"]
     assert opened.app.return_value is Leaving.END
 
