@@ -157,9 +157,7 @@ def read_run(run_file: Path, names: frozenset[str]) -> Told:
     """Return what profd tells of a run: phases, and what it names of *other* where the program has it by that name."""
     with RunReader(run_file) as reader:
         summary = summarize(reader)
-        counts = [
-            point.at_ns for row in reader.series.values() if row.name == STEP_COUNT for point in reader.points(row.id)
-        ]
+        counts = [point.at_ns for row in reader.list_series(STEP_COUNT) for point in reader.points(row.id)]
         counted_ns = (min(counts), max(counts)) if len(counts) > 1 else None
     named = {name: share for name, share in summary.rest.get(OTHER, {}).items() if name in names}
     shares = {**summary.phases, OTHER: summary.phases.get(OTHER, 0.0) - sum(named.values()), **named}

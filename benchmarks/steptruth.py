@@ -120,7 +120,7 @@ def judge(run_file: Path, diary: Diary) -> Told | None:
 
 def points(reader: RunReader, name: str) -> list[PointRow]:
     """Return a series of the process whose steps are counted; of several the longest."""
-    found = [reader.points(row.id) for row in reader.series.values() if row.name == name]
+    found = [reader.points(row.id) for row in reader.list_series(name)]
     return max(found, key=len, default=[])
 
 

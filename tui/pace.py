@@ -43,6 +43,7 @@ class Pace:
         self._first: PointRow | None = None
         self._whole: Steps | None = None
         self._series: int | None = None
+        self._process: int | None = None
         self._counts: deque[PointRow] = deque(maxlen=GAPS + 1)
         self._edges: dict[Grid, dict[int, Cell]] = {}
         self._events: Sequence[EventRow] = ()
@@ -51,10 +52,11 @@ class Pace:
     def catch_up(self, events: Sequence[EventRow]) -> None:
         """Take in what was counted since; ``events`` are all of the run so far."""
         if self._series is None:
-            self._series = min((row.id for row in self._reader.series.values() if row.name == STEP_COUNT), default=None)
+            for row in self._reader.list_series(STEP_COUNT)[:1]:
+                self._series, self._process = row.id, row.process
         if self._series is not None:
-            self._events, process = events, self._reader.series[self._series].process
-            self._lost = lost_ranges(events, process) if process is not None else []
+            self._events = events
+            self._lost = lost_ranges(events, self._process) if self._process is not None else []
             last = self._counts[-1] if self._counts else self._reader.last_point(self._series)
             after_ns = self._counts[-1].at_ns + 1 if self._counts else last.at_ns - _RECENT_NS if last else None
             self._counts.extend(self._reader.points(self._series, after_ns))

@@ -60,7 +60,7 @@ class RunSeries:
         self._builders: dict[int, StepBuilder] = {}
         self._finished: set[int] = set()
         self._ids: defaultdict[tuple[str, int | None], list[int]] = defaultdict(list)
-        self._listed = 0
+        self._rows: list[SeriesRow] = []
         self._cells: dict[tuple[str, Grid], dict[int, Cell]] = {}
         self._means: dict[tuple[str, int | None, Range], float | None] = {}
         info = reader.info
@@ -84,8 +84,8 @@ class RunSeries:
 
     def catch_up(self) -> None:
         self._list()
-        for row in self._reader.series.values():
-            if row.os_tid is not None or row.id in self._finished or not (row.name in _STRIPS or row.name in _NUMBERS):
+        for row in self._rows:
+            if row.id in self._finished:
                 continue
             if row.id in self._builders:
                 newest = self._newest.get(row.id)
@@ -186,10 +186,12 @@ class RunSeries:
 
     def _list(self) -> None:
         """Note the series that are new: they are looked for by name and process at each look."""
-        for row in list(self._reader.series.values())[self._listed :]:
+        last = self._rows[-1].id if self._rows else 0
+        new = self._reader.list_series(*_STRIPS, *_NUMBERS, after_id=last)
+        self._rows += [row for row in new if row.os_tid is None]
+        for row in new:
             if row.os_tid is None:
                 self._ids[row.name, row.process].append(row.id)
-            self._listed += 1
 
     def _is_much(self, name: str, length_ns: int) -> bool:
         return sum(1 for _ in self._of_name(name)) * length_ns > MOST_READINGS * SECOND_NS
@@ -221,7 +223,7 @@ class RunSeries:
         return whole(values) if values else None
 
     def _of_name(self, name: str) -> Iterator[SeriesRow]:
-        return (row for row in self._reader.series.values() if row.name == name and row.os_tid is None)
+        return (row for row in self._rows if row.name == name)
 
     def _has_ended(self, row: SeriesRow) -> bool:
         return row.process is not None and self._reader.processes[row.process].ended_ns is not None

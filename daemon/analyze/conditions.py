@@ -49,12 +49,6 @@ def memory_growing(reader: RunReader, process: int) -> IntervalSet:
     return cover
 
 
-def on_cpu(reader: RunReader, thread: int, time: Within = WHOLE) -> IntervalSet:
-    """Return when a thread used at least half a core."""
-    found = cpu_series(reader, [reader.threads[thread]])
-    return stepfunction.on_cpu_time(reader.steps(found[0], *time)) if found else IntervalSet()
-
-
 def covers_of(
     reader: RunReader, conditions: tuple[Condition, ...], threads: Iterable[int], time: Within = WHOLE
 ) -> dict[int, IntervalSet]:
@@ -73,7 +67,13 @@ def covers_of(
     processes = {thread: reader.threads[thread].process for thread in threads}
     of_process = [one for one in conditions if one.name != "on-cpu"]
     covers = {process: [held(one, process) for one in of_process] for process in set(processes.values())}
-    own = {thread: [on_cpu(reader, thread, time)] if len(of_process) < len(conditions) else [] for thread in processes}
+    own: dict[int, list[IntervalSet]] = {thread: [] for thread in processes}
+    if len(of_process) < len(conditions):
+        used = cpu_series(reader, [reader.threads[thread] for thread in processes])
+        own = {
+            thread: [stepfunction.on_cpu_time(reader.steps(used[thread], *time)) if thread in used else IntervalSet()]
+            for thread in processes
+        }
     return {thread: reduce(stepfunction.common, own[thread] + covers[process]) for thread, process in processes.items()}
 
 
@@ -120,8 +120,8 @@ def can_tell(reader: RunReader, name: str) -> bool:
 def _series_of(reader: RunReader, name: str) -> list[SeriesRow]:
     return [
         series
-        for series in reader.series.values()
-        if series.name in CONDITIONS[name][0] and (series.os_tid is not None) == (name == "on-cpu")
+        for series in reader.list_series(*CONDITIONS[name][0])
+        if (series.os_tid is not None) == (name == "on-cpu")
     ]
 
 

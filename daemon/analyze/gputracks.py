@@ -58,14 +58,14 @@ class GpuTracks:
 
     @cached_property
     def series(self) -> dict[str, int]:
-        rows = [row for row in self._reader.series.values() if row.name == self._name and row.process is None]
+        rows = self._reader.list_series(self._name, processes={None})
         return {row.device: row.id for row in rows if row.device is not None}
 
     @cached_property
     def _held(self) -> Mapping[int, set[str]]:
         held: defaultdict[int, set[str]] = defaultdict(set)
-        for row in self._reader.series.values():
-            if row.name == stepfunction.MEMORY_OF_PROCESS and row.process is not None and row.device is not None:
+        for row in self._reader.list_series(stepfunction.MEMORY_OF_PROCESS):
+            if row.process is not None and row.device is not None:
                 held[row.process].add(row.device)
         return held
 

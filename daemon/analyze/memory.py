@@ -51,10 +51,9 @@ def tightest(reader: RunReader, row: SeriesRow, selection: Selection) -> Limit |
     else:
         total = reader.find_series("host_memory_total_bytes")
         add("host", reader.info.host, total, reader.find_series("host_memory_used_bytes"))
-        for bound in reader.series.values():
-            if bound.name == "cgroup_memory_limit_bytes" and bound.process == row.process:
-                held = reader.find_series("cgroup_memory_working_set_bytes", device=bound.device)
-                add("cgroup", bound.device or "", bound, held)
+        for bound in reader.list_series("cgroup_memory_limit_bytes", processes={row.process}):
+            held = reader.find_series("cgroup_memory_working_set_bytes", device=bound.device)
+            add("cgroup", bound.device or "", bound, held)
     return min(limits, key=lambda limit: limit.left_bytes, default=None)
 
 
@@ -106,11 +105,11 @@ _LAST: WeakKeyDictionary[RunReader, tuple[tuple[object, ...], tuple[Growth, ...]
 
 
 def _growths(reader: RunReader, selection: Selection) -> tuple[Growth, ...]:
+    rows = reader.list_series("rss_bytes", "pss_bytes", GPU_SERIES)
     found = [
         _growth(reader, reader.processes[row.process], row, selection)
-        for row in sorted(reader.series.values(), key=lambda row: (row.process or 0, row.name, row.device or ""))
-        if row.name in ("rss_bytes", "pss_bytes", GPU_SERIES) and row.process in reader.processes and row.os_tid is None
-        if selection.takes_process(reader.processes[row.process])
+        for row in sorted(rows, key=lambda row: (row.process or 0, row.name, row.device or ""))
+        if row.process is not None and selection.takes_process(reader.processes[row.process])
     ]
     # All that grow towards the same limit use it up together.
     slopes: defaultdict[tuple[str, str, str], float] = defaultdict(float)
@@ -235,9 +234,9 @@ def jumps(reader: RunReader, phases: PhaseIndex, selection: Selection = EVERYTHI
     """Return the largest jumps in the memory of the processes of a selection, in order of time."""
     found: list[Jump] = []
     events = [event for event in reader.events() if event.kind != "finding"]  # what follows from it is no cause
-    for row in reader.series.values():
+    for row in reader.list_series(*JUMP_SERIES):
         process = reader.processes.get(row.process or 0)
-        if row.name not in JUMP_SERIES or not process or not selection.takes_process(process):
+        if not process or not selection.takes_process(process):
             continue
         for before, after in _steps_of(reader, row.id, selection):
             stack = _stack_between(reader, process.id, before.at_ns, after.at_ns)

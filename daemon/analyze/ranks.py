@@ -110,7 +110,7 @@ def _own_work(
     clocks = _steps_of(reader, SM_CLOCK, devices, whole)
     processes, at_that_time = frozenset(thread.process for thread in threads), Selection(*whole)
     looks = [point.value for one in processes for point in points_of(reader, COLLECTIVES_BEHIND, one, at_that_time)]
-    used = [reader.steps(one, parts[0][0], parts[-1][1]) for one in cpu_series(reader, threads)]
+    used = [reader.steps(one, parts[0][0], parts[-1][1]) for one in cpu_series(reader, threads).values()]
     return OwnWork(
         rank=rank,
         processes=processes,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import statistics
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from typing import NamedTuple
 
 from profd.daemon.analyze.selection import Selection
@@ -82,7 +82,7 @@ PRESSURE, CORE_WAIT = "host_cpu_pressure_share", "main_thread_core_wait_share"
 
 def machine_cores(reader: RunReader) -> int:
     """Return how many cores the machine has; 0 where they were not read."""
-    named = {row.device for row in reader.series.values() if row.device}
+    named = {row.device for row in reader.list_series("host_core_cpu_share") if row.device}
     return sum(bool(re.fullmatch(r"cpu\d+", name)) for name in named)
 
 
@@ -118,10 +118,13 @@ def mean_of_known(values: Iterable[float | None]) -> float | None:
 def main_thread_cores(reader: RunReader, process: int, from_ns: int | None, to_ns: int | None) -> float | None:
     """Return the CPU time a second of the main thread of a process; None where it was not read."""
     mains = [row for row in reader.threads.values() if row.process == process and row.is_main]
-    return mean_of_known(take_course(reader, one, from_ns, to_ns).total().mean for one in cpu_series(reader, mains))
+    return mean_of_known(
+        take_course(reader, one, from_ns, to_ns).total().mean for one in cpu_series(reader, mains).values()
+    )
 
 
-def cpu_series(reader: RunReader, threads: Iterable[ThreadRow]) -> list[int]:
-    """Return the ids of the series of the CPU time of some threads."""
-    found = (reader.find_series(THREAD_CPU, row.process, os_tid=row.os_tid) for row in threads)
-    return [row.id for row in found if row is not None]
+def cpu_series(reader: RunReader, threads: Collection[ThreadRow]) -> dict[int, int]:
+    """Return by thread the id of the series of its CPU time, where it was read."""
+    known = reader.list_series(THREAD_CPU, processes={row.process for row in threads})
+    of_thread = {(row.process, row.os_tid): row.id for row in known}
+    return {row.id: of_thread[key] for row in threads if (key := (row.process, row.os_tid)) in of_thread}

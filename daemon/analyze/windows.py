@@ -24,6 +24,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import HostGap, OperatorTotals, WindowGpu, WindowWait
 from profd.daemon.store.rows import IntervalRow, WindowRow
+from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
 from profd.daemon.units import percent, plural
 
 Timed = TypeVar("Timed", HostGap, WindowWait)
@@ -185,8 +186,7 @@ class AboutWindow(msgspec.Struct, frozen=True, kw_only=True):
 def about_window(reader: RunReader, window: WindowRow) -> AboutWindow:
     """Return what a window that was taken says beside its operators."""
     times = step_times(reader, window)
-    series = reader.series.values()
-    uses_gpu = any(row.name == "gpu_process_memory_bytes" and row.process == window.process for row in series)
+    uses_gpu = bool(reader.list_series(MEMORY_OF_PROCESS, processes={window.process}))
     gpus, operators = idle_gpus(reader, window), reader.operators(window.id)
     notes = _notes(operators, times, gpus, uses_gpu=uses_gpu)
     busy = total_utilization(reader, [window.process], window.start_ns, window.end_ns).mean

@@ -158,8 +158,8 @@ def take_cpu_contention(reader: RunReader, part: Selection) -> CpuContention | N
         return None
     from_ns, to_ns = part.from_ns or 0, part.to_ns or 0
     others = busy * cores - (series.mean_of_series(reader, COST_SERIES, None, part) or 0.0)
-    for row in reader.series.values():
-        if row.name == "cpu_cores" and row.process is not None and row.os_tid is None:
+    for row in reader.list_series("cpu_cores"):
+        if row.process is not None and row.os_tid is None:
             process = reader.processes[row.process]  # which may have lived for less than the whole part
             start_ns, end_ns = max(process.seen_ns, from_ns), min(process.ended_ns or to_ns, to_ns)
             mean = series.take_course(reader, row.id, start_ns, end_ns).total().mean or 0.0

@@ -46,7 +46,7 @@ def _samples(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, .
 
 def _series(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ...]]:
     """Yield the readings of all series in the selection's range of time, of its processes, devices and the host."""
-    for series in reader.series.values():
+    for series in reader.list_series():
         process = None if series.process is None else reader.processes[series.process]
         if process is None or selection.takes_process(process):
             pid, rank = (None, None) if process is None else (process.pid, process.rank)

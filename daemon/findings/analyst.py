@@ -79,15 +79,11 @@ class Analyst:
         self.rest_s = EVERY_S
 
     def look(self) -> FindingsTaken:
-        """Return what slows the last part of a live run, or all of one that has ended; raises ProfdError."""
+        """Return what slows the last part of a live run; raises ProfdError."""
         begun_s, reader, phases = self._spent_s(), self._reader, self._phases
         phases.forget_many()
         with reader.one_moment():
             info = reader.info
-            if info.state != "live":
-                with RunReader(reader.path) as whole:  # this one may have forgotten some of it
-                    found = findings_in(whole, MAIN_THREADS, PhaseIndex(whole))
-                return FindingsTaken(info.end_ns, as_stored(found), analysis_name(phases))
             recent = Selection(from_ns=max(info.started_ns, info.end_ns - RECENT_NS), main_threads=True)
             found = find(reader, recent, phases, _OF_THE_MOMENT)
             # The first look makes once what all of them need: it puts none off.
@@ -98,6 +94,14 @@ class Analyst:
                 self._of_the_run = find(reader, recent, phases, OF_THE_RUN)
                 self._of_the_run_due_s = self._now_s() + REST_OF_THE_RUN * (self._spent_s() - begun_s)
         return FindingsTaken(info.end_ns, as_stored(ranked((*found, *self._of_the_run))))
+
+
+def look_at_all(path: Path) -> FindingsTaken:
+    """Return what slows a run that has ended; raises ProfdError."""
+    with RunReader(path) as reader, reader.one_moment():
+        phases = PhaseIndex(reader)
+        found = findings_in(reader, MAIN_THREADS, phases)
+        return FindingsTaken(reader.info.end_ns, as_stored(found), analysis_name(phases))
 
 
 class Orders:
@@ -128,19 +132,25 @@ def watch(path: Path, out: BinaryIO, rest: Callable[[float], bool]) -> None:
 
     ``rest`` waits for a number of seconds at least and says whether the run is about to end.
     """
-    with RunReader(path, Entities(is_over=is_over)) as reader:
+    _watch_live(path, out, rest)
+    _write(out, look_at_all(path))
+
+
+def _watch_live(path: Path, out: BinaryIO, rest: Callable[[float], bool]) -> None:
+    with RunReader(path, Entities(is_over)) as reader:
         reader.value(None, "PRAGMA cache_size = -400")  # in KiB, a fifth of what is usual: it reads what is new
         analyst = Analyst(reader)
-        while True:
-            taken = analyst.look()
-            out.write(msgspec.json.encode(taken) + b"\n")
-            out.flush()
-            if taken.made_by is not None:
-                return
+        while reader.run_info().state == "live":
+            _write(out, analyst.look())
             processes.trim_heap()
             if rest(analyst.rest_s):
                 while reader.run_info().state == "live":
                     time.sleep(_ENDING_S)
+
+
+def _write(out: BinaryIO, taken: FindingsTaken) -> None:
+    out.write(msgspec.json.encode(taken) + b"\n")
+    out.flush()
 
 
 def _listen(orders: Orders) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from profd.daemon.analyze import series
 from profd.daemon.analyze.phases import WITHOUT_WORK
 from profd.daemon.analyze.series import mean_of_known
@@ -11,7 +13,7 @@ from profd.daemon.store.rows import ThreadRow
 
 
 def cpu_limits(context: FindingContext) -> list[float]:
-    rows = [row for row in context.reader.series.values() if row.name == "cgroup_cpu_limit_cores"]
+    rows = context.reader.list_series("cgroup_cpu_limit_cores")
     return [point.value for row in rows if (point := context.reader.last_point(row.id)) is not None]
 
 
@@ -32,9 +34,11 @@ def ceiling(context: FindingContext) -> float | None:
     return max(usable / work, 1.0) if usable is not None and mains and work else None
 
 
-def thread_cores(context: FindingContext, thread: ThreadRow) -> list[float]:
-    ids, from_ns, to_ns = series.cpu_series(context.reader, [thread]), context.from_ns, context.to_ns
-    return [point.value for one in ids for point in context.reader.points(one, from_ns, to_ns)]
+def thread_cores(context: FindingContext, threads: Collection[ThreadRow]) -> dict[int, list[float]]:
+    """Return by thread how many cores it used, at each reading; nothing of threads that were not read."""
+    reader, from_ns, to_ns = context.reader, context.from_ns, context.to_ns
+    found = series.cpu_series(reader, threads)
+    return {thread: [point.value for point in reader.points(one, from_ns, to_ns)] for thread, one in found.items()}
 
 
 # What takes time on the main thread often slows the rest as well: caches are emptied, pages copied, cores fall asleep.

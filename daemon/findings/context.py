@@ -36,7 +36,7 @@ from profd.daemon.findings.shares import NONE, Share, share_of_series, shares_by
 from profd.daemon.findings.texts import at, speeds_up, table
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, ProcessRow
-from profd.daemon.store.stepfunction import UTILIZATION
+from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, UTILIZATION
 from profd.daemon.units import percent
 
 Seen = TypeVar("Seen")
@@ -193,9 +193,9 @@ class FindingContext:
 
         Containers and some drivers hide processes from NVML.
         """
-        trainers, rows = {row.id for row in self.trainers}, self.reader.series.values()
-        seen = {row.device for row in rows if row.name.startswith("gpu_process_") and row.process in trainers}
-        known = {row.device for row in rows if row.name == UTILIZATION}
+        reader, trainers = self.reader, {row.id for row in self.trainers}
+        seen = {row.device for row in reader.list_series(MEMORY_OF_PROCESS, "gpu_process_sm_share", processes=trainers)}
+        known = {row.device for row in reader.list_series(UTILIZATION)}
         found = seen or {device for device in known if (self.mean(UTILIZATION, None, device) or 0.0) >= WORKED}
         return tuple(sorted(device for device in found if device is not None))
 

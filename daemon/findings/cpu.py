@@ -92,7 +92,8 @@ _KNOWN_UNTIL = 0.9
 def interpreter_lock(context: FindingContext) -> Finding | None:
     processes = {row.id for row in context.trainers}
     rows = [row for row in context.reader.threads.values() if row.process in processes and not row.is_main]
-    rivals = [(used, row) for row in rows if (used := share_of_series(thread_cores(context, row))) is not None]
+    cores = thread_cores(context, rows)
+    rivals = [(used, row) for row in rows if (used := share_of_series(cores.get(row.id, []))) is not None]
     if not rivals:
         return None
     used, rival = max(rivals, key=lambda one: one[0].value)
@@ -115,7 +116,7 @@ def _held_up(context: FindingContext) -> Share:
     """Return the share of the time in which main threads have work, no CPU, and no want of cores explains it."""
     work = context.share(*_WORK, BACKWARD) if context.uses_gpu is False else context.share(*_WORK)
     threads = [context.reader.threads[id] for id in sorted(context.selection.threads(context.reader))]
-    on_cpu = share_of_series([value for row in threads for value in thread_cores(context, row)])
+    on_cpu = share_of_series([value for values in thread_cores(context, threads).values() for value in values])
     waits = [value for row in context.trainers for value in context.values(CORE_WAIT, row.id)]
     waited = share_of_series(waits or context.values(PRESSURE))  # of main threads, or else of any thread
     if on_cpu is None or waited is None:

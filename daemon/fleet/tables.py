@@ -189,7 +189,7 @@ def _place(frame: FrameRow | Line | None) -> tuple[Value, Value, Value]:
 def _series(source: Source) -> Iterator[Row]:
     """Yield all series by the minute, those of short runs by the reading."""
     reader = source.reader
-    for series in reader.series.values():
+    for series in reader.list_series():
         process = None if series.process is None else reader.processes[series.process]
         pid, rank = (None, None) if process is None else (process.pid, process.rank)
         for at_ns, known_ns, *values in _means(reader, take_course(reader, series.id, None, None)):

@@ -45,11 +45,12 @@ class Integral:
 class Look:
     """A run at one moment, by a reader that knows what lives.
 
-    ``recordings`` are those written since the look before, ``newest`` the newest value of each series. Counters begin
-    at ``began_ns``, with the run unless it was old already. ``integrals`` go on from look to look.
+    ``recordings`` are those written since the look before, ``newest`` the newest value of each of ``series``. Counters
+    begin at ``began_ns``, with the run unless it was old already. ``integrals`` go on from look to look.
     """
 
     reader: RunReader
+    series: Sequence[SeriesRow]
     began_ns: int
     recordings: tuple[RecordingRow, ...]
     newest: Mapping[int, float]
@@ -60,7 +61,7 @@ class Look:
         return Sample(metric, (self.reader.info.id, *labels), math.nan if value is None else value)
 
     def of_name(self, name: str) -> Iterator[SeriesRow]:
-        return (row for row in self.reader.series.values() if row.name == name)
+        return (row for row in self.series if row.name == name)
 
     def value(self, name: str, device: str | None = None) -> float | None:
         """Return the newest value of the host, or of a device; None where there is none."""

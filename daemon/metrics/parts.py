@@ -21,7 +21,7 @@ from profd.daemon.metrics.trends import Trends
 from profd.daemon.store.findings import rules_found
 from profd.daemon.store.records import STEP_COUNT
 from profd.daemon.store.rollups import ALL_TOGETHER, Span, minute_times, span_totals
-from profd.daemon.store.rows import PointRow, RecordedTotal, RecordingRow
+from profd.daemon.store.rows import PointRow, RecordedTotal, RecordingRow, SeriesRow
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, MINUTE_NS, UTILIZATION
 
 GPU_USED, GPU_TOTAL = "gpu_memory_used_bytes", "gpu_memory_total_bytes"
@@ -119,16 +119,16 @@ class StepCounts:
 
     def __init__(self, trends: Trends) -> None:
         self._trends = trends
-        self._counts: dict[str, tuple[int, deque[PointRow]]] = {}
+        self._counts: dict[str, tuple[SeriesRow, deque[PointRow]]] = {}
 
     def take(self, look: Look) -> Iterator[Sample]:
         ranks = {process.id: rank_of(process) for process in look.trainers()}
         for series in look.of_name(STEP_COUNT):
             if series.process in ranks and series.id in look.newest:
-                self._catch_up(look, ranks[series.process], series.id)
+                self._catch_up(look, ranks[series.process], series)
         events = look.reader.events() if self._counts else []
-        for rank, (series_id, counts) in self._counts.items():
-            lost = lost_ranges(events, look.reader.series[series_id].process or 0)
+        for rank, (series, counts) in self._counts.items():
+            lost = lost_ranges(events, series.process or 0)
             last, since_ns = counts[-1], lost[-1].to_ns if lost else 0
             first = next((one for one in counts if one.at_ns >= since_ns), last)
             # Counts are seconds apart. After a minute without one the rate is unknown.
@@ -140,14 +140,14 @@ class StepCounts:
             # Ranks step together, so that of one says it for all.
             yield look.sample(catalog.STEP_RATE, self._trends.step_rate, min(ranks.values()))
 
-    def _catch_up(self, look: Look, rank: str, series: int) -> None:
-        known, counts = self._counts.get(rank, (0, None))
+    def _catch_up(self, look: Look, rank: str, series: SeriesRow) -> None:
+        known, counts = self._counts.get(rank, (series, deque[PointRow](maxlen=9)))
         # The younger process is the one that the rank is now.
-        if counts is None or series > known:
+        if series.id > known.id:
             counts = deque(maxlen=9)
-        elif series < known:
+        elif series.id < known.id:
             return
-        counts.extend(look.reader.points(series, counts[-1].at_ns + 1 if counts else look.began_ns))
+        counts.extend(look.reader.points(series.id, counts[-1].at_ns + 1 if counts else look.began_ns))
         if counts:
             self._counts[rank] = series, counts
 

@@ -19,7 +19,7 @@ from profd.daemon.metrics import parts
 from profd.daemon.metrics.catalog import BUILD_INFO, EXPORTER_CPU, EXPORTER_MEMORY, Sample
 from profd.daemon.metrics.look import Integral, Look
 from profd.daemon.metrics.trends import Trends
-from profd.daemon.store.entities import Entities
+from profd.daemon.store.entities import Entities, has_ended
 from profd.daemon.store.reader import RunReader
 
 OLD_NS = 600 * SECOND_NS
@@ -31,7 +31,7 @@ class RunWatch:
 
     def __init__(self, path: Path, trends: Trends | None = None) -> None:
         """Follow the run at ``path``; raises RunUnreadable where it is none."""
-        self._path, self._living = path, Entities(parts.SERIES)
+        self._path, self._living = path, Entities(has_ended, only_main_threads=True)
         with RunReader(path, self._living) as reader:
             self._info = info = reader.info
         self._began_ns = max(info.started_ns, info.end_ns - OLD_NS)
@@ -56,8 +56,9 @@ class RunWatch:
             self._info = reader.info
             recordings = tuple(reader.recordings_after(self._last_recording, from_ns=self._began_ns))
             self._last_recording = max((row.id for row in recordings), default=self._last_recording)
-            newest = reader.newest_values(reader.series)
-            look = Look(reader, self._began_ns, recordings, newest, self._integrals)
+            series = [row for row in reader.list_series(*parts.SERIES) if row.os_tid is None]
+            newest = reader.newest_values([row.id for row in series])
+            look = Look(reader, series, self._began_ns, recordings, newest, self._integrals)
             # Two processes may say that they are one rank: the younger one is believed, as one series has one value.
             samples = {sample[:2]: sample for part in self._parts for sample in part(look)}
         return list(samples.values())

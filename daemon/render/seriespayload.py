@@ -81,7 +81,7 @@ def process_entries(
 
 
 def gpu_entries(reader: RunReader) -> list[dict[str, Any]]:
-    devices = sorted({row.device for row in reader.series.values() if row.name == UTILIZATION and row.device})
+    devices = sorted({row.device for row in reader.list_series(UTILIZATION) if row.device})
     names = {"utilization": UTILIZATION, "memory_bytes": "gpu_memory_used_bytes"}
 
     def entry(device: str) -> dict[str, Any]:

@@ -38,7 +38,7 @@ class BoundedConnection(sqlite3.Connection):
         self._measure()
         self.set_progress_handler(self._is_too_much_work, _COUNTED_AT_ONCE)
 
-    def rows(self, sql: str, values: Sequence[int | str] | Mapping[str, int] = ()) -> list[tuple[Any, ...]]:
+    def rows(self, sql: str, values: Sequence[int | str | None] | Mapping[str, int] = ()) -> list[tuple[Any, ...]]:
         """Return what a query gives; raises sqlite3.Error also where that is more than a sound file can give."""
         self._work = text_bytes = 0
         found: list[tuple[Any, ...]] = []

@@ -1,4 +1,4 @@
-"""What the rows of a run file refer to: processes, threads, series, frames and stacks, held in memory by id.
+"""What the rows of a run file refer to: processes, threads, frames and stacks, held in memory by id.
 
 ``top_up`` reads the rows that are new, and those that may still change. So what one reader of a file knows is the
 position from which the next one goes on.
@@ -11,7 +11,7 @@ from collections.abc import Callable, Collection, Iterable
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.store import database
-from profd.daemon.store.rows import FrameRow, ProcessRow, SeriesKey, SeriesRow, StackRow, ThreadRow
+from profd.daemon.store.rows import FrameRow, ProcessRow, StackRow, ThreadRow
 from profd.daemon.store.runfile import Row, RunFile
 
 LINGER_NS = 30 * SECOND_NS
@@ -26,22 +26,21 @@ _WITH_CALLERS = """
 """
 
 
-def _is_over(row: ProcessRow, now_ns: int) -> bool:
+def has_ended(row: ProcessRow, now_ns: int) -> bool:
+    """Say whether a process has ended, one that trains for some time."""
     return row.ended_ns is not None and (row.role != "main" or row.ended_ns < now_ns - LINGER_NS)
 
 
 class Entities:
-    """The processes, threads, series, frames and stacks of a run, by id."""
+    """The processes, threads, frames and stacks of a run, by id."""
 
     def __init__(
-        self, living_series: Collection[str] | None = None, is_over: Callable[[ProcessRow, int], bool] | None = None
+        self, is_over: Callable[[ProcessRow, int], bool] | None = None, *, only_main_threads: bool = False
     ) -> None:
         """Begin with nothing.
 
-        Processes that are over at a time in ns, by ``is_over``, are forgotten with their threads and series, and of
-        stacks those alone are there that a row has named: weeks of workers that come and go cost no memory. With
-        ``living_series`` processes are over once they have ended, and of the others there are main threads alone, and
-        of series those of these names, of no single thread.
+        Processes that are over at a time in ns, by ``is_over``, are forgotten with their threads, and of stacks those
+        alone are there that a row has named: weeks of workers that come and go cost no memory.
         """
         self.frames: dict[int, FrameRow] = {}
         self.without_gradients: set[int] = set()
@@ -49,14 +48,9 @@ class Entities:
         self.stacks: dict[int, StackRow] = {}
         self.processes: dict[int, ProcessRow] = {}
         self.threads: dict[int, ThreadRow] = {}
-        self.series: dict[int, SeriesRow] = {}
-        self.series_by_key: dict[SeriesKey, SeriesRow] = {}
         self._read_to: dict[str, int] = {}
-        self._is_over = is_over if living_series is None else _is_over
-        self.is_whole = self._is_over is None
-        names = ", ".join(f"'{name}'" for name in sorted(living_series or ()))
-        self._of_threads = "1" if living_series is None else "is_main"
-        self._of_series = "1" if living_series is None else f"os_tid IS NULL AND name IN ({names})"
+        self._is_over, self.is_whole = is_over, is_over is None
+        self._of_threads = "is_main" if only_main_threads else "1"
 
     def top_up(self, file: RunFile, now_ns: int) -> None:
         """Take in what was written up to about ``now_ns``; raises RunUnreadable where rows contradict each other."""
@@ -64,7 +58,6 @@ class Entities:
         living = [row.id for row in self.processes.values() if row.ended_ns is None]
         try:
             # Children before parents in the order of foreign keys: what a row read now refers to is then there too.
-            series = self._new(file, "series", SeriesRow, self._of_series)
             threads = _of_ids(file, "thread", ThreadRow, nameless)
             threads += self._new(file, "thread", ThreadRow, self._of_threads)
             processes = _of_ids(file, "process", ProcessRow, living) + self._new(file, "process", ProcessRow)
@@ -75,13 +68,10 @@ class Entities:
                 after = max(self.without_gradients, default=0)
                 found = file.select(tuple[int], "SELECT id FROM frame_without_gradients WHERE id > ?", after)
                 self.without_gradients.update(row[0] for row in found)
-            self.series.update({row.id: row for row in series})
-            self.series_by_key.update({row.key: row for row in series})
             self.threads.update({row.id: row for row in threads})
             self.processes.update({row.id: row for row in processes})
             self._add(file, stacks)
-            named = {row.process for row in threads} | {row.process for row in series}
-            named |= {row.parent for row in processes}
+            named = {row.process for row in threads} | {row.parent for row in processes}
             if self._is_over is not None:
                 self._forget([row.id for row in self.processes.values() if self._is_over(row, now_ns)])
             elif not self.processes.keys() >= named - {None}:
@@ -108,10 +98,8 @@ class Entities:
     def _forget(self, processes: Iterable[int]) -> None:
         for one in processes:
             del self.processes[one]
-        for table in (self.threads, self.series):
-            for one in [one for one, row in table.items() if row.process not in {None, *self.processes}]:
-                del table[one]
-        self.series_by_key = {row.key: row for row in self.series.values()}
+        for one in [one for one, row in self.threads.items() if row.process not in self.processes]:
+            del self.threads[one]
 
     def knows(
         self, file: RunFile, threads: Collection[int], stacks: Collection[int], processes: Collection[int]

@@ -166,7 +166,7 @@ class _Replay:
 
     def readings(self, from_ns: int, to_ns: int) -> Iterator[Record]:
         at: defaultdict[int, list[Point]] = defaultdict(list)
-        for series in self._reader.series.values():
+        for series in self._reader.list_series():
             identity = None if series.process is None else self._identity(series.process)
             device = self._device(series.device) if identity is None or series.device is not None else None
             for point in self._reader.points(series.id, from_ns + self._ahead_ns, to_ns + self._ahead_ns):

@@ -1,8 +1,8 @@
 """Reads a run file, live or finished: all that shows something reads a run through it.
 
-A reader belongs to one thread at a time. What rows refer to (frames, stacks, processes, threads, series) is held in
-memory and topped up on ``refresh``; the large tables (intervals, points) are read by time range. the functions of
-``rollups`` read sums by the minute and by columns of time.
+A reader belongs to one thread at a time. What rows refer to (frames, stacks, processes, threads) is held in memory
+and topped up on ``refresh``; series are read by name, the large tables (intervals, points) by time range. The functions
+of ``rollups`` read sums by the minute and by columns of time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from profd.daemon.store import database, records, rows
 from profd.daemon.store.entities import Entities
 from profd.daemon.store.records import Count, IntervalLength, Time, Value
 from profd.daemon.store.rollups import StoredRollups
-from profd.daemon.store.rows import FrameRow, IntervalRow, PointRow, RecordingRow, StackTotal, count_total
+from profd.daemon.store.rows import FrameRow, IntervalRow, PointRow, RecordingRow, SeriesRow, StackTotal, count_total
 from profd.daemon.store.runfile import RunFile, time_range
 from profd.daemon.store.stepfunction import READINGS, StepFunction, step_function
 
@@ -38,7 +38,7 @@ class RunReader(RunFile):
         """
         super().__init__(path)
         self.entities = known or Entities()
-        self.frames, self.stacks, self.series = self.entities.frames, self.entities.stacks, self.entities.series
+        self.frames, self.stacks = self.entities.frames, self.entities.stacks
         self.processes, self.threads = self.entities.processes, self.entities.threads
         self.rollups = StoredRollups(self)
         try:
@@ -91,9 +91,31 @@ class RunReader(RunFile):
 
     def find_series(
         self, name: str, process: int | None = None, device: str | None = None, os_tid: int | None = None
-    ) -> rows.SeriesRow | None:
+    ) -> SeriesRow | None:
         """Return the series of this name of a process, one of its threads, a device or (all None) the host, if any."""
-        return self.entities.series_by_key.get((name, process, os_tid, device))
+        key = "process IS ? AND name = ? AND os_tid IS ? AND device IS ?"
+        found = self.fetch_from("series", SeriesRow, key, process, name, os_tid, device)
+        return found[-1] if found else None
+
+    def list_series(
+        self, *names: str, processes: Collection[int | None] | None = None, after_id: int = 0
+    ) -> list[SeriesRow]:
+        """Return the series of these names, or of all, in the order of writing.
+
+        ``processes`` are those that are asked for, None for what belongs to none. A reader that forgets processes has
+        no series of those.
+        """
+        if processes is None and not self.entities.is_whole:
+            processes = {None, *self.processes}
+        where = f"id > {after_id:d}"
+        if names:
+            where += f" AND name IN ({','.join('?' * len(names))})"
+        if processes is not None:
+            ids = ",".join(f"{one:d}" for one in processes if one is not None)
+            where += f" AND (process IN ({ids}){' OR process IS NULL' if None in processes else ''})"
+        found = self.fetch_from("series", SeriesRow, f"{where} ORDER BY id", *names)
+        self.check_known(processes={row.process for row in found if row.process is not None})
+        return found
 
     def main_threads(self) -> list[rows.ThreadRow]:
         """Return the main threads of the processes that do the training: one a rank."""

@@ -197,9 +197,6 @@ class DeviceRow(msgspec.Struct, frozen=True):
     memory_bytes: int | None
 
 
-SeriesKey = tuple[str, int | None, int | None, str | None]
-
-
 class SeriesRow(msgspec.Struct, frozen=True):
     """A series of numbers; of the host where process, os_tid and device are None. The unit stands in the name."""
 
@@ -208,11 +205,6 @@ class SeriesRow(msgspec.Struct, frozen=True):
     process: int | None
     os_tid: int | None
     device: str | None
-
-    @property
-    def key(self) -> SeriesKey:
-        """What tells it from others: name, process, thread and device."""
-        return self.name, self.process, self.os_tid, self.device
 
 
 class PointRow(msgspec.Struct, frozen=True):

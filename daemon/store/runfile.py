@@ -69,13 +69,13 @@ class RunFile:
         with database.reading(self.path):
             return msgspec.convert(found[0][0] if found else None, kind)
 
-    def select(self, kind: type[Kind], sql: str, *values: int | str, **named: int) -> list[Kind]:
+    def select(self, kind: type[Kind], sql: str, *values: int | str | None, **named: int) -> list[Kind]:
         """Return what a query gives, as tuples of this type."""
         with database.reading(self.path):
             found: list[Kind] = msgspec.convert(self._query(sql, *values, **named), list[kind])  # type: ignore[valid-type]
             return found
 
-    def fetch(self, row: type[Row], sql: str, *values: int | str, **named: int) -> list[Row]:
+    def fetch(self, row: type[Row], sql: str, *values: int | str | None, **named: int) -> list[Row]:
         columns, turned = _columns(row)
         found = self.select(columns, sql, *values, **named)
         if not turned:
@@ -87,7 +87,7 @@ class RunFile:
                     one[place] = turn(one[place])
         return [row(*one) for one in lists]
 
-    def fetch_from(self, table: str, row: type[Row], rest: str = "1", *values: int | str) -> list[Row]:
+    def fetch_from(self, table: str, row: type[Row], rest: str = "1", *values: int | str | None) -> list[Row]:
         """Return the rows of a table whose columns are the fields of ``row``; ``rest`` follows WHERE."""
         if table in _LATER_TABLES and not self.has_table(table):
             return []
@@ -116,7 +116,7 @@ class RunFile:
             with database.reading(self.path):
                 self._connection.rollback()
 
-    def _query(self, sql: str, *values: int | str, **named: int) -> list[tuple[Any, ...]]:
+    def _query(self, sql: str, *values: int | str | None, **named: int) -> list[tuple[Any, ...]]:
         with database.reading(self.path):
             return self._connection.rows(sql, named or values)
 

@@ -58,7 +58,7 @@ def record(path: Path, seen: Callable[[RunReader], object], *options: str) -> No
 
 def points(reader: RunReader, name: str, device: str | None = None) -> list[PointRow]:
     """Return the points of all series of a name, and of a device, so far."""
-    found = [one.id for one in reader.series.values() if one.name == name and one.device == device]
+    found = [one.id for one in reader.list_series() if one.name == name and one.device == device]
     return [point for series in found for point in reader.points(series)]
 
 

@@ -44,7 +44,7 @@ def has_counts(reader: RunReader) -> bool:
 
 
 def step_counts(reader: RunReader) -> list[PointRow]:
-    series = [row.id for row in reader.series.values() if row.name == "step_count"]
+    series = [row.id for row in reader.list_series() if row.name == "step_count"]
     return [point for one in series for point in reader.points(one)]
 
 

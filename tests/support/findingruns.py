@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
-from profd.daemon.findings.analyst import Analyst
+from profd.daemon.findings.analyst import Analyst, look_at_all
 from profd.daemon.findings.catalog import Rule, find
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import Finding
@@ -216,4 +216,4 @@ def _born(
 def look(path: Path) -> FindingsTaken:
     """Look at a run as the process does that looks for findings, once."""
     with RunReader(path) as reader:
-        return Analyst(reader).look()
+        return Analyst(reader).look() if reader.info.state == "live" else look_at_all(path)

@@ -204,7 +204,7 @@ def _distance(one: Mapping[str, float], other: Mapping[str, float]) -> float:
 def _step_errors(reader: RunReader, summary: Summary, diary: Diary) -> Iterator[tuple[str, float]]:
     steps, made = summary.steps, _Made(diary.steps)
     counted = sorted(
-        point.at_ns for row in reader.series.values() if row.name == STEP_COUNT for point in reader.points(row.id)
+        point.at_ns for row in reader.list_series() if row.name == STEP_COUNT for point in reader.points(row.id)
     )
     # Where nothing was counted, steps are told of the whole run.
     times = counted or [reader.info.started_ns, reader.info.end_ns]

@@ -70,7 +70,7 @@ def _lines(opened: OpenDashboard) -> list[str]:
 
 def _top(lines: Sequence[str], path: Path) -> Numbers:
     with RunReader(path) as reader:
-        gpus = {row.device for row in reader.series.values() if row.device is not None}
+        gpus = {row.device for row in reader.list_series() if row.device is not None}
     for kind, pattern in _IN_HEADER:
         if found := re.search(pattern, lines[0]):
             yield (

@@ -13,7 +13,7 @@ from support.synthetic import DATA_WAIT, DEFORM, LIBRARY, MAIN, PIN_MEMORY, STAR
 from profd.daemon.analyze import phases
 from profd.daemon.analyze.phases import BUILT_IN, PHASES, PhaseIndex, Rule, own_frame, phase_named, read_rules
 from profd.daemon.errors import UsageError
-from profd.daemon.store.entities import Entities
+from profd.daemon.store.entities import Entities, has_ended
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame
 from profd.daemon.store.rows import FrameRow, StackRow
@@ -304,7 +304,7 @@ def test_what_is_forgotten_is_read_again_and_phases_that_were_seen_stay_seen(
     whole, (wait, pin, deform) = stacks(tmp_path / "a.profd", DATA_WAIT, PIN_MEMORY, DEFORM)
     expected = PhaseIndex(whole)
     monkeypatch.setattr(phases, "MOST_STACKS", len(DATA_WAIT))
-    with RunReader(whole.path, Entities(())) as reader:
+    with RunReader(whole.path, Entities(has_ended)) as reader:
         reader.refresh()
         index, held = PhaseIndex(reader), []
         for stack in (wait, pin, deform, deform, wait):
@@ -324,7 +324,7 @@ def test_a_look_that_needs_many_stacks_forgets_them_once_they_are_twice_as_many(
 ) -> None:
     monkeypatch.setattr(phases, "MOST_STACKS", 1)
     whole, seen = stacks(tmp_path / "a.profd", DATA_WAIT, PIN_MEMORY, DEFORM)
-    with RunReader(whole.path, Entities(())) as reader:
+    with RunReader(whole.path, Entities(has_ended)) as reader:
         reader.refresh()
         index = PhaseIndex(reader)
         for stack in seen:

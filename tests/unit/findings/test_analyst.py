@@ -48,11 +48,11 @@ from profd.daemon.store.rows import ProcessRow
 SPINS = """
 import sys
 from profd.daemon.findings import analyst
-def look(self):
+def look(path):
     sys.stdout.write("looks\\n")
     sys.stdout.flush()
     while True: pass
-analyst.Analyst.look = look
+analyst.look_at_all = look
 analyst.main()
 """
 
@@ -172,7 +172,7 @@ def test_a_run_of_ever_new_stacks_is_looked_at_without_holding_them_all(
 ) -> None:
     monkeypatch.setattr("profd.daemon.analyze.phases.MOST_STACKS", 30)
     path, held = tmp_path / "a.profd", list[int]()
-    with live_run(path, seconds=0, workers=0) as run, RunReader(path, Entities(is_over=is_over)) as reader:
+    with live_run(path, seconds=0, workers=0) as run, RunReader(path, Entities(is_over)) as reader:
         found = Analyst(reader)
         for number in range(6):
             train_backward(run, RECENT_NS // SECOND_NS + 1)
@@ -219,7 +219,7 @@ def test_workers_that_ended_leave_nothing_behind_and_count_at_the_end(
     def rest(_: float) -> bool:
         (reader,) = readers
         assert reader.value(int, "PRAGMA cache_size") == -400
-        tables: tuple[Sized, ...] = (reader.processes, reader.threads, reader.series, reader.entities.series_by_key)
+        tables: tuple[Sized, ...] = (reader.processes, reader.threads, reader.list_series())
         held.append((*(len(table) for table in tables), len(take_lives(reader).covers)))
         if len(held) == 3:
             run.end()

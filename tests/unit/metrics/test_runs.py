@@ -159,7 +159,7 @@ def test_series_stay_the_same_while_workers_come_and_go(tmp_path: Path) -> None:
         for _ in range(4):
             churn(run, 20)
             last, known = watched.take(), watched._living
-            sizes.append((len(known.processes), len(known.series), len(known.threads), len(known.stacks)))
+            sizes.append((len(known.processes), len(known.threads), len(known.stacks)))
     assert sizes == [(1, *sizes[0][1:])] * 4  # nothing is remembered of workers that are gone
     assert series(last) == first
     assert value(last, catalog.PROCESSES, "worker") == 0

@@ -55,7 +55,7 @@ async def test_processes_host_and_own_cost_are_written(desk: Desk) -> None:
     await desk.take(2)
     assert desk.events() == []
     with RunReader(desk.path) as reader:
-        names = {row.name for row in reader.series.values()}
+        names = {row.name for row in reader.list_series()}
     assert {"cpu_cores", "rss_bytes", "host_memory_used_bytes", "profd_cpu_cores", "profd_rss_bytes"} <= names
 
 

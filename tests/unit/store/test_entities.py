@@ -11,7 +11,7 @@ from support.training_stacks import DATA_WAIT, TRAIN
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
-from profd.daemon.store.entities import LINGER_NS, Entities
+from profd.daemon.store.entities import LINGER_NS, Entities, has_ended
 from profd.daemon.store.merge import JoinedNode, join_runs
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame, Identity, Point, PointsTaken, ProcessEnded, ProcessSeen
@@ -28,7 +28,7 @@ def test_a_reader_goes_on_from_what_an_earlier_one_knew_and_reads_no_row_twice(t
         reader.refresh()
     with RunReader(path, known) as reader, RunReader(path) as whole:
         assert (reader.info, reader.processes, reader.threads) == (whole.info, whole.processes, whole.threads)
-        assert (reader.series, reader.stacks, reader.frames) == (whole.series, whole.stacks, whole.frames)
+        assert (reader.stacks, reader.frames) == (whole.stacks, whole.frames)
         deepest = max(reader.stacks)
         assert known.frames_of(deepest)[-1].id == reader.stacks[deepest].frame
         statements: list[str] = []
@@ -66,7 +66,7 @@ def test_of_a_long_run_only_what_lives_is_kept(live: Tables, tmp_path: Path) -> 
             reader.refresh()
             return reader
 
-    known = Entities(("rss_bytes",))
+    known = Entities(has_ended, only_main_threads=True)
     points = tuple(Point(name, 1.0, one) for one in (MAIN, WORKER) for name in ("rss_bytes", "threads"))
     main_thread, other = (MAIN_TID, "MainThread", True, ()), (77, "loader", False, ())
     worker = ProcessSeen(WORKER, MAIN, COMMAND, "worker", None, 1, None, STARTED_NS)
@@ -75,25 +75,21 @@ def test_of_a_long_run_only_what_lives_is_kept(live: Tables, tmp_path: Path) -> 
     reader = refreshed()
     assert {row.role for row in reader.processes.values()} == {"main", "worker"}
     assert [row.os_tid for row in reader.threads.values()] == [MAIN_TID]
-    assert [(row.name, row.process) for row in reader.series.values()] == [("rss_bytes", 1), ("rss_bytes", 2)]
 
     ended_ns = STARTED_NS + SECOND_NS
     live.commit([ProcessEnded(WORKER, ended_ns), ProcessEnded(MAIN, ended_ns)])
     reader = refreshed()
     # The last recording of a training process comes after its end.
     assert {row.role for row in reader.processes.values()} == {"main"}
-    assert [row.process for row in reader.series.values()] == [1]
-    assert [reader.find_series("rss_bytes", process) is None for process in (1, 2)] == [False, True]
     assert len(reader.threads) == 1
 
     live.commit([PointsTaken(ended_ns + LINGER_NS + 1, (Point("host_cpu_share", 0.5),))])
     reader = refreshed()
     assert not reader.processes
     assert not reader.threads
-    assert not reader.series
 
 
-@pytest.mark.parametrize("known", [Entities(), Entities(())])
+@pytest.mark.parametrize("known", [Entities(), Entities(has_ended)])
 @pytest.mark.parametrize("parent", ["id", "id + 1", "1000000"])
 def test_stacks_that_go_in_a_circle_are_damage(tmp_path: Path, parent: str, known: Entities) -> None:
     path = write_run(tmp_path / "a.profd", seconds=3)
@@ -107,7 +103,7 @@ def test_stacks_that_go_in_a_circle_are_damage(tmp_path: Path, parent: str, know
 
 def test_where_processes_are_forgotten_a_stack_is_read_with_its_callers_once_a_row_names_it(tmp_path: Path) -> None:
     path = write_run(tmp_path / "a.profd", seconds=3)
-    with RunReader(path) as whole, RunReader(path, Entities(())) as reader:
+    with RunReader(path) as whole, RunReader(path, Entities(has_ended)) as reader:
         deepest = max(whole.stacks)
         reader.refresh()
         assert not reader.stacks
@@ -122,7 +118,7 @@ def test_a_stack_that_is_younger_than_the_tables_in_memory_is_read_with_its_fram
     live: Tables, tmp_path: Path
 ) -> None:
     live.commit([main_process()])
-    with RunReader(tmp_path / "live.profd", Entities(())) as reader:
+    with RunReader(tmp_path / "live.profd", Entities(has_ended)) as reader:
         reader.refresh()
         live.commit([recording(MAIN, STARTED_NS, ((MAIN_TID, "MainThread", True, ((DATA_WAIT, 500),)),))])
         (interval,) = reader.intervals()
@@ -130,7 +126,7 @@ def test_a_stack_that_is_younger_than_the_tables_in_memory_is_read_with_its_fram
 
 
 def test_rows_that_name_no_stack_of_the_file_are_damage(tmp_path: Path) -> None:
-    with RunReader(write_run(tmp_path / "a.profd", seconds=3), Entities(())) as reader:
+    with RunReader(write_run(tmp_path / "a.profd", seconds=3), Entities(has_ended)) as reader:
         reader.refresh()
         reader.check_known(stacks=[1])
         with pytest.raises(RunUnreadable, match="a stack that is not there"):

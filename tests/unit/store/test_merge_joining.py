@@ -22,19 +22,20 @@ def test_processes_series_windows_and_devices_of_nodes_are_told_apart(tmp_path: 
     nodes = [JoinedNode(0, "a", "run-a", 0, 0, "", 0), JoinedNode(1, "b", "run-b", ahead_ns, 1, "", 9)]
     with RunReader(paths[0]) as one, RunReader(paths[1]) as other:
         join_runs([one, other], nodes, "both", tmp_path / "both.profd")
-        alone = {(row.name, row.device) for row in one.series.values()}
+        listed = one.list_series()
+        alone = {(row.name, row.device) for row in listed}
         alone_rows, windows = len(one.processes), one.windows()
-        points = {row.name: len(one.points(row.id)) for row in one.series.values() if row.process is not None}
+        points = {row.name: len(one.points(row.id)) for row in listed if row.process is not None}
         operators, gaps = one.operators(windows[0].id), one.host_gaps(windows[0].id)
         gpus = one.window_gpus(windows[0].id)
         intervals = sorted((row.start_ns, row.duration_ns) for row in one.intervals())
     with RunReader(tmp_path / "both.profd") as both:
         assert len(both.processes) == 2 * alone_rows
         assert sorted(hosts_of(both).values()) == ["a"] * alone_rows + ["b"] * alone_rows
-        assert {row.device.rpartition(" on ")[2] for row in both.series.values() if row.device} <= {"a", "b"}
-        assert len(both.series) == 2 * len(one.series)
-        assert {name for name, _ in alone} == {row.name for row in both.series.values()}
-        for row in both.series.values():
+        assert {row.device.rpartition(" on ")[2] for row in both.list_series() if row.device} <= {"a", "b"}
+        assert len(both.list_series()) == 2 * len(listed)
+        assert {name for name, _ in alone} == {row.name for row in both.list_series()}
+        for row in both.list_series():
             if row.process is not None:
                 assert len(both.points(row.id)) == points[row.name]
         assert sorted((row.start_ns, row.duration_ns) for row in both.intervals()) == sorted(2 * intervals)

@@ -13,6 +13,7 @@ from support.training_stacks import STEP
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
+from profd.daemon.store.entities import Entities, has_ended
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Frame, Interval, Point, PointsTaken, Record, RecordingTaken, ThreadTimeline
 from profd.daemon.store.rows import StackRow
@@ -93,9 +94,25 @@ def test_main_threads_are_those_of_main_processes_that_are_there(tmp_path: Path)
 
 
 def test_series_are_found_by_what_they_are_of(finished: RunReader) -> None:
-    rows = finished.series.values()
+    rows = finished.list_series()
     assert [finished.find_series(row.name, row.process, row.device, row.os_tid) for row in rows] == [*rows]
     assert finished.find_series("cpu_cores") is None
+
+
+def test_series_are_listed_by_name_and_process_and_those_that_are_new(finished: RunReader) -> None:
+    every = finished.list_series()
+    assert len({row.process for row in every}) > 2
+    some = finished.list_series("rss_bytes", "host_cpu_share")
+    assert some == [row for row in every if row.name in {"rss_bytes", "host_cpu_share"}]
+    assert {row.name for row in some} == {"rss_bytes", "host_cpu_share"}
+    assert finished.list_series("rss_bytes", processes={1}) == [row for row in some if row.process == 1]
+    assert finished.list_series(processes={None, 2}) == [row for row in every if row.process in {None, 2}]
+    assert finished.list_series(processes=()) == []
+    assert finished.list_series(after_id=every[3].id) == every[4:]
+    with RunReader(finished.path, Entities(has_ended)) as living:
+        living.refresh()
+        living.processes.pop(1)
+        assert living.list_series("rss_bytes") == [row for row in some if row.process in living.processes]
 
 
 def test_recordings_events_and_output_after_one(finished: RunReader) -> None:
@@ -185,7 +202,7 @@ def readings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunReader]:
     [(0, FIRST_S - 1), (0, FIRST_S), (FIRST_S - 1, 800), *((at, at + 7) for at in range(90, 720, 9))],
 )
 def test_a_range_says_of_its_time_what_all_of_the_run_says(readings: RunReader, from_s: int, to_s: int) -> None:
-    series = next(iter(readings.series))
+    series = readings.list_series()[0].id
     from_ns, to_ns = STARTED_NS + from_s * SECOND_NS, STARTED_NS + to_s * SECOND_NS
     assert readings.steps(series, from_ns, to_ns).over(from_ns, to_ns) == readings.steps(series).over(from_ns, to_ns)
 

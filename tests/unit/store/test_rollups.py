@@ -81,7 +81,7 @@ def test_minutes_have_who_is_summed_their_mean_and_their_ends(reader: RunReader)
         end_ns = STARTED_NS + SECONDS * SECOND_NS
         assert (row.from_ns, row.to_ns, reader.rollups._ends_ns[row.process]) == (0, end_ns, end_ns)
     assert rollups.count_stack_minutes(reader) == len(rollups.stack_minutes(reader, list(reader.threads), range(100)))
-    series = next(row.id for row in reader.series.values() if row.name == "rss_bytes" and row.process == 1)
+    series = next(row.id for row in reader.list_series() if row.name == "rss_bytes" and row.process == 1)
     first, second, _ = rollups.point_minutes(reader, series, 0, 3)
     # A reading a second, the first one after a second, each 1 MB above the one before it.
     assert (first.minute, first.readings, first.least, first.most) == (0, 60, 900e6, 959e6)

@@ -29,7 +29,7 @@ def test_devices_come_in_order_and_once_and_have_series_of_their_own(tmp_path: P
             DeviceRow("gpu0", 0, "NVIDIA H100", "GPU-a", 80 << 30),
             DeviceRow("gpu1", 1, "NVIDIA A100", "GPU-b", None),
         ]
-        series = {(row.name, row.process, row.device) for row in reader.series.values()}
+        series = {(row.name, row.process, row.device) for row in reader.list_series()}
     assert series == {("gpu_memory_used_bytes", None, "gpu0"), ("gpu_process_memory_bytes", 1, "gpu0")}
 
 
@@ -51,6 +51,7 @@ def test_a_hang_comes_back_as_it_was_told(tmp_path: Path) -> None:
     [
         ("UPDATE window SET process = 99", lambda run: run.windows(), "names a process"),
         ("UPDATE recording SET process = 99", lambda run: run.recordings(), "names a process"),
+        ("UPDATE series SET process = 99", lambda run: run.list_series(), "names a process"),
         ("UPDATE recording SET process = 99", lambda run: run.recordings_after(0, 9), "names a process"),
         ("UPDATE window SET trace = 7", lambda run: run.window_trace(1), "Expected"),
         (f"UPDATE interval SET duration_ns = {1 << 62}", lambda run: list(run.intervals()), "Expected"),

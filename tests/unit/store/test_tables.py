@@ -78,7 +78,7 @@ def test_records_of_a_process_that_was_never_told_are_kept(path: Path) -> None:
     with write(path, points, sampled(), main_process(), ProcessEnded(Identity(1, 1), 5)) as reader:
         assert {row.pid: row.role for row in reader.processes.values()} == {CHILD.pid: "helper", MAIN.pid: "main"}
         assert len(list(reader.intervals())) == 2
-        assert [point.value for series in reader.series for point in reader.points(series)] == [0.5]
+        assert [point.value for series in reader.list_series() for point in reader.points(series.id)] == [0.5]
 
 
 def test_an_interval_keeps_its_samples_and_its_length_and_twice_it_is_one(path: Path) -> None:
@@ -91,7 +91,7 @@ def test_an_interval_keeps_its_samples_and_its_length_and_twice_it_is_one(path: 
 def test_values_that_are_no_numbers_are_left_out(path: Path) -> None:
     points = (Point("cpu_cores", float("nan"), MAIN), Point("rss_bytes", 7.0, MAIN))
     with write(path, main_process(), PointsTaken(STARTED_NS, points)) as reader:
-        assert [point.value for series in reader.series for point in reader.points(series)] == [7.0]
+        assert [point.value for series in reader.list_series() for point in reader.points(series.id)] == [7.0]
 
 
 def test_the_length_of_a_live_run_never_shrinks(path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -237,7 +237,7 @@ def test_what_comes_late_of_who_was_forgotten_belongs_to_the_same_process(tables
     with RunReader(path) as reader:
         assert [row.pid for row in reader.processes.values()] == [1001, 1002]
         assert len(reader.threads) == 2
-        assert len(reader.series) == 6
+        assert len(reader.list_series()) == 6
         assert len(list(reader.intervals())) == 3
 
 

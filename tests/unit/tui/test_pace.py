@@ -37,7 +37,7 @@ def counted(path: Path, *counts: int, live: bool = False, lost_s: tuple[int, int
 
 def pace_of(reader: RunReader, since_s: float = 0.0) -> Pace:
     """Return the pace of a run so many seconds after its last count."""
-    last = [reader.last_point(row.id) for row in reader.series.values() if row.name == "step_count"]
+    last = [reader.last_point(row.id) for row in reader.list_series() if row.name == "step_count"]
     now_ns = (there(last[0]).at_ns if last else 0) + int(since_s * SECOND_NS)
     pace = Pace(reader, PhaseIndex(reader), lambda: now_ns)
     pace.catch_up(reader.events())
