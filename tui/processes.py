@@ -10,8 +10,9 @@ from profd.daemon.analyze.phases import PhaseIndex, own_frame
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import FrameRow, ProcessRow
+from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
 from profd.tui.pace import Pace
-from profd.tui.series import GPU_MEMORY_OF_PROCESS, RunSeries
+from profd.tui.series import RunSeries
 from profd.tui.snapshot import ProcessState
 from profd.tui.view import Range
 
@@ -72,7 +73,7 @@ class ProcessStates:
             cpu_cores=self._series.mean("cpu_cores", row.id, about) if about else self._last("cpu_cores", row, None),
             rss_bytes=self._last("rss_bytes", row, about),
             threads=self._last("threads", row, about),
-            gpu_memory_bytes=self._last(GPU_MEMORY_OF_PROCESS, row, about),
+            gpu_memory_bytes=self._last(MEMORY_OF_PROCESS, row, about),
             steps_per_s=steps_per_s,
             phase=phase if row.role == "main" else None,
             function=frame.function if frame else "",

@@ -17,12 +17,11 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Grid
 from profd.daemon.store.rows import PointRow, SeriesRow
-from profd.daemon.store.stepfunction import MINUTE_NS, StepBuilder
+from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, MINUTE_NS, StepBuilder
 from profd.tui.bins import Ruler, TimeBins, means_of_means, means_of_sum
 from profd.tui.snapshot import Series
 from profd.tui.view import Range
 
-GPU_MEMORY_OF_PROCESS = "gpu_process_memory_bytes"
 GPU_SERIES = "gpu_utilization_share"
 GPU_MEMORY_SERIES = "gpu_memory_used_bytes"
 GPU_POWER_SERIES = "gpu_power_watts"
@@ -35,7 +34,7 @@ _STRIPS = {
     GPU_POWER_SERIES: "mean",
 }
 """The series of the timeline, and what one number says of each where it is of a range and not of now."""
-_NUMBERS = ("threads", GPU_MEMORY_OF_PROCESS, COST_SERIES)
+_NUMBERS = ("threads", MEMORY_OF_PROCESS, COST_SERIES)
 """Of these the newest value is shown too."""
 # What is older when a run is opened is read a part at a time.
 BACKLOG_NS = 600 * SECOND_NS

@@ -19,8 +19,7 @@ from profd.daemon.analyze.trend import LEAST_SPAN_S, Trend, trend
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import EventRow, FrameRow, PointRow, ProcessRow, SeriesRow
-
-GPU_SERIES = "gpu_process_memory_bytes"
+from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
 
 
 class Limit(msgspec.Struct, frozen=True):
@@ -45,7 +44,7 @@ def tightest(reader: RunReader, row: SeriesRow, selection: Selection) -> Limit |
         if limit is not None and used is not None:
             limits.append(Limit(kind, name, int(limit), int(used)))
 
-    if row.name == GPU_SERIES:
+    if row.name == MEMORY_OF_PROCESS:
         total = reader.find_series("gpu_memory_total_bytes", device=row.device)
         add("gpu", row.device or "", total, reader.find_series("gpu_memory_used_bytes", device=row.device))
     else:
@@ -105,7 +104,7 @@ _LAST: WeakKeyDictionary[RunReader, tuple[tuple[object, ...], tuple[Growth, ...]
 
 
 def _growths(reader: RunReader, selection: Selection) -> tuple[Growth, ...]:
-    rows = reader.list_series("rss_bytes", "pss_bytes", GPU_SERIES)
+    rows = reader.list_series("rss_bytes", "pss_bytes", MEMORY_OF_PROCESS)
     found = [
         _growth(reader, reader.processes[row.process], row, selection)
         for row in sorted(rows, key=lambda row: (row.process or 0, row.name, row.device or ""))
@@ -135,7 +134,7 @@ def _growth(reader: RunReader, process: ProcessRow, row: SeriesRow, selection: S
     if not found.is_growing:
         found = _by_steps(points, counts) or found
     verdict = "growing" if found.is_growing else "steady"
-    if verdict == "growing" and row.name != GPU_SERIES:
+    if verdict == "growing" and row.name != MEMORY_OF_PROCESS:
         files = points_of(reader, "rss_file_bytes", process.id, selection)
         inside = [point.value for point in files if found.start_s <= point.at_ns / SECOND_NS <= found.end_s]
         if len(inside) >= 2 and inside[-1] - inside[0] > found.grew / 2:
@@ -203,7 +202,7 @@ def _per_step(found: Trend, counts: Sequence[PointRow]) -> float | None:
     return found.slope_per_s * took_s / (inside[-1].value - inside[0].value)
 
 
-JUMP_SERIES = ("rss_bytes", GPU_SERIES)  # what is proportional is resident, too
+JUMP_SERIES = ("rss_bytes", MEMORY_OF_PROCESS)  # what is proportional is resident, too
 LEAST_BYTES = 32e6
 NEIGHBORS = 5
 NEAR_NS = 2 * SECOND_NS

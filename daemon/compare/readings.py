@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 import msgspec
 
 from profd.daemon.analyze.confidence import CONFIDENCE_95, t_quantile
-from profd.daemon.analyze.memory import GPU_SERIES, Growth, growth
+from profd.daemon.analyze.memory import Growth, growth
 from profd.daemon.analyze.selection import Selection, cut
 from profd.daemon.analyze.series import points_of
 from profd.daemon.analyze.torchtraces import selected_windows
@@ -29,7 +29,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.compare.blocks import BLOCKS, Mean, mean_of
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, WindowRow
-from profd.daemon.store.stepfunction import UTILIZATION, StepFunction
+from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, UTILIZATION, StepFunction
 
 
 class Reading(msgspec.Struct, frozen=True):
@@ -115,7 +115,7 @@ LEAST_BYTES = 16e6
 """A peak that differs by less is none of a change: allocators and caches differ by as much from run to run."""
 LEAST_LIFE = 0.1
 """A role that was there for less of the time is not compared: whether a short-lived helper was seen is chance."""
-_KINDS = {"rss_bytes": "RSS", GPU_SERIES: "GPU memory"}
+_KINDS = {"rss_bytes": "RSS", MEMORY_OF_PROCESS: "GPU memory"}
 
 MemoryKey = tuple[str, str]
 """A rank and role in words, and the kind of memory."""

@@ -9,7 +9,7 @@ import re
 from collections import Counter
 from functools import partial
 
-from profd.daemon.analyze.memory import GPU_SERIES, JUMP_SERIES, growth, tightest
+from profd.daemon.analyze.memory import JUMP_SERIES, growth, tightest
 from profd.daemon.analyze.phases import WITHOUT_WORK
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import total_of_series
@@ -20,6 +20,7 @@ from profd.daemon.findings.kinds import library_of
 from profd.daemon.findings.shares import NONE, Share, share_of_series
 from profd.daemon.naming import process_title
 from profd.daemon.store.records import COLLECTING
+from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
 from profd.daemon.units import duration, size
 
 _MINOR_FAULTS, _SYSTEM, _USER = "minor_faults_per_s", "cpu_system_cores", "cpu_user_cores"
@@ -105,7 +106,7 @@ def memory_growth(context: FindingContext) -> Finding | None:
         series=(worst.series,),
         process=f"{process_title(row.role, row.ordinal)} {row.pid}",
         slope=size(slope),
-        where=f" on {worst.device}" if worst.series == GPU_SERIES else "",
+        where=f" on {worst.device}" if worst.series == MEMORY_OF_PROCESS else "",
         a_step=f", {size(worst.bytes_per_step)} a step" if worst.bytes_per_step else "",
         full=f": full in {duration(left_s)}" if left_s is not None else "",
     )

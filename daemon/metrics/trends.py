@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from profd.daemon.analyze.memory import GPU_SERIES, Growth, growth
+from profd.daemon.analyze.memory import Growth, growth
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.steps import take_steps
@@ -24,11 +24,12 @@ from profd.daemon.errors import ProfdError
 from profd.daemon.metrics.catalog import MEMORY_GROWING, MEMORY_LEFT, MEMORY_SLOPE, Sample
 from profd.daemon.metrics.look import Look, rank_of
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
 
 EVERY_S = 120.0
 REST = 1999
 """So many times a look's CPU time passes before the next one."""
-_MEMORIES = {"rss_bytes": "rss", GPU_SERIES: "gpu"}
+_MEMORIES = {"rss_bytes": "rss", MEMORY_OF_PROCESS: "gpu"}
 
 
 def _in_background(work: Callable[[], None]) -> None:

@@ -14,13 +14,14 @@ from profd.daemon.analyze.gpu import Gpu, GpuIdle
 from profd.daemon.analyze.idletime import IdleShare
 from profd.daemon.analyze.incidents import Hang, LastPlace, PostMortem
 from profd.daemon.analyze.job import RankPart, RankSummary
-from profd.daemon.analyze.memory import GPU_SERIES, Growth, Jump
+from profd.daemon.analyze.memory import Growth, Jump
 from profd.daemon.analyze.phases import STARTUP, STEP
 from profd.daemon.clock import MILLISECOND_NS
 from profd.daemon.findings.finding import INFO, Finding
 from profd.daemon.render.plaintext import cut, fit, listed, visible, width, wrapped
 from profd.daemon.render.summary import Summary
 from profd.daemon.store.merge import JoinedNode
+from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
 from profd.daemon.units import UNKNOWN, clock, duration, percent, rate, size, step_time
 
 ALARM, WORTH_KNOWING, HEALTHY = "▲", "·", "✓"
@@ -122,7 +123,7 @@ def growth_words(growth: Growth) -> str:
         cached = "grows by pages of files, which the kernel takes back"
         return {"steady": "steady", "cached": cached}.get(growth.verdict, "")
     low, high = growth.interval_bytes_per_s or (0.0, 0.0)
-    where = f" on {growth.device}" if growth.series == GPU_SERIES else ""
+    where = f" on {growth.device}" if growth.series == MEMORY_OF_PROCESS else ""
     text = f"grows{where} by {size(growth.slope_bytes_per_s)}/s ± {size((high - low) / 2)}"
     if growth.bytes_per_step is not None:
         text += f", {size(growth.bytes_per_step)} a step"

@@ -11,7 +11,7 @@ from itertools import chain, pairwise
 from typing import Any
 
 from profd.daemon.analyze.coverage import Lives
-from profd.daemon.analyze.memory import GPU_SERIES, Growth
+from profd.daemon.analyze.memory import Growth
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import take_course
 from profd.daemon.analyze.steps import counts_of
@@ -23,12 +23,12 @@ from profd.daemon.store.merge import hosts_of, nodes_of
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import STEP_COUNT
 from profd.daemon.store.rows import SeriesRow
-from profd.daemon.store.stepfunction import UTILIZATION, IntervalSet, Step, StepFunction
+from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, UTILIZATION, IntervalSet, Step, StepFunction
 
 POINT_LIMIT = 1_200
 """Points kept of one series: about as many as a wide screen has columns."""
 _DIGITS = {"cpu_cores": 5, "rss_bytes": -4, "pss_bytes": -4, UTILIZATION: 3, STEP_COUNT: 4}
-_DIGITS |= {"gpu_memory_used_bytes": -5, GPU_SERIES: -5}
+_DIGITS |= {"gpu_memory_used_bytes": -5, MEMORY_OF_PROCESS: -5}
 """Decimal places that are worth their bytes."""
 _MOST = 1e15
 

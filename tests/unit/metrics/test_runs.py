@@ -16,6 +16,7 @@ from profd.daemon.metrics.catalog import Sample
 from profd.daemon.metrics.runs import FRESH_S, Folder, Runs
 from profd.daemon.render.summary import summarize
 from profd.daemon.store import records
+from profd.daemon.store.entities import LINGER_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity, Point, PointsTaken, ProcessEnded, ProcessSeen
 
@@ -148,6 +149,20 @@ def test_ranks_that_are_recorded_at_different_times_lose_nothing(tmp_path: Path)
         samples = watched.take()
     assert value(samples, catalog.PHASE_SECONDS, "1", "backward") == pytest.approx(2)
     assert value(samples, catalog.PHASE_SECONDS, "", "backward") == pytest.approx(4 * PHASE_SHARES["backward"])
+
+
+def test_the_steps_of_a_rank_stay_when_its_process_has_ended_and_is_forgotten(tmp_path: Path) -> None:
+    with live_run(tmp_path / "a.profd", seconds=4) as run:
+        other, began_ns = Identity(6000, 3000), run.started_ns
+        put(run, ProcessSeen(other, None, COMMAND, "main", 1, None, "3.11.7", began_ns), began_ns)
+        assert run.writer.put(PointsTaken(began_ns + 1, (Point("step_count", 7.0, other),)))
+        run.advance()
+        watched = watch(run.path)
+        assert value(watched.take(), catalog.STEPS, "1") == 7
+        ended_ns = began_ns + 4 * SECOND_NS
+        put(run, ProcessEnded(other, ended_ns, exit_code=0), ended_ns)
+        run.advance(LINGER_NS // SECOND_NS + 2)
+        assert value(watched.take(), catalog.STEPS, "1") == 7
 
 
 def test_series_stay_the_same_while_workers_come_and_go(tmp_path: Path) -> None:
