@@ -23,6 +23,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import ProfdError
 from profd.daemon.metrics.catalog import MEMORY_GROWING, MEMORY_LEFT, MEMORY_SLOPE, Sample
 from profd.daemon.metrics.look import Look, rank_of
+from profd.daemon.store.entities import Entities, has_ended
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
 
@@ -71,7 +72,7 @@ class Trends:
     def _look(self, path: Path) -> None:
         begun_s, spent_before_s = self.now_s(), self.spent_s()
         try:
-            with RunReader(path) as reader, reader.one_moment():
+            with RunReader(path, Entities(has_ended)) as reader, reader.one_moment():
                 info, phases = reader.info, PhaseIndex(reader)
                 every = reader.processes.values()
                 trainers = frozenset(row.id for row in every if row.role == "main" and row.ended_ns is None)
