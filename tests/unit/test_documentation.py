@@ -25,6 +25,7 @@ from support.documents import (
     why_refused,
 )
 from support.folders import DOCS, ROOT
+from support.present import there
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -93,6 +94,40 @@ def test_readme_and_the_glossary_are_short() -> None:
     words = re.findall(r"^\| \*\*(.+?)\*\* \| .+ \|$", (DOCS / "glossary.md").read_text(), re.MULTILINE)
     assert 20 < len(words) <= MOST_WORDS_OF_THE_GLOSSARY
     assert words == sorted(words)
+
+
+COSTS = {
+    "CPU, once started, headless": "**headless, once started** (ratio to be at most 1.25)",
+    "the same while a dashboard asks for fresh data": "**watched, once started** (ratio to be at most 1.4)",
+    "CPU, first 10 s, headless": "headless, first 10 s",
+    "CPU, first 10 s, with a dashboard": "watched, first 10 s",
+    "memory, pages that processes share counted once": "headless, memory, RSS (PSS)",
+}
+SLOWER = {
+    "small steps": r"loops of small steps became ([\d.]+) % slower\s+\(95 % interval: ([\d.]+) to ([\d.]+) %",
+    "many threads": r"160 threads of Python ([\d.]+) % \(([\d.]+) to ([\d.]+) %\)",
+    "data-bound": r"wait for\s+storage ([\d.]+) % \(([\d.]+) to ([\d.]+) %;",
+    "cores full": r"missing\s+there: steps became ([\d.]+) % slower",
+}
+
+
+def test_the_readme_has_the_costs_that_were_measured() -> None:
+    measured, readme = (DOCS / "measurements.md").read_text(), (ROOT / "README.md").read_text()
+    rows = {title: cells for title, *cells in _rows(measured)}
+    for title, *cells in _rows(readme):
+        if title in COSTS:
+            numbers = [float(cell.split()[0]) for cell in cells]
+            exact = [float(re.findall(r"[\d.]+", cell)[-1]) for cell in rows[COSTS[title]][:2]]
+            assert numbers == pytest.approx(exact, abs=0.051), title
+    assert COSTS.keys() <= {title for title, *_ in _rows(readme)}
+    for loop, words in SLOWER.items():
+        shown = there(re.search(words, readme)).groups()
+        exact = [float(number) for number in re.findall(r"[\d.]+", rows[f"{loop}, wall"][2])]
+        assert [float(number) for number in shown] == pytest.approx(exact[: len(shown)], abs=0.051), loop
+
+
+def _rows(page: str) -> list[list[str]]:
+    return [[cell.strip() for cell in line.strip("|").split("|")] for line in page.splitlines() if line[:2] == "| "]
 
 
 def test_a_decision_is_short() -> None:
