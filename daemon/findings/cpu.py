@@ -91,7 +91,9 @@ _KNOWN_UNTIL = 0.9
 
 def interpreter_lock(context: FindingContext) -> Finding | None:
     processes = {row.id for row in context.trainers}
-    rows = [row for row in context.reader.threads.values() if row.process in processes and not row.is_main]
+    sampled = context.reader.sampled_threads(context.from_ns, context.to_ns)
+    threads = (row for row in context.reader.threads.values() if row.id in sampled)
+    rows = [row for row in threads if row.process in processes and not row.is_main]
     cores = thread_cores(context, rows)
     rivals = [(used, row) for row in rows if (used := share_of_series(cores.get(row.id, []))) is not None]
     if not rivals:

@@ -140,6 +140,12 @@ class RunReader(RunFile):
             for one in found:
                 yield IntervalRow(*one)
 
+    def sampled_threads(self, from_ns: int | None = None, to_ns: int | None = None) -> set[int]:
+        """Return the ids of the threads that were sampled in [from_ns, to_ns): of a long run those that lived then."""
+        where, values = time_range("start_ns", from_ns, to_ns)
+        found = self.select(tuple[int], f"SELECT DISTINCT thread FROM interval WHERE {where}", *values)
+        return {thread for (thread,) in found}
+
     def _parts(self, from_ns: int | None, to_ns: int | None) -> Iterator[tuple[int | None, int | None]]:
         first_ns = self.info.started_ns if from_ns is None else from_ns
         last_ns = self.info.end_ns if to_ns is None else to_ns

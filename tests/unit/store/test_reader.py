@@ -99,6 +99,17 @@ def test_series_are_found_by_what_they_are_of(finished: RunReader) -> None:
     assert finished.find_series("cpu_cores") is None
 
 
+def test_threads_are_those_that_were_sampled_in_a_range(finished: RunReader) -> None:
+    every = list(finished.intervals())
+    middle_ns = every[len(every) // 2].start_ns
+    assert finished.sampled_threads() == {row.thread for row in every}
+    assert finished.sampled_threads(middle_ns) == {row.thread for row in every if row.start_ns >= middle_ns}
+    assert finished.sampled_threads(middle_ns, middle_ns + 1) == {
+        row.thread for row in every if row.start_ns == middle_ns
+    }
+    assert finished.sampled_threads(to_ns=every[0].start_ns) == set()
+
+
 def test_series_are_listed_by_name_and_process_and_those_that_are_new(finished: RunReader) -> None:
     every = finished.list_series()
     assert len({row.process for row in every}) > 2
