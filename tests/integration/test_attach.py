@@ -129,7 +129,7 @@ def test_a_session_is_reached_again_after_the_next_login(target: int, profd_home
     assert_summed_up(process).close()
 
 
-def test_session_that_is_killed_is_told_and_loses_no_more_than_itself(target: int) -> None:
+def test_a_killed_session_is_reported_and_the_target_runs_on(target: int) -> None:
     process = attach(target, "--name", "killed")
     with RunReader(paths.find_run("killed")) as reader:
         os.kill(reader.info.recorder.pid, signal.SIGKILL)

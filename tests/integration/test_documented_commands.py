@@ -75,10 +75,10 @@ ELSEWHERE: Mapping[str, str] = {
     ),
     "profd stop RUN": "integration/test_attach.py::test_stop_from_elsewhere_ends_it",
     "profd summary FOLDER --job 10.0.0.1:29500": (
-        "unit/cli/test_runs.py::test_of_several_jobs_one_is_to_be_named_and_files_left_out_are_told"
+        "unit/cli/test_runs.py::test_one_of_several_jobs_must_be_named_and_left_out_files_are_listed"
     ),
-    "profd view RUN": "unit/cli/test_show_view.py::test_who_only_looks_ends_nothing",
-    "profd view latest": "unit/cli/test_show_view.py::test_who_only_looks_ends_nothing",
+    "profd view RUN": "unit/cli/test_show_view.py::test_view_opens_a_dashboard_that_does_not_end_the_recording",
+    "profd view latest": "unit/cli/test_show_view.py::test_view_opens_a_dashboard_that_does_not_end_the_recording",
     "profd view FOLDER": "unit/cli/test_show_view.py::test_of_several_nodes_one_is_chosen_from_the_list",
     **dict.fromkeys(
         (

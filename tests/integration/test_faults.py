@@ -130,7 +130,7 @@ def test_a_session_that_is_stopped_leaves_the_target_alone_and_goes_on_later(sce
 
 
 @pytest.mark.usefixtures("py_spy")
-def test_many_processes_are_all_told_and_may_all_become_another_program(tmp_path: Path) -> None:
+def test_many_processes_are_all_recorded_and_may_all_change_their_program(tmp_path: Path) -> None:
     numbers = tmp_path / "numbers"
     with running("counting.py", numbers, str(MANY)) as target:
         session = begin_session(target.pid)
@@ -154,7 +154,7 @@ def became(reader: RunReader) -> int:
     return sum(event.kind == "exec" for event in reader.events())
 
 
-def test_who_stays_is_sampled_while_others_come_and_go(py_spy: StandIn) -> None:
+def test_long_lived_processes_are_sampled_while_others_come_and_go(py_spy: StandIn) -> None:
     with running("churning.py") as program:
         stay = processes.children(program.pid)
         session = begin_session(program.pid)

@@ -223,7 +223,7 @@ def begin(registry: RunRegistry) -> Sessions:
 
 
 @pytest.mark.usefixtures("py_spy")
-def test_session_keeps_to_a_budget_that_it_is_told(registry: RunRegistry) -> None:
+def test_a_session_keeps_to_a_budget_that_it_is_given(registry: RunRegistry) -> None:
     sessions = begin(registry)
     with short_job(STEPS) as job:
         recording = sessions.start(job_of(job), 50.0)

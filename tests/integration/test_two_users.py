@@ -128,7 +128,7 @@ def test_another_user_is_hung_up_on_by_a_session_of_roots(py_spy: StandIn, profd
             assert "by another user" not in {event.text for event in reader.events()}
 
 
-async def test_another_user_is_told_nothing_of_a_window_that_a_process_of_roots_is_asked_for(
+async def test_another_user_does_not_get_a_request_for_a_window_of_roots_process(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     name = b"\0profd-two-users-%d\0" % os.getpid()

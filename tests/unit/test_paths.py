@@ -250,11 +250,11 @@ broken
         *(("/mnt/s3/runs", True), ("/home/../var", False)),
     ],
 )
-def test_network_is_told_by_the_innermost_and_last_mount(path: str, is_on_network: bool) -> None:
+def test_the_innermost_and_last_mount_says_if_a_path_is_on_a_network(path: str, is_on_network: bool) -> None:
     assert paths.is_on_network(Path(path), MOUNTS) == is_on_network
 
 
-def test_memory_is_told_from_disks_and_the_network_behind_a_link(tmp_path: Path) -> None:
+def test_paths_in_memory_and_on_a_network_behind_a_link_are_recognized(tmp_path: Path) -> None:
     mounts = "/dev/sda / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n/dev/sdb /tmp/scratch xfs rw 0 0\n"
     told = [paths.is_in_memory(Path(path), mounts) for path in ("/var/tmp", "/tmp/runs", "/tmp/scratch/runs")]
     assert told == [False, True, False]

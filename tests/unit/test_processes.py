@@ -66,7 +66,9 @@ def test_a_malformed_stat_is_none(text: bytes, monkeypatch: pytest.MonkeyPatch) 
 
 
 @pytest.mark.parametrize(("starts_at", "image"), [("0", 0), ("4096", 7777)])
-def test_in_the_midst_of_an_exec_no_image_is_told(starts_at: str, image: int, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_the_midst_of_an_exec_the_image_is_unknown(
+    starts_at: str, image: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The kernel moves the stack twice, and says only in the end where the code starts."""
     fields = ["S", *["1"] * 49]
     fields[23], fields[25] = starts_at, "7777"
@@ -106,7 +108,7 @@ def test_a_child_has_its_threads_words_and_version(child: Standing) -> None:
     assert processes.read_stat(child.pid, os.getpid()) is None
 
 
-def test_a_shell_is_no_python_and_of_an_environment_only_what_is_allowed_is_told() -> None:
+def test_a_shell_is_no_python_and_only_allowed_variables_are_read() -> None:
     with ready(["sh", "-c", "echo ready; read x"]) as shell:
         assert processes.python_version(shell.pid) is None
     with ready(["env", "-i", "RANK=3", "TOKEN=secret", *PYTHON]) as process:
@@ -166,7 +168,7 @@ def test_a_volunteer_comes_before_those_beside_it(before: int, after: int) -> No
     assert score_after("processes.volunteer()", before) == after
 
 
-def test_who_is_spared_is_as_the_other_one_which_has_to_be_there() -> None:
+def test_a_spared_process_has_the_score_of_the_other_if_that_exists() -> None:
     parent = int(open("/proc/self/oom_score_adj").read())  # noqa: SIM115, PTH123
     work = "import os; processes.volunteer(); processes.spare(os.getpid(), os.getppid())"
     assert score_after(work, max(parent, 0)) == parent
@@ -174,7 +176,7 @@ def test_who_is_spared_is_as_the_other_one_which_has_to_be_there() -> None:
 
 
 @pytest.mark.parametrize(("work", "is_one"), [("processes.share_heap()", True), ("pass", False)])
-def test_threads_share_one_heap_where_they_are_told_to(work: str, is_one: bool) -> None:
+def test_threads_share_one_heap_where_that_is_set(work: str, is_one: bool) -> None:
     code = f"""
 import ctypes, threading
 from profd.daemon import processes

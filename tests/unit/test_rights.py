@@ -103,7 +103,7 @@ WITHOUT = [sys.executable, "-m", "profd.daemon.rights"]
 
 
 @pytest.mark.requires("root")
-def test_a_program_has_none_and_stays_who_it_was() -> None:
+def test_a_program_has_no_capability_and_keeps_its_user() -> None:
     told = subprocess.run([*WITHOUT, "/bin/sh", "-c", "cat /proc/self/status"], capture_output=True, text=True).stdout
     fields = dict(line.split(":", 1) for line in told.splitlines())
     assert {int(fields[name], 16) for name in ("CapPrm", "CapEff", "CapInh", "CapAmb")} == {0}

@@ -85,7 +85,7 @@ def link(to: str) -> Callable[[Path], None]:
     return lambda path: path.symlink_to(to)
 
 
-def test_a_file_is_read_and_seen_and_who_reads_goes_with_who_asks(root: Path) -> None:
+def test_a_file_is_read_and_seen_and_the_helper_ends_with_its_owner(root: Path) -> None:
     files = UserFiles(root=root)
     assert files.read("/home/train.py") == files.read("//home/./train.py") == files.read("/../home/train.py") == TEXT
     assert files.is_file("/home/train.py")
@@ -226,7 +226,7 @@ def test_after_a_deadline_nothing_is_read_for_a_while(root: Path) -> None:
     until(lambda: text(files) == TEXT, "files are read again")
 
 
-def test_files_of_who_is_gone_are_nobodys() -> None:
+def test_files_of_an_ended_process_are_read_as_nobody() -> None:
     gone = 2**22 + 1
     assert files_of(gone).read("/etc/passwd") == Path("/etc/passwd").read_bytes()
     assert files_of(gone).read("/etc/shadow") == b""

@@ -96,7 +96,7 @@ def test_paper_is_light_and_leaves_controls_out(report: ReportPage) -> None:
     assert report.page.is_visible("#flame")
 
 
-def test_memory_is_told_for_the_selection(report: ReportPage) -> None:
+def test_memory_is_shown_for_the_selection(report: ReportPage) -> None:
     report.open("#t=5-15&tab=memory")
     rows = {(row[0], row[1]): row[3:8] for row in report.rows("memory")}
     assert rows["rank 0 · 5000", "RSS"] == ["1.0 GB", "1.0 GB", "1.0 GB", "+30 MB", "+180 MB"]

@@ -53,7 +53,7 @@ def test_even_steps_are_aligned_from_the_moment_at_which_all_joined(ahead_ns: in
     assert found.matched > 100
 
 
-def test_who_is_sampled_less_often_is_not_taken_to_be_later_and_no_surer_than_samples_are_apart(tmp_path: Path) -> None:
+def test_a_rank_sampled_less_often_is_not_late_and_its_offset_less_sure(tmp_path: Path) -> None:
     job = Job(steps=800, jitter_ms=3)
     found = offset(job.write(tmp_path / "0.profd", 0), job.write(tmp_path / "1.profd", 1, own_share=0.6, sample_ms=50))
 
@@ -144,7 +144,7 @@ def test_the_offset_is_found_within_its_error_95_times_in_100() -> None:
     assert held >= 0.9 * runs
 
 
-def test_who_knows_fewer_moments_makes_no_difference() -> None:
+def test_swapping_the_two_clocks_only_changes_the_sign() -> None:
     chance = random.Random(2)
     truth = moments(chance)
     many, few = seen(chance, truth), seen(chance, truth, SHIFT_NS, 0.3)
@@ -154,7 +154,7 @@ def test_who_knows_fewer_moments_makes_no_difference() -> None:
     assert (one.low_ns, one.high_ns) == (-other.high_ns, -other.low_ns)
 
 
-def test_uneven_steps_are_told_apart_over_a_wide_reach_and_even_ones_are_not() -> None:
+def test_uneven_steps_align_within_a_wide_guess_and_even_steps_do_not() -> None:
     chance = random.Random(3)
     uneven, even = moments(chance), moments(chance, jitter_ms=0.2)
     wide = Guess(SHIFT_NS + 400 * MS, 1000 * MS)

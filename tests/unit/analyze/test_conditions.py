@@ -39,7 +39,7 @@ def write_readings(path: Path, name: str, values: list[float], device: str | Non
     return write_records(path, found)
 
 
-def test_time_in_which_memory_grew_is_from_where_it_can_be_told(tmp_path: Path) -> None:
+def test_growing_memory_selects_the_time_since_the_growth_began(tmp_path: Path) -> None:
     with RunReader(write_run(tmp_path / "a.profd", seconds=90)) as reader:
         leak = next(one for one in growth(reader) if one.verdict == "growing")
         assert leak.since_ns is not None

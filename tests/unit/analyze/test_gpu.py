@@ -181,7 +181,7 @@ def run(tmp_path: Path) -> Path:
     return write_records(tmp_path / "run.profd", found)
 
 
-def test_gpus_are_told_with_what_they_did_in_the_run_or_in_a_range(run: Path) -> None:
+def test_gpus_have_their_utilization_and_memory_of_the_run_or_a_range(run: Path) -> None:
     with RunReader(run) as reader:
         assert summarize(reader).gpus == (
             Gpu(0, "NVIDIA H100", "gpu0", "GPU-a", 80 * GIB, 0.5, 5 * GIB, None),

@@ -46,7 +46,7 @@ def test_the_truth_lies_within_the_bounds() -> None:
     assert near >= 0.95 * estimates >= 0.35 * count
 
 
-def test_gaps_longer_than_readings_are_told_closely_and_alike_in_all_left_open() -> None:
+def test_idle_bounds_are_close_for_long_gaps_and_wide_for_short_ones() -> None:
     chance = random.Random(1)
     shares = told(Timeline(Kind("waits", 600, 0.5, 100, 0, 0.3), 60, chance))
     assert shares[WAIT].low > 0.8
@@ -58,7 +58,7 @@ def test_gaps_longer_than_readings_are_told_closely_and_alike_in_all_left_open()
 
 
 @pytest.mark.parametrize("form", ["waits", "all of it"])
-def test_gaps_of_30_ms_are_told_by_waits_for_the_gpu_alone(form: str) -> None:
+def test_gaps_of_30_ms_are_estimated_only_with_waits_for_the_gpu(form: str) -> None:
     run = Timeline(Kind(form, 30, 0.5, 100, 0, 0.3), 120, random.Random(1))
     share, true = told(run)[WAIT], run.idle_by_phase()[WAIT] / run.idle(0, run.end_ns)
     assert share.high - share.low > 0.1
@@ -108,7 +108,7 @@ def test_readings_that_were_not_sampled_and_a_busy_gpu_say_nothing() -> None:
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_lines_that_are_taken_for_one_are_told_like_their_phase(form: str) -> None:
+def test_lines_merged_into_a_phase_have_the_shares_of_the_phase(form: str) -> None:
     run = Timeline(Kind(form, 50, 0.5, 100, 0, 0.3), 20, random.Random(3))
     utilization, samples, whole, lines = step_function(run.readings()), run.samples(), IdleTime[int](), IdleTime[int]()
     whole.add(utilization, samples, lambda stack: stack, QUEUES.get)

@@ -35,12 +35,12 @@ def post_mortem(path: Path) -> PostMortem:
 
 
 @pytest.mark.parametrize("ended", [RunEnded(END_NS, "target-exited", 0), RunEnded(END_NS, "stopped")])
-def test_who_ended_well_or_lives_has_none(tmp_path: Path, ended: RunEnded) -> None:
+def test_a_target_that_ended_well_or_runs_on_has_no_post_mortem(tmp_path: Path, ended: RunEnded) -> None:
     with RunReader(run(tmp_path / "run", ended)) as reader:
         assert take_post_mortem(reader) is None
 
 
-def test_a_signal_is_told_with_the_last_stack_and_memory(tmp_path: Path) -> None:
+def test_a_signal_is_named_with_the_last_stack_and_memory(tmp_path: Path) -> None:
     gone = PointsTaken(END_NS, (Point("rss_bytes", 0.0, MAIN),))  # what was resident before counts
     found = post_mortem(run(tmp_path / "run", gone, RunEnded(END_NS, "target-exited", None, signal.SIGSEGV)))
     assert (found.signal, found.code, found.out_of_memory) == ("SIGSEGV", None, None)
@@ -59,13 +59,13 @@ def test_a_signal_is_told_with_the_last_stack_and_memory(tmp_path: Path) -> None
         ((), "profd was ended before its target, or with it, last seen in "),
     ],
 )
-def test_out_of_memory_and_the_end_of_profd_are_told(tmp_path: Path, more: tuple[Record, ...], sentence: str) -> None:
+def test_out_of_memory_and_the_end_of_profd_are_named(tmp_path: Path, more: tuple[Record, ...], sentence: str) -> None:
     found = post_mortem(run(tmp_path / "run", *more))
     assert post_mortem_sentence(found).startswith(sentence)
     assert found.last
 
 
-def test_the_last_error_is_told_and_the_last_lines(tmp_path: Path) -> None:
+def test_the_post_mortem_has_the_last_error_and_the_last_lines(tmp_path: Path) -> None:
     path = run(tmp_path / "run", SAID, RunEnded(END_NS, "target-exited", 1))
     found = post_mortem(path)
     assert found.output[:2] == ("step 2", "Traceback:")
@@ -78,7 +78,7 @@ def test_the_last_error_is_told_and_the_last_lines(tmp_path: Path) -> None:
     assert text.index("How it ended") < text.index("Phases of the main thread")
 
 
-def test_what_it_said_last_is_told_without_secrets(tmp_path: Path) -> None:
+def test_the_last_error_is_shown_without_secrets(tmp_path: Path) -> None:
     said = OutputWritten(END_NS - 1, b"ValueError: https://ada:hunter2@host refused api_key='hunter2\n")
     found = post_mortem(run(tmp_path / "run", said, RunEnded(END_NS, "target-exited", 1)))
     assert found.error == "ValueError: https://ada:***@host refused api_key=***"

@@ -112,7 +112,7 @@ def test_pages_of_mapped_files_are_a_cache_and_no_leak(tmp_path: Path) -> None:
     assert only(grown(tmp_path, of("rss_bytes", leak), mapped)).verdict == "growing"
 
 
-def test_processes_and_series_are_told_apart(tmp_path: Path) -> None:
+def test_growth_is_of_each_process_and_series_by_itself(tmp_path: Path) -> None:
     flat = of("rss_bytes", lambda second: 1e9, worker(1))
     other = of("threads", leak)
     on_gpu = of("gpu_process_memory_bytes", leak, device="gpu0")
@@ -216,7 +216,7 @@ def test_what_is_no_jump(tmp_path: Path, name: str, value: Callable[[int], float
     assert found_in(tmp_path, value) == ()
 
 
-def test_only_those_in_the_range_and_the_largest_are_told_in_order_of_time(tmp_path: Path) -> None:
+def test_the_largest_jumps_in_the_range_are_listed_in_order_of_time(tmp_path: Path) -> None:
     def rising(second: int) -> float:
         return 1e9 * 1.2 ** (second // 5)
 

@@ -51,7 +51,7 @@ def test_a_job_that_ran_again_or_meets_on_the_loopback_address_is_another_one() 
     assert len(join([node(0, job=local), node(1, job=local, at=1)])) == 1
 
 
-def test_a_folder_is_read_and_what_cannot_be_is_told(tmp_path: Path) -> None:
+def test_a_folder_is_read_and_unreadable_files_are_named(tmp_path: Path) -> None:
     job = Job(steps=3)
     for rank in (1, 0):
         job.write(tmp_path / f"{rank}.profd", rank)
@@ -92,7 +92,7 @@ def job_of(folder: Path) -> FoundJob:
     return read_folder(folder).choose(None)
 
 
-def test_the_late_rank_is_named_with_its_node_and_nothing_is_lost_or_told_twice(folder: Path) -> None:
+def test_the_late_rank_has_its_node_and_nothing_is_lost_or_doubled(folder: Path) -> None:
     with open_job(job_of(folder)) as reader:
         summary = summarize(reader)
     assert [(row.rank, row.host) for row in summary.ranks] == [(0, "node0"), (1, "node1"), (2, "node2")]

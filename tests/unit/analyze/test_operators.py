@@ -50,7 +50,7 @@ def write(path: Path, *windows: WindowTaken) -> Path:
     return write_records(path, found)
 
 
-def test_the_last_window_is_told_by_name_with_what_takes_most_first(tmp_path: Path) -> None:
+def test_the_last_window_is_summed_by_name_with_the_largest_first(tmp_path: Path) -> None:
     windows = (
         taken(FIRST_NS, operator("old", "", 9)),
         taken(SECOND_WINDOW_NS, ADD, *CONVOLUTION, NOTE),

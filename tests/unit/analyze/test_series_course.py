@@ -58,7 +58,7 @@ def test_the_newest_minute_and_few_minutes_are_read_one_by_one(reader: RunReader
     assert (len(list(course.head.readings())), course.minutes) == (300, ())
 
 
-def test_of_each_minute_the_mean_and_the_extremes_are_told(reader: RunReader) -> None:
+def test_a_course_has_the_mean_and_the_extremes_of_each_minute(reader: RunReader) -> None:
     steps = list(take_course(reader, reader.list_series()[0].id, None, None).steps())
     assert (steps[0].start_ns, steps[0].end_ns) == (ns(0), ns(60))
     assert steps[0].value == pytest.approx(29.5)

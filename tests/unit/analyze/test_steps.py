@@ -193,7 +193,7 @@ def test_all_of_a_training_that_ends_before_is_counted(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("last", "error", "is_told"), [(3, 0, True), (2, 0, False), (0, 0, False), (100, 49, False)])
-def test_a_rate_is_told_where_it_is_known_to_within_half_of_it(
+def test_steps_have_a_rate_where_it_is_known_to_within_half_of_it(
     tmp_path: Path, last: int, error: int, is_told: bool
 ) -> None:
     run = counted_run(tmp_path / "r", [(10, 0, 0), (20, last, error)])

@@ -166,7 +166,7 @@ def test_a_step_before_in_and_after_a_window_without_the_time_that_its_trace_tak
     assert list(about_lines(window)) == ["A step took 100 ms before the window, 150 ms in it, 104 ms after it."]
 
 
-def test_steps_that_stay_slower_are_told_with_what_holds_them_up(tmp_path: Path) -> None:
+def test_steps_that_stay_slower_are_noted_with_their_cause(tmp_path: Path) -> None:
     (note,) = cost(tmp_path / "a.profd", 100, 115, operator("sgemm", cuda_us=5, device="cuda")).notes
     assert note.startswith("Steps take 15 % longer since the window: torch leaves CUPTI attached; TEARDOWN_CUPTI=1")
     assert cost(tmp_path / "b.profd", 100, 115).notes == ("Steps take 15 % longer since the window.",)
@@ -192,7 +192,7 @@ def test_idle_time_that_the_profiler_made_is_taken_out_of_it(tmp_path: Path) -> 
         (0.85, 30, 6000, False),  # between so many kernels there is always some time
     ],
 )
-def test_another_process_on_the_gpu_is_told_where_launched_work_waits_for_it(
+def test_another_process_on_the_gpu_is_noted_where_launched_work_waits(
     tmp_path: Path, utilization: float, host_ms: int, kernels: int, shared: bool
 ) -> None:
     busy = records.Point("gpu_utilization_share", utilization, device="gpu0")

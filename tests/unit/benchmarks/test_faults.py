@@ -35,7 +35,7 @@ def test_what_must_hold_after_a_fault_holds(subject: str) -> None:
     assert done.returncode == 0
 
 
-def test_churn_counts_who_stays_and_who_of_them_has_samples(tmp_path: Path) -> None:
+def test_churn_counts_long_lived_processes_and_those_with_samples(tmp_path: Path) -> None:
     with RunReader(synthetic.write_run(tmp_path / "run.profd", seconds=20, workers=2)) as reader:
         seen = churn.see(reader, 0.1, 0.05)
     assert seen.main_share == pytest.approx(1.0)

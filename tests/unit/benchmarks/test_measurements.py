@@ -96,7 +96,7 @@ def test_cores_are_those_between_the_first_and_last_mark_within() -> None:
         cores_between([Mark(0.0, 0.0), Mark(6.0, 1.0)], 5, 9)
 
 
-def test_memory_of_processes_is_added_up_in_bytes_and_of_who_is_gone_none() -> None:
+def test_memory_of_processes_is_summed_in_bytes_and_ended_ones_have_none() -> None:
     assert parse_rollup(ROLLUP) == Memory(20480 * 1024, 12000 * 1024, 7168 * 1024)
     assert parse_rollup("") == Memory(0, 0, 0)
     assert memory_of([]) == Memory(0, 0, 0)
@@ -160,7 +160,7 @@ def test_an_effect_is_as_rare_as_the_random_choices_that_show_it() -> None:
 RISING = [(float(second), 100.0 + second / 360) for second in range(0, 3600, 5)]
 
 
-def test_slope_is_told_by_the_hour_once_it_settled() -> None:
+def test_the_slope_is_per_hour_and_of_settled_readings() -> None:
     trend = take_trend(RISING, settled_s=600)
     assert trend.per_hour == pytest.approx(10.0)
     # A quarter of 3,000 s is 750 s: the means of first and last lie 2,250 s apart.
@@ -187,7 +187,7 @@ def test_bounds_break_one_by_one_and_a_soak_names_what_broke() -> None:
     assert len(rows) == len(soak.QUANTITIES)
 
 
-def test_spending_is_told_over_the_last_minute() -> None:
+def test_spending_is_measured_over_the_last_minute() -> None:
     spending = soak.Spending()
     assert spending.over_a_minute(5.0, 3.0) == pytest.approx(0.05)  # nothing was before the start
     steady = [spending.over_a_minute(float(at_s), 3.0 + (at_s - 5) * 0.1) for at_s in range(10, 600, 5)]

@@ -23,7 +23,7 @@ def test_steps_are_counted_whole_and_in_parts(tmp_path: Path) -> None:
     assert made.exact(300) == pytest.approx(2.5)
 
 
-def test_batches_are_told_apart_where_a_step_has_several(tmp_path: Path) -> None:
+def test_batches_are_listed_where_a_step_has_several(tmp_path: Path) -> None:
     read = diary(tmp_path, "100 0 1 -", "200 0 2 -", "210 1 2 1", "300 1 3 1")
     assert read.batches is not None
     assert (list(read.steps.ended_ns), list(read.batches.ended_ns)) == ([210], [100, 200, 300])

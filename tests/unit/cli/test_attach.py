@@ -61,7 +61,7 @@ def test_a_recording_that_was_cut_off_or_does_not_end_is_said(recording: FakeRec
     ("leaving", "said"),
     [(Leaving.KEEP, "still recording: `profd view {}` comes back"), (Leaving.END, "profd report {}")],
 )
-def test_who_leaves_the_dashboard_may_keep_or_end_the_recording(
+def test_leaving_the_dashboard_keeps_or_ends_the_recording(
     recording: FakeRecording, monkeypatch: pytest.MonkeyPatch, profd: CommandLine, leaving: Leaving, said: str
 ) -> None:
     recording.runs_on = True

@@ -94,9 +94,7 @@ def test_main_threads_are_selected_unless_a_process_a_worker_or_a_thread_is_aske
         (NO_WORDS._replace(from_time="2", to_time="1"), "exchange"),
     ],
 )
-def test_what_the_run_does_not_have_is_refused_and_what_it_has_is_told(
-    words: SelectionWords, told: str, reader: RunReader
-) -> None:
+def test_an_impossible_selection_is_refused_with_a_remedy(words: SelectionWords, told: str, reader: RunReader) -> None:
     with pytest.raises(UsageError) as raised:
         words.build(reader)
     assert told in raised.value.remedy

@@ -32,7 +32,7 @@ def test_a_report_is_named_after_the_folder(
     assert "node1" in (tmp_path / "job.html").read_text()
 
 
-def test_of_several_jobs_one_is_to_be_named_and_files_left_out_are_told(folder: Path, profd: CommandLine) -> None:
+def test_one_of_several_jobs_must_be_named_and_left_out_files_are_listed(folder: Path, profd: CommandLine) -> None:
     synthetic.write_run(folder / "alone.profd", seconds=2)
     (folder / "broken.profd").write_text("no run")
     told = profd("summary", folder, code=ExitCode.USAGE)

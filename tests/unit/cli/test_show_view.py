@@ -27,7 +27,9 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     return opened
 
 
-def test_who_only_looks_ends_nothing(opened: list[object], tmp_path: Path, profd: CommandLine) -> None:
+def test_view_opens_a_dashboard_that_does_not_end_the_recording(
+    opened: list[object], tmp_path: Path, profd: CommandLine
+) -> None:
     path = write_run(tmp_path / "a.profd", seconds=1)
     profd("view", path)
     profd("view", path, "--pty-fd", 7)

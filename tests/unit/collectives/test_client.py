@@ -21,7 +21,7 @@ def test_each_version_is_asked_in_its_own_format(version: str) -> None:
     assert status.has_counts == (version >= "2.28")
 
 
-def test_who_is_not_ras_is_not_asked() -> None:
+def test_a_server_that_is_not_ras_is_not_asked() -> None:
     with RasServer([]) as server:
         server.greeting = b"220 mail.example.org\n"
         with pytest.raises(NoAnswer, match="is not NCCL's RAS"):

@@ -19,7 +19,7 @@ def frozen(*communicators: FakeCommunicator, version: str = "2.30.7") -> Verdict
 
 
 @pytest.mark.parametrize("version", ["2.30.7", "2.27.7", "2.24.3"])
-def test_counts_that_stand_and_differ_name_who_is_behind(version: str) -> None:
+def test_standing_counts_that_differ_name_the_rank_behind(version: str) -> None:
     world = job_of(8)
     world.launch()
     world.launch(but=[3])
@@ -67,7 +67,7 @@ def test_a_process_that_is_lost_comes_before_all_else() -> None:
     assert (verdict.progress, [one.rank for one in verdict.behind], verdict.waiting) == (Progress.LOST, [3], 3)
 
 
-def test_who_waits_in_another_communicator_is_not_the_one() -> None:
+def test_a_rank_that_waits_in_another_communicator_is_not_behind() -> None:
     """Tensor and data parallel: 0 and 1 share a group, 0 and 2 another; 1 is late, 0 waits for it, and 2 for 0."""
     world = job_of(3)
     tensor = FakeCommunicator([FakeRank(0, 1000), FakeRank(1, 1001)], hash=5)

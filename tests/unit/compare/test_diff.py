@@ -63,7 +63,7 @@ def test_what_is_compared_where_steps_are_seldom_counted(
     assert changes == pytest.approx(expected, abs=0.01)
 
 
-def test_a_function_is_told_apart_by_who_calls_it(tmp_path: Path) -> None:
+def test_a_function_counts_separately_for_each_caller(tmp_path: Path) -> None:
     main = Frame("main", TRAIN, 1)
     stacks = [(main, Frame(name, TRAIN, line), Frame("work", TRAIN, 40)) for line, name in enumerate("abc", 8)]
     lengths: Lengths = dict.fromkeys(stacks, 100.0)

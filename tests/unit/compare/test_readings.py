@@ -30,7 +30,7 @@ def changed(diff: Diff) -> dict[tuple[str, str], Reading]:
     return {(one.name, one.measure): one for one in diff.readings}
 
 
-def test_what_was_planted_is_told_with_its_bounds(
+def test_planted_differences_are_found_with_their_bounds(
     planted: tuple[Path, Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
     diff = diff_of(*planted)
@@ -65,7 +65,7 @@ def test_a_small_difference_or_one_that_few_readings_or_windows_tell_is_none(
     assert {each.low for each in diff_of(one, other).operators} == {None}
 
 
-def test_growth_is_told_with_its_pace(tmp_path: Path) -> None:
+def test_growth_is_found_with_its_rate(tmp_path: Path) -> None:
     steady, leaking = (write_run(tmp_path / f"{n}.profd", n, growth_bytes_per_s=n * 3e6 + 1) for n in (0, 1))
     growth = changed(diff_of(steady, leaking))["main", "RSS, growth"]
     assert growth.difference == pytest.approx(3e6, rel=0.1)
@@ -100,7 +100,7 @@ def test_chance_makes_a_change_as_seldom_as_asked_for() -> None:
 
 
 @pytest.mark.parametrize(("lacking", "is_said"), [((0.01, 0.015), False), ((0.1, 0.3), True), ((0.3, 0.1), True)])
-def test_a_machine_that_was_short_of_cpu_is_told(tmp_path: Path, lacking: tuple[float, float], is_said: bool) -> None:
+def test_a_shortage_of_cpu_is_reported(tmp_path: Path, lacking: tuple[float, float], is_said: bool) -> None:
     diff = diff_of(write_run(tmp_path / "a.profd", 1), write_run(tmp_path / "b.profd", 2))
     base, new = (
         msgspec.structs.replace(side, company=CpuContention(0.0, share))

@@ -51,7 +51,7 @@ def test_causes_come_before_symptoms_both_before_remarks_and_what_is_alike_as_in
     assert [each.rule for each in ranked(unlike)] == ["overhead", "allocator-churn", "straggler", "oversubscription"]
 
 
-def test_a_line_that_takes_more_and_more_is_told_as_that_where_half_of_its_share_has_grown(tmp_path: Path) -> None:
+def test_a_line_whose_growth_is_half_of_its_share_is_only_a_slow_down(tmp_path: Path) -> None:
     with RunReader(write_case(tmp_path / "a.profd", BOTH)) as reader:
         one = find(reader)[0]
 

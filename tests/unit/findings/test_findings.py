@@ -104,7 +104,7 @@ def test_growing_memory_is_grave_where_it_is_full_soon(case: Case) -> None:
 
 
 @pytest.mark.parametrize(("share", "severity"), [(0.5, None), (0.93, WARNING), (0.98, CRITICAL)])
-def test_memory_that_is_nearly_used_up_is_told(case: Case, share: float, severity: str | None) -> None:
+def test_memory_that_is_nearly_used_up_is_a_finding(case: Case, share: float, severity: str | None) -> None:
     used = [host("host_memory_total_bytes", 16 * GIB), host("host_memory_used_bytes", share * 16 * GIB)]
     assert case.severity(memory_limit, HEALTHY, series=[Series("rss_bytes", GIB), *used]) == severity
 
@@ -327,7 +327,7 @@ def faulting(faults: float, *, system: float, user: float = 0.7) -> list[Series]
     return [Series("minor_faults_per_s", faults), Series("cpu_system_cores", system), Series("cpu_user_cores", user)]
 
 
-def test_pages_that_are_taken_anew_are_told_by_their_faults(case: Case) -> None:
+def test_pages_taken_anew_are_found_by_their_faults(case: Case) -> None:
     found = case.told(allocator_churn, HEALTHY, series=faulting(150_000, system=0.3))
     assert found.severity == WARNING
     assert "614 MB of memory a second are taken from the kernel anew, for 29 % of the time" in found.title

@@ -150,7 +150,7 @@ def test_a_thread_that_computes_in_python_keeps_the_main_thread_waiting(case: Ca
     )
 
 
-def test_where_hardly_anything_is_left_to_the_main_thread_no_bound_is_told(case: Case) -> None:
+def test_a_main_thread_with_hardly_any_time_left_gets_no_bound(case: Case) -> None:
     found = case.told(interpreter_lock, HEALTHY, beside=COMPUTES, series=turns(main=0.02, rival=0.97))
     assert found.severity == CRITICAL
     assert found.title.endswith("not waiting speeds steps up many times")
@@ -167,7 +167,7 @@ def machine(count: int, *, used: float, process: float = 1.0) -> list[Series]:
     ]
 
 
-def test_idle_cores_beside_a_model_in_one_thread_are_told(case: Case) -> None:
+def test_idle_cores_beside_a_model_in_one_thread_are_a_finding(case: Case) -> None:
     found = case.told(idle_cores, HEALTHY, series=machine(4, used=0.26))
     assert found.severity == CRITICAL
     assert "in one thread (train.py:61), beside 3 idle cores: using 4 threads speeds steps up by at most" in found.title
@@ -188,7 +188,7 @@ FOREACH = (*OPTIMIZER[:-1], Frame("_multi_tensor_adam", LIBRARY + "torch/optim/a
     [(OPTIMIZER, [], "tensor by tensor takes 40 %"), (FOREACH, gpu(0.5), "operation by operation takes 38 %")],
     ids=["tensor by tensor", "torch's default on a GPU"],
 )
-def test_weights_that_are_not_updated_at_once_are_told_with_the_line(
+def test_weights_that_are_not_updated_at_once_are_found_with_their_line(
     case: Case, stack: tuple[Frame, ...], series: list[Series], said: str
 ) -> None:
     found = case.told(unfused_optimizer, step((stack, 190)), series=series)

@@ -22,20 +22,20 @@ def shm(*used_mb: float) -> list[Series]:
 @pytest.mark.parametrize(
     ("used_mb", "severity"), [((30, 40), None), ((10, 54, 20), WARNING), ((62, 63), CRITICAL)], ids=str
 )
-def test_shared_memory_that_was_nearly_full_is_told(
+def test_shared_memory_that_was_nearly_full_is_a_finding(
     case: Case, used_mb: tuple[float, ...], severity: str | None
 ) -> None:
     assert case.severity(shared_memory, HEALTHY, workers={1: BUSY_WORKER}, series=shm(*used_mb)) == severity
 
 
-def test_shared_memory_is_told_by_its_size_and_only_where_workers_use_it(case: Case) -> None:
+def test_shared_memory_is_named_with_its_size_and_only_if_workers_use_it(case: Case) -> None:
     title = case.title(shared_memory, HEALTHY, workers={1: BUSY_WORKER}, series=shm(60))
     assert title == "shared memory nearly full: 94 % of the 64 MB of /dev/shm were in use"
     assert case.found(shared_memory, HEALTHY, series=shm(60)) is None
 
 
 @pytest.mark.parametrize(("used", "severity"), [(0.9, None), (0.95, INFO), (0.99, WARNING)])
-def test_a_gpu_that_is_full_to_the_last_is_told(case: Case, used: float, severity: str | None) -> None:
+def test_a_gpu_whose_memory_is_full_is_a_finding(case: Case, used: float, severity: str | None) -> None:
     series = [of_gpu("gpu_memory_used_bytes", GIB, used * 80 * GIB), of_gpu("gpu_memory_total_bytes", 80 * GIB)]
     assert case.severity(gpu_memory_limit, HEALTHY, series=[*series, gpu(0.9)[1]]) == severity
     assert case.found(gpu_memory_limit, HEALTHY, series=series) is None

@@ -53,7 +53,7 @@ def test_a_gpu_at_full_power_is_healthy_and_its_loss_of_clock_a_remark(case: Cas
     assert case.found(gpu_held_back, HEALTHY, series=gpu(0.99, *capped(0x4, 1.98e9))) is None
 
 
-def test_a_gpu_that_nobody_uses_is_told(case: Case) -> None:
+def test_a_gpu_that_nobody_uses_is_a_finding(case: Case) -> None:
     rests = of_gpu("gpu_utilization_share", 0.0)
     title = case.title(gpu_unused, HEALTHY, more=[DEVICE], series=[rests])
     assert "the training runs on the CPU (train.py:61) beside 1 NVIDIA H100" in title
@@ -81,7 +81,7 @@ def test_a_loop_that_the_gpu_bounds_loses_nothing_by_what_python_does_meanwhile(
     assert all(one.gain_bound is None or one.gain_bound <= 2.0 for one in found)
 
 
-def test_gpus_that_idle_are_told_with_the_phase_that_most_of_it_lies_in(case: Case) -> None:
+def test_idle_gpus_are_found_with_the_phase_of_most_of_the_idle_time(case: Case) -> None:
     # A second that waits for data and the GPU with it, then one in which both work.
     turns = of_gpu("gpu_utilization_share", *((0.0, 1.0) * 15))
     found = case.told(gpu_idle, ((DATA_WAIT, 500),), step(), series=[*gpu(1.0)[1:], turns])
@@ -99,7 +99,7 @@ def test_idle_gpus_are_left_out_beside_the_finding_that_explains_them(case: Case
         assert found & {"gpu-idle", "input-bound-in-process"} == rules
 
 
-def test_one_gpu_of_several_that_rests_is_told(case: Case) -> None:
+def test_one_idle_gpu_of_several_is_a_finding(case: Case) -> None:
     found = case.told(gpu_unused, HEALTHY, more=[DEVICE], series=[*gpu(0.9), *gpu(0.0, device="gpu1")])
     assert (found.rule, found.severity) == ("gpu-unused", WARNING)
     assert "gpu1 holds memory of the training and is busy 0 % of the time, another one 90 %" in found.title

@@ -51,7 +51,7 @@ def kernels(tmp_path: Path) -> Case:
     return Case(tmp_path, write)
 
 
-def test_products_in_float32_are_told_with_their_part_of_the_time(kernels: Case) -> None:
+def test_products_in_float32_are_found_with_their_share_of_the_time(kernels: Case) -> None:
     found = kernels.told(precision, window(kernel(FLOAT32, 600), kernel(OTHER, 400)))
     # 60 % of what runs on a GPU that is busy for 90 % of the time.
     assert found.title.startswith("precision: products in float32 take 54 % of the time")
@@ -123,13 +123,13 @@ def test_images_that_are_turned_around_want_channels_last(kernels: Case) -> None
     assert kernels.found(memory_format, window(kernel(TURNING, 20), kernel(TF32, 980))) is None
 
 
-def test_kernels_that_a_compiler_would_fuse_are_told(kernels: Case) -> None:
+def test_kernels_that_a_compiler_would_fuse_are_a_finding(kernels: Case) -> None:
     found = kernels.told(elementwise, window(kernel(TF32, 300), kernel(OTHER, 700)))
     assert "element by element take 63 % of the time" in found.title
     assert kernels.found(elementwise, window(kernel(TF32, 950), kernel(OTHER, 50))) is None
 
 
-def test_copies_from_memory_that_is_not_pinned_are_told(kernels: Case) -> None:
+def test_copies_from_memory_that_is_not_pinned_are_a_finding(kernels: Case) -> None:
     copying = [kernel(f"Memcpy HtoD ({memory} -> Device)", 300) for memory in ("Pageable", "Pinned")]
     found = kernels.told(copies, window(copying[0], kernel(TF32, 700)))
     assert "take 27 % of the GPU's time" in found.title
@@ -148,7 +148,7 @@ def test_copies_from_memory_that_is_not_pinned_are_told(kernels: Case) -> None:
         ("collective", collectives, "GPUs do nothing but exchange data 20 % of the last torch window:"),
     ],
 )
-def test_waits_in_a_window_are_told_with_their_line(kernels: Case, call: str, rule: Rule, words: str) -> None:
+def test_waits_in_a_window_are_found_with_their_line(kernels: Case, call: str, rule: Rule, words: str) -> None:
     def taken(wait_ms: int, tid: int) -> WindowTaken:
         one, wait_ns = window(), wait_ms * MILLISECOND_NS
         begins = (one.start_ns + part * SECOND_NS // 10 for part in range(10))

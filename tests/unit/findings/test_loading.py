@@ -50,7 +50,7 @@ def test_steps_of_an_environment_are_a_part_of_what_the_program_is_for(case: Cas
     assert "several environments at once" in found.remedy
 
 
-def test_a_step_of_an_environment_that_sleeps_is_told_as_that(case: Case) -> None:
+def test_sleep_in_a_step_of_an_environment_is_named_as_sleep(case: Case) -> None:
     steps = case.line("collect", 84, "state, reward = self.env.step(action)", TRAIN)
     world = (*LOOP, steps, Frame("Pendulum.step", DATA, 90))
     sleep = (*world, case.line("pace", 91, "time.sleep(self.dt)"))

@@ -296,7 +296,9 @@ def test_without_a_gpu_what_brings_values_is_a_part_of_what_its_function_does(ca
         ("attend", "order = sorted(pairs, key=cost)", "sorting in Python"),
     ],
 )
-def test_what_a_pass_need_not_compute_so_is_told(case: Case, function: str, source: str, what: str | None) -> None:
+def test_computations_that_a_pass_could_avoid_are_named(
+    case: Case, function: str, source: str, what: str | None
+) -> None:
     found = case.found(overhead, step(((*MEASURE, case.line(function, 85, source)), 150)))
     assert (found and found.title.split(" takes")[0]) == (what and f"overhead: {what}")
 

@@ -14,7 +14,7 @@ DECORATED = Frame("decorate_context", LIBRARY + "torch/utils/_contextlib.py", 12
 TEACH = Frame("teach", DATA, 90)
 
 
-def test_a_function_of_a_model_with_much_of_the_time_in_no_module_is_told(case: Case) -> None:
+def test_a_model_function_that_takes_much_time_in_no_module_is_a_finding(case: Case) -> None:
     spread = (*MEASURE, Frame("Layer.spread", DATA, 87))
     found = case.told(part_of_model, step((spread, 300)))
     assert found.severity == WARNING

@@ -144,7 +144,7 @@ def test_the_last_case_that_holds_decides() -> None:
 @pytest.mark.parametrize(
     ("case", "late", "said"), [("another", "2", "Rank 2 is late too."), ("several", "2, 3", "Ranks 2, 3 are late too.")]
 )
-def test_all_ranks_that_are_late_are_told(case: str, late: str, said: str) -> None:
+def test_all_late_ranks_are_named(case: str, late: str, said: str) -> None:
     given = {word: "" for text in all_texts(FINDINGS["straggler"]).values() for word in words_of("".join(text))}
 
     assert FINDINGS["straggler"].said({**given, "late": late}, {case: True})["cause"].endswith(said)

@@ -55,7 +55,7 @@ def test_the_planted_regression_is_named_alone_with_its_phase_and_findings_add_u
     assert finding.gpus_lost_at_most == pytest.approx(fleet.hours.gpus / 2)
 
 
-def test_of_noise_nothing_is_told(tmp_path: Path) -> None:
+def test_noise_gives_no_slow_node_and_no_slower_job(tmp_path: Path) -> None:
     make(tmp_path, msgspec.structs.replace(PLAN, quiet=True, seed=1, rows=8000))
     fleet = asked(tmp_path)
     assert (fleet.slow_nodes, fleet.slower, fleet.nodes_compared) == ((), (), PLAN.nodes)

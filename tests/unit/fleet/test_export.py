@@ -77,7 +77,7 @@ def test_time_by_phase_is_that_of_the_run(tmp_path: Path, seconds: int) -> None:
     }
 
 
-def test_idle_gpus_are_told_by_the_minute(tmp_path: Path) -> None:
+def test_idle_time_of_gpus_is_exported_by_phase(tmp_path: Path) -> None:
     put(
         write_gpu_run(tmp_path / "a.profd", {"gpu0": lambda at_ms: float((at_ms - 1) % 2000 >= 1000)}, {}),
         tmp_path / "f",

@@ -13,7 +13,7 @@ from profd.daemon.gpu.events import GpuEvents, in_words
 from profd.daemon.gpu.nvmlsource import NvmlSource
 
 
-def test_errors_are_told_in_order_with_their_device_and_none_of_before_the_run(driver: SimulatedDriver) -> None:
+def test_errors_are_reported_in_order_with_device_and_none_before_the_run(driver: SimulatedDriver) -> None:
     driver.add_gpu("gpu0")
     driver.add_gpu("gpu1")
     told, clock = queue.Queue[tuple[str, str]](), StoppedClock()

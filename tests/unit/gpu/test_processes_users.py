@@ -61,7 +61,7 @@ ALL = (0, 1, 2)
         "the number is of another process here",
     ],
 )
-def test_in_a_container_processes_are_told_by_their_gpus(
+def test_in_a_container_processes_are_identified_by_their_gpus(
     traces: FakeTraces, uses: Uses, named: dict[int, list[int]], ranks: tuple[Identity, ...], found: dict[int, Identity]
 ) -> None:
     for pid, gpus in uses.items():
@@ -75,7 +75,7 @@ def test_pid_in_the_namespace_of_the_process(traces: FakeTraces) -> None:
     assert users(traces).identify({WHOLE[0]: [7]}, WHOLE) == {7: RANKS[1]}
 
 
-def test_ranks_that_were_told_which_gpu_to_see(traces: FakeTraces) -> None:
+def test_ranks_are_identified_by_the_gpu_that_they_may_see(traces: FakeTraces) -> None:
     for number, rank in enumerate(RANKS):
         traces.compute(rank.pid, 0, 1, 2, visible=str(number))
     assert users(traces).identify({WHOLE[1]: [90_002]}, WHOLE) == {90_002: RANKS[1]}

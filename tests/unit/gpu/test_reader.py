@@ -34,7 +34,7 @@ def room(driver: SimulatedDriver) -> GpuRoom:
     return GpuRoom(driver)
 
 
-def test_gauges_are_in_the_units_of_their_names_and_the_device_is_told_once_before_them(room: GpuRoom) -> None:
+def test_gauges_have_the_units_of_their_names_and_a_device_is_written_once(room: GpuRoom) -> None:
     read = values(room.read())
     assert {name: read[f"gpu_{name}"] for name in GAUGES} == pytest.approx(GAUGES)
     room.read(1)

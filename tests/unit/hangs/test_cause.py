@@ -30,13 +30,13 @@ def look(*rows: Standing) -> Look:
     [(None, 9, "dead worker"), (3, None, "dead worker"), (None, None, "dead worker"), (0, None, "queue")],
     ids=["killed", "failed", "nobody knows", "ended well"],
 )
-def test_who_waits_for_a_queue_misses_a_worker_that_died(code: int | None, number: int | None, group: str) -> None:
+def test_a_wait_for_a_queue_names_a_worker_that_died(code: int | None, number: int | None, group: str) -> None:
     cause = find_cause(look(standing(0, "read", GET)), [Death(900, "worker 2 (pid 7)", code, number)])
     assert cause.group == group
     assert ("worker 2 (pid 7)" in cause.text) == (group == "dead worker")
 
 
-def test_a_hang_ends_by_itself_only_where_all_who_train_sleep() -> None:
+def test_a_hang_ends_by_itself_only_where_all_training_processes_sleep() -> None:
     assert ends_by_itself(look(standing(0, "sleep"), standing(1, "flush")))
     assert not ends_by_itself(look(standing(0, "sleep"), standing(1, "lock")))
     parent = standing(0, "child")

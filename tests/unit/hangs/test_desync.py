@@ -130,7 +130,7 @@ def named(cause: Cause | None) -> list[tuple[int | None, str]]:
     return [(one.rank, one.operation) for one in cause.behind] if cause else []
 
 
-def test_by_stacks_who_is_elsewhere_is_behind() -> None:
+def test_by_stacks_the_rank_that_is_elsewhere_is_behind() -> None:
     rows = [waits_in(0, "all_reduce"), waits_in(1, "all_reduce"), rank(2, 50, kind="read")]
     cause = there(found(*rows))
     assert named(cause) == [(2, "all_reduce")]
@@ -152,7 +152,7 @@ BEHIND: dict[str, tuple[list[Standing], tuple[Death, ...], list[tuple[int, str]]
 
 
 @pytest.mark.parametrize(("rows", "deaths", "behind"), BEHIND.values(), ids=BEHIND)
-def test_by_stacks_who_is_odd_is_behind(
+def test_by_stacks_the_rank_that_differs_is_behind(
     rows: list[Standing], deaths: tuple[Death, ...], behind: list[tuple[int, str]]
 ) -> None:
     cause = found(*rows, deaths=deaths)

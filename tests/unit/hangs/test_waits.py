@@ -62,7 +62,7 @@ def test_a_lock_a_child_and_a_stop_are_named() -> None:
             child.kill()
 
 
-def test_pipe_and_who_holds_its_other_end() -> None:
+def test_a_wait_for_a_pipe_names_the_process_at_its_other_end() -> None:
     reading, writing = os.pipe()
     child = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, stdout=writing)
     with thread_in(lambda: os.read(reading, 1), lambda: os.write(writing, b"x")) as os_tid:
@@ -117,7 +117,7 @@ def test_other_processes(program: str, kind: str) -> None:
             child.kill()
 
 
-def test_strangers_are_named_as_the_kernel_calls_them_and_who_is_gone_waits_for_nothing() -> None:
+def test_strangers_have_the_kernels_names_and_ended_ones_wait_for_nothing() -> None:
     assert read_wait(2**22 + 1, 2**22 + 1, name_of) == Wait("unknown", "it is gone")
     assert holders((-1, -1), os.O_RDONLY) == []
     assert name_of_stranger(os.getpid()) == f"pid {os.getpid()} ({there(processes.read_stat(os.getpid())).comm})"

@@ -84,7 +84,7 @@ async def test_a_run_that_stands_still_hangs_within_its_patience() -> None:
     assert [record.kind for record in stage.put if isinstance(record, EventHappened)] == ["hang"]
 
 
-async def test_a_hang_and_its_end_are_told_once() -> None:
+async def test_a_hang_and_its_end_are_recorded_once() -> None:
     stage = Stage()
     await stage.pass_s(100)
     assert len(stage.found()) == 1
@@ -193,7 +193,7 @@ async def test_a_sleep_gets_four_times_the_patience() -> None:
     ("code", "number", "before_s", "cause"),
     [(None, 9, 0, "dead worker"), (1, None, 0, "dead worker"), (0, None, 0, "queue"), (None, 9, 30, "queue")],
 )
-async def test_who_died_shortly_before_is_the_cause(
+async def test_a_process_that_died_shortly_before_is_the_cause(
     code: int | None, number: int | None, before_s: int, cause: str
 ) -> None:
     stage = Stage()
@@ -206,7 +206,7 @@ async def test_who_died_shortly_before_is_the_cause(
     assert before_s or any(fact.startswith("worker 1 (pid 101) ") for fact in hang.report.facts)
 
 
-async def test_the_users_command_is_told(tmp_path: Path) -> None:
+async def test_the_users_command_runs_with_the_cause_and_the_text(tmp_path: Path) -> None:
     told = tmp_path / "told"
     hook = Hook(f'echo "$PROFD_HANG_CAUSE $PROFD_HANG" > {told}.new && mv {told}.new {told}')
     stage = Stage(hook=hook)
@@ -293,7 +293,7 @@ async def test_a_run_that_spins_hangs_after_four_times_the_patience(where: Frame
     assert abs(stage.clock.now_ns() - hang.since_ns - DUE_S * SECOND_NS) < 4 * SECOND_NS
 
 
-async def test_it_is_told_once_and_ends_when_it_stands_elsewhere() -> None:
+async def test_a_spin_is_recorded_once_and_ends_when_the_stack_changes() -> None:
     stage = Busy()
     await stage.spin_s(3 * DUE_S)
     assert len(stage.found()) == 1

@@ -271,7 +271,7 @@ def answer(*, leads_session: bool, leads_job: bool, below_a_script: bool = False
     ).stdout.strip()
 
 
-def test_a_job_of_its_own_has_a_shell_and_who_leads_the_session_none() -> None:
+def test_a_job_of_its_own_has_a_shell_and_a_session_leader_has_none() -> None:
     assert answer(leads_session=False, leads_job=True) == "True"
     assert answer(leads_session=False, leads_job=True, below_a_script=True) == "True"
     assert answer(leads_session=True, leads_job=False) == "False"

@@ -35,7 +35,7 @@ def test_terminal_tells_the_whole_group(number: int) -> None:
     assert not BESIDE.owes(came(number, SI_KERNEL))
 
 
-def test_what_the_script_is_told_and_what_is_the_launchers() -> None:
+def test_which_signals_are_passed_on_to_the_script() -> None:
     on_its_own_terminal = [APART.owes(came(number, SI_KERNEL)) for number in (signal.SIGINT, signal.SIGHUP)]
     assert on_its_own_terminal == [True, True]
     assert not APART.owes(came(signal.SIGWINCH, SI_KERNEL))

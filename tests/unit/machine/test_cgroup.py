@@ -144,7 +144,7 @@ def events(found: list[Point | EventHappened]) -> list[str]:
     return [one.text for one in found if isinstance(one, EventHappened)]
 
 
-def test_limits_are_told_of_each_process_once_a_minute(tree: Tree) -> None:
+def test_limits_of_each_process_are_read_once_a_minute(tree: Tree) -> None:
     limits = [point for point in points(tree.read()) if point.identity]
     assert {(point.name, point.value, point.identity, point.device) for point in limits} == {
         (name, value, identity, "/job")
@@ -158,7 +158,7 @@ def test_limits_are_told_of_each_process_once_a_minute(tree: Tree) -> None:
     assert {point.identity for point in points(tree.read(after_s=60)) if point.identity} == {TARGET, WORKER}
 
 
-def test_memory_and_stalls_of_a_group_are_told_once_for_all_processes(tree: Tree) -> None:
+def test_memory_and_stalls_of_a_group_are_read_once_for_all_processes(tree: Tree) -> None:
     line = "some avg10=0.00 avg60=0.00 avg300=0.00 total={}\n"
     tree.set(STEP, {"io.pressure": line.format(0)})
     found = [point for point in points(tree.read()) if point.identity is None]

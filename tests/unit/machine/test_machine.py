@@ -47,7 +47,7 @@ def test_cpu_share_is_that_since_the_last_reading(clock: StoppedClock, files: Pr
 MEMORY = "MemTotal: 1000 kB\nMemFree: 100 kB\nMemAvailable: 400 kB\nBuffers: 1 kB\nCached: 1 kB\nShmem: 1 kB\n"
 
 
-def test_memory_and_swap_are_told_where_there_is_some(clock: StoppedClock, files: ProcFiles) -> None:
+def test_memory_and_swap_are_read_where_there_is_some(clock: StoppedClock, files: ProcFiles) -> None:
     files.contents["/proc/meminfo"] = MEMORY
     assert values(read(Machine(clock))) == {"host_memory_used_bytes": 600 * 1024}
     assert values(read(MachineAtLength(clock))) == {"host_memory_total_bytes": 1000 * 1024}
@@ -134,7 +134,7 @@ def asked(monkeypatch: pytest.MonkeyPatch, file_system: str, folder: str) -> tup
     return values(read(Space(), TARGET)), paths
 
 
-def test_shared_memory_and_the_target_s_folder_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_space_is_read_of_shared_memory_and_of_the_targets_folder(monkeypatch: pytest.MonkeyPatch) -> None:
     told, paths = asked(monkeypatch, "xfs", "/data sets/run 1")
     assert told == {
         "shm_used_bytes": 70 * 4096,
@@ -154,7 +154,7 @@ def test_a_network_file_system_is_not_asked_but_one_beside(monkeypatch: pytest.M
     assert "disk_used_bytes@/" in told
 
 
-def test_where_nothing_is_known_nothing_is_told(clock: StoppedClock, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_missing_files_give_no_values(clock: StoppedClock, monkeypatch: pytest.MonkeyPatch) -> None:
     files_of(monkeypatch)
     for source in (Machine(clock), MachineAtLength(clock), Space()):
         assert read(source, TARGET) == read(source) == []

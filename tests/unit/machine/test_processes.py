@@ -65,7 +65,9 @@ def test_the_main_thread_is_read_with_the_process_and_the_others_seldom(clock: S
 
 
 @pytest.mark.parametrize("fields", [{"start": 1}, {"state": "Z"}, {"state": "X"}])
-def test_who_is_another_or_dead_is_none(clock: StoppedClock, files: ProcFiles, fields: dict[str, int | str]) -> None:
+def test_a_process_that_is_dead_or_another_one_has_no_values(
+    clock: StoppedClock, files: ProcFiles, fields: dict[str, int | str]
+) -> None:
     files.run(TARGET, None, **fields)
     gone = Identity(78, 1)
     assert read(QuickCounters(clock), TARGET, gone) == read(SlowCounters(clock), TARGET, gone) == []
@@ -190,7 +192,7 @@ def test_dear_processes_never_cost_more_than_the_budget(mapped: ProcFiles) -> No
     assert costs.cpu_ns <= 0.0002 * 3000e9 + 120 * MILLISECOND_NS
 
 
-def test_who_may_not_be_read_or_is_another_one_by_now_is_missing_and_the_others_are_there(mapped: ProcFiles) -> None:
+def test_an_unreadable_or_replaced_process_is_missing_and_others_are_not(mapped: ProcFiles) -> None:
     del mapped.contents[f"/proc/{TARGET.pid}/smaps_rollup"]
     mapped.run(OTHERS[1], start=2)
     points = read(MemoryMaps(StoppedClock(), Costs()), TARGET, *OTHERS[:2])

@@ -54,7 +54,7 @@ def test_a_process_that_ends_with_its_run_is_not_spoken_of(
 
 
 @pytest.mark.parametrize("program", ["sys.exit('the port is gone')", "os.kill(os.getpid(), signal.SIGKILL)"])
-def test_a_process_that_breaks_off_is_told_with_its_log(
+def test_a_metrics_process_that_breaks_off_is_reported_with_its_log(
     told_after: Callable[[str], list[str]], program: str, profd_home: Path
 ) -> None:
     log = profd_home / "run" / "a.metrics.log"
@@ -96,7 +96,7 @@ def test_signals_that_a_launcher_holds_back_reach_it(tmp_path: Path) -> None:
             process.kill()
 
 
-def test_an_address_is_a_port_or_a_host_with_one_and_what_is_none_is_told_what_is() -> None:
+def test_an_address_is_a_port_with_or_without_a_host_or_is_refused() -> None:
     assert exporter.parse_address("9400") == exporter.parse_address(":9400") == exporter.Address("127.0.0.1", 9400)
     assert exporter.parse_address("0.0.0.0:0") == exporter.Address("0.0.0.0", 0)
     assert exporter.parse_address("[::1]:9400") == exporter.Address("::1", 9400)
@@ -106,7 +106,7 @@ def test_an_address_is_a_port_or_a_host_with_one_and_what_is_none_is_told_what_i
             exporter.parse_address(text)
 
 
-def test_a_port_in_use_and_a_host_that_is_not_there_are_told() -> None:
+def test_a_port_in_use_and_a_foreign_address_are_refused() -> None:
     with contextlib.closing(exporter.listen(exporter.Address("127.0.0.1", 0))) as taken:
         port = taken.getsockname()[1]
         with pytest.raises(UsageError, match=f"port {port} .*in use.*choose another port"):

@@ -25,7 +25,7 @@ WAITS = Found("input-bound-saturated", "critical", "input-bound: waits 61 %", "{
 GROWS = Found("memory-growth", "warning", "memory grows: 1 MB/s", "{}")
 
 
-def test_what_is_found_is_told_at_once_and_stays_a_series_of_zeros_when_it_is_gone(tmp_path: Path) -> None:
+def test_a_finding_has_a_value_at_once_and_zeros_once_it_is_gone(tmp_path: Path) -> None:
     with live_run(tmp_path / "a.profd", seconds=3) as run:
 
         def find(second: int, *found: Found) -> None:

@@ -50,7 +50,7 @@ def test_a_folder_has_its_live_runs_as_they_come_and_go(tmp_path: Path) -> None:
         assert len(names(runs)) == 1
 
 
-def test_who_asks_at_once_is_told_the_same_and_a_run_is_there_until_it_ends(
+def test_scrapes_close_together_share_samples_and_a_run_stays_to_its_end(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ticks = Ticks()
@@ -181,7 +181,7 @@ def test_series_stay_the_same_while_workers_come_and_go(tmp_path: Path) -> None:
     assert value(last, catalog.SAMPLES) > 80 * 4 * 50
 
 
-def test_hangs_are_counted_and_end_and_steps_and_control_groups_are_told(tmp_path: Path) -> None:
+def test_hangs_end_and_steps_and_control_groups_have_values(tmp_path: Path) -> None:
     with live_run(tmp_path / "a.profd", seconds=4) as run:
         watched = watch(run.path)
         groups = [

@@ -40,7 +40,7 @@ class Desk:
         return self.spent_s
 
 
-def test_growth_and_steps_are_told_once_they_are_known_by_one_look_at_a_time(tmp_path: Path) -> None:
+def test_growth_and_steps_have_values_once_known_by_one_look_at_a_time(tmp_path: Path) -> None:
     desk = Desk()
     with live_run(tmp_path / "a.profd", seconds=59) as run:
         watched = desk.watch(run)

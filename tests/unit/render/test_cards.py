@@ -162,7 +162,7 @@ def test_the_report_of_a_died_run_opens_with_its_death(tmp_path: Path) -> None:
     assert 'class="hangs"' not in found
 
 
-def test_a_hang_is_told_with_all_its_stacks_and_waits(tmp_path: Path) -> None:
+def test_a_hang_is_shown_with_all_its_stacks_and_waits(tmp_path: Path) -> None:
     found = page(tmp_path / "run", HANG, records.RunEnded(END_NS, "target-exited", 0))
     text = words(found)
     assert "hang no progress for 34 s 5.0 s into the run, reported after 34.0 s; it did not go on" in text

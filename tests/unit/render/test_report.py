@@ -152,7 +152,9 @@ def test_title_and_verdict_say_what_where_and_how_it_went_with_a_line_of_the_use
         ({}, {"why_ended": "failed"}, "recording failed"),
     ],
 )
-def test_ending_is_told(tmp_path: Path, ended: dict[str, Any], changes: dict[str, str | None], said: str) -> None:
+def test_the_page_says_how_the_run_ended(
+    tmp_path: Path, ended: dict[str, Any], changes: dict[str, str | None], said: str
+) -> None:
     with RunReader(synthetic.write_run(tmp_path / "run.profd", seconds=0, **ended)) as reader:
         summary = msgspec.structs.replace(summarize(reader), **changes)
         assert take_words(reader, summary, 100)["subtitle"][-1] == said

@@ -52,7 +52,7 @@ def test_a_leak_is_one_line_with_pace_step_and_end_and_a_jump_names_the_line_tha
     assert of_gpu.endswith("  process 7 rose on gpu0 by 1.5 GB")
 
 
-def test_a_summary_has_the_memory_of_each_process_and_says_who_grows(tmp_path: Path) -> None:
+def test_a_summary_has_the_memory_of_each_process_and_names_growing_ones(tmp_path: Path) -> None:
     path = synthetic.write_run(tmp_path / "a.profd", seconds=60)
     with RunReader(path) as reader:
         summary = summarize(reader)
@@ -74,7 +74,7 @@ TEXT = "no progress for 31 s (collective): " + "6 of 7 processes wait so, " * 8 
 REPORT = HangReport("collective", (HangGroup(FRAMES, RANKS),), ("gpu0 at a constant 100 %",))
 
 
-def test_json_has_who_stood_where_and_the_text_says_it_all_within_the_width(tmp_path: Path) -> None:
+def test_json_has_the_stacks_of_a_hang_and_the_text_keeps_to_the_width(tmp_path: Path) -> None:
     at_ns = STARTED_NS + 60 * SECOND_NS
     hung: list[Record] = [main_process(), HangFound(at_ns, STARTED_NS + 30 * SECOND_NS, TEXT, REPORT)]
     with RunReader(write_records(tmp_path / "a", hung)) as reader:
@@ -106,7 +106,7 @@ LINES = [
 ]
 
 
-def test_the_table_shows_who_is_late_and_who_waits(tmp_path: Path) -> None:
+def test_the_table_shows_ranks_that_are_late_and_ranks_that_wait(tmp_path: Path) -> None:
     with RunReader(write_job(tmp_path / "a.profd", USUAL, USUAL, LATE)) as reader:
         summary = summarize(reader)
     assert [line.rstrip() for line in rank_lines(summary.ranks, 120)] == LINES

@@ -140,7 +140,7 @@ def worker_seen(ordinal: int) -> records.ProcessSeen:
     return records.ProcessSeen(identity, synthetic.MAIN, synthetic.COMMAND, "worker", None, ordinal, None, START_NS)
 
 
-def test_losses_are_told_in_the_order_of_time_and_not_without_end(tmp_path: Path) -> None:
+def test_losses_are_listed_in_order_of_time_up_to_a_limit(tmp_path: Path) -> None:
     said = [
         records.EventHappened(synthetic.STARTED_NS + second * SECOND_NS, kind, f"{kind} {second}")
         for second in range(1, 10)

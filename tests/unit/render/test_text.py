@@ -75,7 +75,7 @@ def test_closing_lines_take_in_steps_what_counts_them_and_the_first_finding(summ
         (Steps(), "after 20.0 s"),
     ],
 )
-def test_steps_are_told_as_exactly_as_they_are_known(summary: Summary, steps: Steps, said: str) -> None:
+def test_steps_are_shown_as_exactly_as_they_are_known(summary: Summary, steps: Steps, said: str) -> None:
     assert closing_lines(msgspec.structs.replace(summary, steps=steps)).splitlines()[0].endswith(said)
 
 
@@ -97,7 +97,7 @@ def test_the_first_line_says_how_the_run_ended(
     assert closing_lines(changed).splitlines()[0] == f"profd  {said}"
 
 
-def test_run_without_samples_is_told_too(summary: Summary) -> None:
+def test_texts_say_that_a_run_has_no_samples(summary: Summary) -> None:
     nothing = dict.fromkeys(("phase_lines", "functions", "processes", "findings"), ())
     empty = msgspec.structs.replace(summary, samples=0, phases={}, coverage=None, torn_share=None, **nothing)
     assert closing_lines(empty).splitlines()[1] == "no samples were taken · 20261120-120000-cifar-3fa9"

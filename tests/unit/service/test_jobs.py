@@ -46,7 +46,7 @@ def test_a_training_is_begun_once_it_meets_a_rule_and_is_old_enough_and_no_more(
 
 
 @pytest.mark.parametrize("launcher", ["mpirun", "/usr/bin/mpiexec", ""])
-def test_ranks_belong_to_their_launcher_and_workers_to_who_trains(host: Host, launcher: str) -> None:
+def test_ranks_belong_to_their_launcher_and_workers_to_their_trainer(host: Host, launcher: str) -> None:
     host.table.add(5, *(launcher, "-n", "2") if launcher else (), torch=not launcher, python=not launcher)
     if launcher:
         host.table.add(6, "bash", parent=5, python=False)
@@ -81,7 +81,7 @@ def test_what_somebody_records_is_left_until_that_ends(host: Host) -> None:
     assert host.roots(1) == [7]
 
 
-def test_more_jobs_than_there_is_room_for_wait_and_are_told_once(host: Host) -> None:
+def test_jobs_beyond_the_room_wait_and_are_logged_once(host: Host) -> None:
     for pid in (7, 8, 9):
         host.table.add(pid, torch=True)
     (first,) = host.poll(room=1)

@@ -133,7 +133,7 @@ WAITING = "import time\nprint('ready', flush=True)\ninput()\n"
 MAPPING = "import mmap\nwith open('{file}', 'r+b') as opened:\n    held = mmap.mmap(opened.fileno(), 0)\n"
 
 
-def test_a_python_is_told_as_it_is_with_its_place_among_others(tmp_path: Path) -> None:
+def test_a_python_process_is_found_with_its_command_and_its_parent(tmp_path: Path) -> None:
     script, table = tmp_path / "train.py", ProcessTable()
     script.write_text(WAITING)
     with running(script, "--lr", "1") as process:
@@ -151,7 +151,7 @@ def test_a_python_is_told_as_it_is_with_its_place_among_others(tmp_path: Path) -
 @pytest.mark.parametrize(
     ("mapped", "torch", "gpu"), [("libtorch_cpu.so", True, False), ("nothing", False, False), ("nvidia0", False, True)]
 )
-def test_torch_and_gpus_are_told_by_what_is_mapped(
+def test_torch_and_gpus_are_recognized_by_mapped_files(
     monkeypatch: pytest.MonkeyPatch, mapped: str, torch: bool, gpu: bool, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(subjects, "_GPU_DEVICE", str(tmp_path / "nvidia0"))
@@ -163,7 +163,7 @@ def test_torch_and_gpus_are_told_by_what_is_mapped(
     assert (found.uses_torch, found.uses_gpu) == (torch, gpu)
 
 
-def test_what_is_no_python_of_ours_is_not_told() -> None:
+def test_other_programs_and_profds_own_sessions_are_not_found() -> None:
     with subprocess.Popen(["sleep", "60"]) as process:
         assert ProcessTable().look(process.pid) is None
         assert process.pid in ProcessTable().pids()
@@ -175,7 +175,7 @@ def test_what_is_no_python_of_ours_is_not_told() -> None:
         own.kill()
 
 
-def test_a_program_with_python_in_it_is_told_and_others_are_soon_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_program_with_python_in_it_is_found_and_others_soon_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     embedding, other = os.getpid(), os.getppid()
     asked: list[int] = []
 

@@ -61,7 +61,7 @@ def find(run: LiveRun, second: int, *found: Found) -> None:
     put(run, FindingsTaken(at_ns, found), at_ns)
 
 
-def test_a_finding_is_told_once_in_its_own_words(run: LiveRun, told: Told) -> None:
+def test_a_finding_is_logged_once_in_its_own_words(run: LiveRun, told: Told) -> None:
     assert told.look() == []
     find(run, 10, WAITS, HINT)
     find(run, 15, Found(WAITS.rule, WAITS.severity, "input-bound: waits 70 %", "{}"), HINT)
@@ -72,7 +72,7 @@ def test_a_finding_is_told_once_in_its_own_words(run: LiveRun, told: Told) -> No
     assert [(line.level, line.run, line.pid) for line in told.said.lines] == [("warning", ENTRY.run_id, 7)] * 2
 
 
-def test_one_that_comes_again_after_a_while_is_told_again(run: LiveRun, told: Told) -> None:
+def test_a_finding_that_comes_again_after_a_while_is_logged_again(run: LiveRun, told: Told) -> None:
     for second in (10, 200):
         find(run, second, WAITS)
         told.look()
@@ -82,7 +82,7 @@ def test_one_that_comes_again_after_a_while_is_told_again(run: LiveRun, told: To
     assert told.look() == [("finding", WAITS.title)] * 2
 
 
-def test_a_hang_is_told_once_and_reported(run: LiveRun, told: Told) -> None:
+def test_a_hang_is_logged_once_and_reported(run: LiveRun, told: Told) -> None:
     for second in (10, 30):
         at_ns = run.started_ns + second * SECOND_NS
         put(run, HangFound(at_ns, at_ns, "waits", HangReport("lock", ())), at_ns)

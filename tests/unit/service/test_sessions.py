@@ -90,7 +90,7 @@ def host(profd_home: Path) -> Host:
     return Host(profd_home)
 
 
-async def test_sessions_share_one_budget_and_who_is_left_gets_the_part_of_one_that_ends(host: Host) -> None:
+async def test_sessions_share_one_budget_and_others_get_the_part_of_an_ended_one(host: Host) -> None:
     await host.begin(7)
     assert host.sessions.parts == {7: 10.0}
     await host.begin(8)
@@ -130,7 +130,7 @@ async def test_a_session_that_ends_is_noted_with_its_reason_and_what_it_took_cou
     assert host.pool.room == 0
 
 
-async def test_a_job_that_cannot_be_recorded_is_told_once_and_takes_no_room(host: Host) -> None:
+async def test_a_job_that_cannot_be_recorded_is_logged_once_and_takes_no_room(host: Host) -> None:
     host.sessions.refusal = SessionFailed("ptrace_scope forbids it")
     await host.begin(7)
     await host.begin(7)

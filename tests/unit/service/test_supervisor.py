@@ -173,7 +173,7 @@ async def test_a_look_that_fails_is_said_and_is_not_the_last(host: Host, monkeyp
     await host.end()
 
 
-def test_who_comes_second_is_told_who_was_first(tmp_path: Path) -> None:
+def test_a_second_supervisor_is_refused_with_the_pid_of_the_first(tmp_path: Path) -> None:
     first = SingleInstanceLock(tmp_path)
     with pytest.raises(SessionFailed, match=rf"runs already, as pid {os.getpid()} "):
         SingleInstanceLock(tmp_path)
@@ -192,7 +192,7 @@ def test_the_lock_is_no_link_and_not_for_others(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("kind", ["path", "abstract"])
-def test_systemd_is_told(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_systemd_gets_notifications(kind: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     name = str(tmp_path / "notify") if kind == "path" else f"\0profd-test-{os.getpid()}"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as systemd:
         systemd.bind(name)

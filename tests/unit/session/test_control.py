@@ -169,7 +169,7 @@ async def test_another_user_is_hung_up_on_but_root_is_answered(
     assert bool(served.session.marks) == is_answered
 
 
-async def test_closing_hangs_up_on_those_who_watch(served: Served) -> None:
+async def test_closing_hangs_up_on_watching_clients(served: Served) -> None:
     client = await connect(served)
     await asyncio.to_thread(client.watch)
     await asyncio.wait_for(served.server.close(), DEADLINE_S)

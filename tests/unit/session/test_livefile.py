@@ -150,7 +150,7 @@ def test_it_is_moved_privately_and_never_through_a_link(wanted: Path, monkeypatc
     assert victim.read_text() == "theirs"
 
 
-async def test_an_opening_is_told_and_counts_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_an_opening_is_noticed_and_counts_for_a_while(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path, opened = tmp_path / "a.profd", asyncio.Event()
     path.write_bytes(b"run")
     watched = Openings(path, opened.set)

@@ -122,7 +122,7 @@ async def test_a_budget_that_cannot_be_kept_is_said_once(desk: Desk) -> None:
     assert said == ["profd costs more than its budget even at 3 Hz, which is its lowest rate"]
 
 
-async def test_at_the_end_it_is_read_whom_the_kernel_ended(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_kills_by_the_kernel_are_read_at_the_end(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     kills = [2]
     monkeypatch.setattr(cgroup, "groups_of", lambda pid, controller, mounted: [Group(2, "/none", "/job")])
     monkeypatch.setattr(cgroup, "oom_kills_of", lambda group: kills[0])

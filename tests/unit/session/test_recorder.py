@@ -85,7 +85,7 @@ async def test_a_run_is_looked_at_while_it_is_recorded_and_as_a_whole_at_its_end
 
 
 @pytest.mark.parametrize("by", ["watching", "opening"])
-async def test_who_watches_the_run_or_opens_its_file_is_soon_told_what_is_found(
+async def test_watching_the_run_or_opening_its_file_soon_gives_findings(
     recorder: Recorder, target: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch, by: str
 ) -> None:
     asked, looked = asyncio.Event(), asyncio.Event()
@@ -133,7 +133,7 @@ OPTIONS = SessionOptions(
 )
 
 
-def test_says_who_is_recorded_by_whom_and_how() -> None:
+def test_a_run_names_its_target_its_recorder_and_its_options() -> None:
     started = run_started(OPTIONS, Path("/run/id.sock"), 77)
     assert "hunter2" not in str(started)
     assert started.target == (os.getpid(), 5)

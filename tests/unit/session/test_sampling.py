@@ -151,7 +151,7 @@ async def test_a_chain_that_breaks_is_said_and_is_alone(studio: Studio, capsys: 
     assert (broken.hurries, other.hurries) == (0, 1)
 
 
-async def test_closing_breaks_off_who_does_not_end(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_closing_breaks_off_a_chain_that_does_not_end(studio: Studio, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(sampling, "CLOSING_TIMEOUT_S", 0.01)
     deaf, other = await studio.begin(roles.MAIN, 1), await studio.begin(roles.MAIN, 2)
     deaf.is_deaf = True
@@ -215,7 +215,7 @@ def recording(identity: records.Identity, *os_tids: int) -> records.RecordingTak
     return records.RecordingTaken(identity, 0, 1, 100, 1, 0, 0, 0, 0, (WORKER_STACK,), threads)
 
 
-def test_who_comes_changes_and_ends_is_written(stage: Stage) -> None:
+def test_starts_execs_and_ends_of_processes_are_written(stage: Stage) -> None:
     child, root = member(CHILD), member(ROOT, role=roles.MAIN)
     root.placement = records.Placement(5, 1, 1, 8)
     stage.look(Change("started", root), Change("started", child))
@@ -231,7 +231,7 @@ def test_who_comes_changes_and_ends_is_written(stage: Stage) -> None:
     assert [record.exit_signal for record in stage.written if isinstance(record, records.ProcessEnded)] == [9]
 
 
-def test_how_the_root_ended_is_kept_and_told_by_others_and_at_the_end_nobody_is_begun(stage: Stage) -> None:
+def test_the_status_of_the_root_is_kept_and_at_the_end_nothing_is_begun(stage: Stage) -> None:
     stage.look(Change("started", member(ROOT)))
     stage.tree.changes = [Change("started", member(CHILD)), Change("ended", member(ROOT), KILLED)]
     stage.members.look_at_end()
@@ -252,7 +252,7 @@ def test_threads_are_those_of_the_last_recording_and_nothing_is_held_of_workers_
     assert not stage.members.python_threads
 
 
-def test_who_turns_out_to_be_a_worker_is_written_again(stage: Stage) -> None:
+def test_a_process_that_turns_out_to_be_a_worker_is_written_again(stage: Stage) -> None:
     stage.look(Change("started", member(CHILD)))
     stage.members.take_recording(recording(CHILD, 11))
     last = [record for record in stage.written if isinstance(record, records.ProcessSeen)][-1]

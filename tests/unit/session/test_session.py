@@ -208,7 +208,7 @@ def waiting(install: Callable[[str], None]) -> session.RunningSession:
     return session.start_session(OPTIONS)
 
 
-def test_a_session_is_ended_by_who_did_not_start_it_though_it_is_stopped(waiting: session.RunningSession) -> None:
+def test_a_stopped_session_can_be_ended_by_its_identity(waiting: session.RunningSession) -> None:
     os.kill(waiting.pid, signal.SIGSTOP)
     os.waitid(os.P_PID, waiting.pid, os.WSTOPPED | os.WNOWAIT)
     with contextlib.closing(session.end_session(identity_of(waiting.pid))) as watch:

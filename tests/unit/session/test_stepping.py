@@ -95,7 +95,7 @@ def test_each_process_that_trains_is_read_until_it_ends(records: list[Record]) -
     assert Collections.ended == [MAIN, OTHER]
 
 
-def test_who_comes_and_goes_is_not_kept_waiting_for_the_next_reading(records: list[Record]) -> None:
+def test_a_process_that_comes_or_goes_does_not_wait_for_the_next_reading(records: list[Record]) -> None:
     followed = Stepping(Clock(), records.append)
     followed.begin(member())
     (first,) = Listener.made

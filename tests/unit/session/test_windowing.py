@@ -59,7 +59,7 @@ async def test_one_process_may_be_named(windowing: Windowing) -> None:
         windowing.begin(OTHERS, WindowRequest())
 
 
-async def test_those_who_have_asked_go_before_those_who_have_not(windowing: Windowing, folder: Path) -> None:
+async def test_processes_that_have_asked_go_before_those_that_have_not(windowing: Windowing, folder: Path) -> None:
     with KinetoClient(folder) as client:
         for pid in (12, 13):
             client.send(inquiry(pid))

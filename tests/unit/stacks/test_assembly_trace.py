@@ -31,7 +31,7 @@ def test_every_change_comes_back(told: list[tuple[object, ...]]) -> None:
     assert (trace.os_tid, trace.name) == (MAIN_TID, "MainThread")
 
 
-def test_threads_are_told_apart_by_what_the_interpreter_calls_them_and_named_as_they_are_later() -> None:
+def test_threads_differ_by_their_ident_and_have_their_latest_name() -> None:
     main = Told([(0, A_TO_C[0]), (20, A_TO_C[1])], 30)
     other = Told([(5, A_TO_C[2])], 25, "thread (4250): Thread-1: (pin)", 0x7F11)
     first, second = assembly.decode(write_trace(main, other))

@@ -79,7 +79,7 @@ async def test_a_recording_has_length_and_rate_as_the_pace_says(stage: Stage, mo
 
 
 @pytest.mark.parametrize("by", ["stopped", "cancelled"])
-async def test_a_chain_that_ends_waits_for_no_one_who_has_not_begun(stage: Stage, by: str) -> None:
+async def test_a_chain_that_ends_does_not_wait_for_a_recording_not_yet_begun(stage: Stage, by: str) -> None:
     stage.studio.directions = [sample, hang]
     chain = stage.begin()
     first = await stage.studio.until_made(1)
@@ -204,7 +204,7 @@ async def test_a_hurry_does_not_make_failing_quicker(stage: Stage, monkeypatch: 
     ],
     ids=["empty", "garbage", "no JSON", "killed"],
 )
-async def test_a_lost_recording_is_told(stage: Stage, data: bytes | None, failure: str | None, said: str) -> None:
+async def test_a_lost_recording_is_reported(stage: Stage, data: bytes | None, failure: str | None, said: str) -> None:
     chain = stage.begin()
     first = await stage.studio.until_made(1)
     first.data, first.failure = data, failure
@@ -264,7 +264,9 @@ async def test_in_turns_stopping_starts_nothing_more(stage: Stage) -> None:
     assert len(stage.studio.made) == len(stage.taken) == 1
 
 
-async def test_in_turns_who_is_gone_leaves_the_turn_to_others(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_in_turns_an_ended_process_leaves_the_turn_to_others(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
     turn = asyncio.Semaphore(1)
     for _ in range(2):
         stage.begin(turn)

@@ -135,7 +135,7 @@ OF_THE_USER = (
 
 
 @pytest.mark.parametrize("file", [*LIBRARIES, *OF_THE_USER])
-def test_libraries_are_told_from_code_of_the_user(file: str) -> None:
+def test_libraries_are_distinguished_from_code_of_the_user(file: str) -> None:
     assert is_library(file) == (file in LIBRARIES)
 
 

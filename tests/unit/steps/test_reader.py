@@ -334,7 +334,7 @@ LOST = "steps are not counted any more: "
 
 
 @pytest.mark.parametrize("left", [None, 19])
-def test_a_training_that_goes_on_in_a_loop_without_a_counter_is_told_once(reading: Reading, left: int | None) -> None:
+def test_training_that_goes_on_in_an_uncounted_loop_is_reported_once(reading: Reading, left: int | None) -> None:
     reading.reads(FIRST.variable, range(20))
     reading.program.uncounted = "endless"
     reading.sees("endless")
@@ -351,7 +351,7 @@ def test_a_training_that_goes_on_in_a_loop_without_a_counter_is_told_once(readin
     assert all(before <= after for (_, before), (_, after) in zip(reading.counts, reading.counts[1:], strict=False))
 
 
-def test_a_loop_that_was_left_before_its_pace_was_known_is_told_too(reading: Reading) -> None:
+def test_a_loop_left_before_its_pace_is_known_is_reported_too(reading: Reading) -> None:
     reading.reads(FIRST.variable, [2])
     reading.program.uncounted = "endless"
     reading.sees("endless")
@@ -359,7 +359,7 @@ def test_a_loop_that_was_left_before_its_pace_was_known_is_told_too(reading: Rea
     assert len(reading.said) == 2
 
 
-def test_a_training_that_goes_on_outside_of_loops_is_told(reading: Reading) -> None:
+def test_training_that_goes_on_outside_of_loops_is_reported(reading: Reading) -> None:
     reading.reads(FIRST.variable, range(20))
     reading.program.uncounted = "pretrain"  # which the program is not in
     reading.program.frames = [Frame("<module>", str(reading.file), 1), BACKWARD]
@@ -367,7 +367,7 @@ def test_a_training_that_goes_on_outside_of_loops_is_told(reading: Reading) -> N
     assert reading.said[1:] == [f"{LOST}the training goes on outside of the loop at train.py:3"]
 
 
-def test_a_training_that_is_elsewhere_as_the_run_ends_is_told(reading: Reading) -> None:
+def test_training_that_is_elsewhere_when_the_run_ends_is_reported(reading: Reading) -> None:
     reading.reads(FIRST.variable, range(20))
     reading.program.uncounted = "endless"
     reading.sees("endless")
@@ -387,7 +387,7 @@ def test_where_nothing_trains_the_steps_are_known(reading: Reading) -> None:
     assert reading.said == ["first"]
 
 
-def test_two_sources_that_disagree_are_told_once_and_the_first_counts(reading: Reading) -> None:
+def test_two_sources_that_disagree_are_reported_once_and_the_first_counts(reading: Reading) -> None:
     reading.program.sources = [FIRST, SECOND]
     reading.goes({FIRST.variable: tenth, SECOND.variable: 2 * tenth} for tenth in range(80))
     assert [text for text in reading.said if "differ" in text] == ["second and first differ by 10 steps"]

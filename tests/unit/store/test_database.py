@@ -109,7 +109,7 @@ def test_a_file_that_is_not_ours_to_read_says_so(run: Path) -> None:
         RunReader(run)
 
 
-def test_run_files_are_told_by_their_first_bytes_and_are_the_owners_alone(tmp_path: Path) -> None:
+def test_run_files_have_an_application_id_and_are_private(tmp_path: Path) -> None:
     path = tmp_path / "new.profd"
     database.create(path).close()
     assert path.read_bytes()[68:72] == b"prfd"

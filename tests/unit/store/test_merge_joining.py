@@ -14,7 +14,7 @@ from profd.daemon.store.merge import JoinedNode, hosts_of, join_runs
 from profd.daemon.store.reader import RunReader
 
 
-def test_processes_series_windows_and_devices_of_nodes_are_told_apart(tmp_path: Path) -> None:
+def test_processes_series_windows_and_devices_of_nodes_stay_apart(tmp_path: Path) -> None:
     # Two nodes whose processes have the same PIDs and start times, and whose GPUs have the same names.
     paths = [rankrun.write_run(tmp_path / f"{number}.profd") for number in range(2)]
     ahead_ns = 200 * AHEAD_NS

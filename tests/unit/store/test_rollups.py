@@ -74,7 +74,7 @@ def test_minutes_are_added_together_from_the_runs_start_on(reader: RunReader) ->
     assert told == {row.stack: (row.samples, row.duration_ns) for row in intervals}
 
 
-def test_minutes_have_who_is_summed_their_mean_and_their_ends(reader: RunReader) -> None:
+def test_minutes_name_summed_processes_with_their_means_and_ends(reader: RunReader) -> None:
     summed = reader.rollups.processes()
     assert set(summed) == set(reader.processes)
     for row in summed.values():

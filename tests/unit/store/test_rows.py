@@ -38,7 +38,7 @@ FOUND = records.HangFound(
 )
 
 
-def test_a_hang_comes_back_as_it_was_told(tmp_path: Path) -> None:
+def test_a_hang_is_read_back_as_written(tmp_path: Path) -> None:
     ended = records.HangEnded(FOUND.at_ns + SECOND_NS, FOUND.at_ns)
     with RunReader(write_records(tmp_path / "run.profd", [main_process(), FOUND, ended])) as reader:
         (hang,) = reader.hangs()

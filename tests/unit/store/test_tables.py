@@ -73,7 +73,7 @@ def test_a_process_known_better_is_one_process_and_one_that_has_its_pid_later_an
         assert (other.pid, other.role, other.ended_ns) == (MAIN.pid, "helper", None)
 
 
-def test_records_of_a_process_that_was_never_told_are_kept(path: Path) -> None:
+def test_records_of_a_process_without_a_record_of_its_own_are_kept(path: Path) -> None:
     points = PointsTaken(STARTED_NS, (Point("cpu_cores", 0.5, CHILD),))
     with write(path, points, sampled(), main_process(), ProcessEnded(Identity(1, 1), 5)) as reader:
         assert {row.pid: row.role for row in reader.processes.values()} == {CHILD.pid: "helper", MAIN.pid: "main"}
@@ -227,7 +227,7 @@ def test_functions_that_are_made_up_for_ever_are_not_all_held_and_keep_their_ids
     assert tables._ids.stacks([STACK]) == before
 
 
-def test_what_comes_late_of_who_was_forgotten_belongs_to_the_same_process(tables: Tables, path: Path) -> None:
+def test_late_records_of_a_forgotten_process_belong_to_the_same_process(tables: Tables, path: Path) -> None:
     first, late = life(1, STARTED_NS), life(1, LATER_NS)
     tables.commit(first)
     tables.commit(life(2, LATER_NS))  # time goes on: worker 1 is forgotten
@@ -255,7 +255,7 @@ def test_a_child_keeps_its_parent_when_that_was_forgotten(tables: Tables, path: 
         ]
 
 
-def test_who_is_forgotten_again_is_not_held_either(tables: Tables) -> None:
+def test_a_process_forgotten_again_is_not_held_either(tables: Tables) -> None:
     tables.commit(life(1, STARTED_NS))
     for number in range(2, 100):
         tables.commit([*life(number, STARTED_NS + number * REMEMBERED_NS), *life(1, STARTED_NS)[1:2]])
@@ -291,7 +291,7 @@ def test_recent_ids_are_looked_up_once_and_old_ones_again() -> None:
     assert len(recent) <= 4
 
 
-def test_who_has_just_ended_is_still_held(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_process_that_has_just_ended_is_still_held(tables: Tables, monkeypatch: pytest.MonkeyPatch) -> None:
     tables.commit(life(1, STARTED_NS))
     tables.commit(life(2, STARTED_NS + REMEMBERED_NS)[:1])
     monkeypatch.setattr(tables._ids, "_connection", None)  # nothing can be looked up

@@ -106,7 +106,7 @@ def test_status_in_words_as_far_as_it_is_known(status: int | None, words: str) -
     assert exitstatus.in_words(*exitstatus.code_and_signal(status)) == words
 
 
-def test_who_has_the_pid_now_tells_nothing_of_who_had_it(
+def test_a_process_that_reuses_the_pid_does_not_hide_the_exit_status(
     child: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     watch = Watch(identity_of(child.pid))

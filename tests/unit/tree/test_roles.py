@@ -126,7 +126,7 @@ def test_place_is_what_the_nearest_launcher_wrote(environment: dict[str, str], p
         ({}, None),
     ],
 )
-def test_job_is_what_all_its_ranks_are_told_alike(environment: dict[str, str], job: str | None) -> None:
+def test_the_job_is_the_value_that_all_its_ranks_share(environment: dict[str, str], job: str | None) -> None:
     assert there(placement_of(TORCHRUN | environment)).job == job
 
 

@@ -52,7 +52,7 @@ async def until_screen(opened: OpenDashboard, kind: type[object]) -> None:
         await opened.until(Message)
 
 
-async def test_w_takes_a_window_and_says_of_whom_or_why_not(live: Path, session: FakeSession) -> None:
+async def test_w_takes_a_window_and_names_the_processes_or_the_failure(live: Path, session: FakeSession) -> None:
     async with open_dashboard(live) as opened:
         await opened.press("w")
         await opened.until_notice("taking 5 steps of 2 processes; 4 shows the operators")
@@ -186,7 +186,7 @@ async def test_q_asks_what_becomes_of_a_live_recording(
     assert session.asked == []
 
 
-async def test_who_only_looks_has_the_session_end_the_recording(live: Path, session: FakeSession) -> None:
+async def test_a_viewer_asks_the_session_to_end_the_recording(live: Path, session: FakeSession) -> None:
     session.failure = SessionFailed("the session cannot be reached", "it may have ended")
     async with open_dashboard(live, may_end=False) as opened:
         await opened.press("q", "e")

@@ -99,7 +99,7 @@ def watched(tmp_path: Path) -> Path:
     return synthetic.write_records(tmp_path / "a.profd", [synthetic.main_process(started.started_ns)], started)
 
 
-def test_a_live_session_is_told_that_it_is_watched_until_the_view_ends(watched: Path) -> None:
+def test_a_live_session_counts_as_watched_until_the_view_ends(watched: Path) -> None:
     with closing(Running(watched)) as found:
         found.take(SnapshotTaken)
         (connection,) = found.connections

@@ -102,7 +102,7 @@ def test_readings_that_are_missing_leave_a_gap(tmp_path: Path) -> None:
     assert series.cells("gpu_power_watts", WHOLE) == (*[0.5] * 15, *[None] * 5)
 
 
-def test_the_newest_value_is_told_and_of_an_ended_run_the_mean_or_the_peak(reader: RunReader) -> None:
+def test_series_have_the_newest_value_and_strips_the_mean_or_the_peak(reader: RunReader) -> None:
     series = series_of(reader)
     assert series.newest("cpu_cores", row_of(reader, worker(1))) == 0.97
     assert series.newest("rss_bytes", row_of(reader, MAIN)) == 900e6 + 1e6 * (SECONDS - 1)

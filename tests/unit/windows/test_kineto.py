@@ -90,7 +90,7 @@ def test_no_bytes_raise(datagram: bytes) -> None:
     decode(datagram)
 
 
-async def test_who_is_asked_nothing_is_told_no_and_a_context_is_answered_with_a_count(folder: Path) -> None:
+async def test_a_process_not_asked_gets_no_config_and_a_context_gets_a_count(folder: Path) -> None:
     with daemon_in(folder) as daemon, KinetoClient(folder) as client:
         for nonsense in (b"", b"\xff" * 4096, inquiry(PID)[:-2], message(b"req", b"\xff" * 16)):
             client.send(nonsense)
@@ -102,7 +102,7 @@ async def test_who_is_asked_nothing_is_told_no_and_a_context_is_answered_with_a_
         assert await client.ask(inquiry(PID)) == message(b"req", b"")
 
 
-async def test_configuration_is_given_once_and_to_whom_it_is_for_when_that_is_free(folder: Path) -> None:
+async def test_a_configuration_goes_once_to_its_process_when_that_is_free(folder: Path) -> None:
     with daemon_in(folder) as daemon, KinetoClient(folder) as one, KinetoClient(folder) as other:
         daemon.ask(PID, lambda: ASKED)
         assert await other.ask(inquiry(PID + 1, PID)) == message(b"req", b"")
@@ -120,7 +120,7 @@ async def test_configuration_is_given_once_and_to_whom_it_is_for_when_that_is_fr
         assert daemon.given == {}
 
 
-async def test_who_does_not_wait_for_an_answer_any_more_is_given_none(
+async def test_a_client_that_no_longer_waits_for_an_answer_gets_none(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with daemon_in(folder) as daemon, KinetoClient(folder) as late, KinetoClient(folder) as client:

@@ -184,7 +184,7 @@ def test_memory_counts_for_whatever_ran_meanwhile() -> None:
     assert "[memory]@cpu" not in totals
 
 
-def test_shapes_are_told_apart_or_summed_and_a_list_of_tensors_has_none() -> None:
+def test_shapes_are_kept_apart_or_summed_and_a_list_of_tensors_has_none() -> None:
     script = TraceScript()
     for at, dims in enumerate([[[2, 3], []], [[2, 3], []], [[4, 3], []], [[[2, 3], [2, 3]], []]]):
         script.op("aten::cat", at * 10, 1, args={"Input Dims": dims})

@@ -61,9 +61,7 @@ async def test_a_stray_key_is_never_the_scripts(
                     os.read(scripts, 100)
 
 
-async def test_the_echo_is_seen_and_the_script_is_told_the_size_of_the_pane(
-    tmp_path: Path, pty: tuple[int, int]
-) -> None:
+async def test_the_echo_is_shown_and_the_script_gets_the_size_of_the_pane(tmp_path: Path, pty: tuple[int, int]) -> None:
     ours, scripts = pty
     with synthetic.live_run(tmp_path / "a.profd", seconds=2) as run:
         async with open_dashboard(run.path, pty_fd=ours) as opened:
