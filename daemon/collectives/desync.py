@@ -81,7 +81,7 @@ def compare(before: Status | None, now: Status | None) -> Verdict:
         for progress, rank, operation, instead in _judge(one):
             number, launched = world.get(rank.process, rank.rank), rank.counts.get(operation, 0)
             found[progress][rank.process] = Behind(number, rank.host, rank.pid, operation, launched, instead)
-    # Who is behind in one communicator may itself wait in another, for a rank that is behind there.
+    # A rank that is behind in one communicator may itself wait in another, for a rank that is behind there.
     behind = found[Progress.BEHIND]
     found[Progress.BEHIND] = {key: one for key, one in behind.items() if key not in found[Progress.GOES_ON]} or behind
     for progress in (Progress.LOST, Progress.BEHIND, Progress.MISMATCH):

@@ -179,7 +179,7 @@ class ProcessShares:
     def read(self) -> dict[int, float]:
         """Return the mean share by PID over the driver's samples; an idle process may be missing.
 
-        The first reading gives nothing: it takes the newest stamp, which is what the driver wants to be told.
+        The first reading gives nothing: it takes the newest stamp; the next one asks for samples since then.
         """
         last_us = self._stamp_us
         samples = self._questions.ask(self._questions.source.process_samples, self._gpu, then=(last_us or 0,)) or []

@@ -154,7 +154,7 @@ class ProcessTable:
         waiting = processes.children(pid)
         while waiting:
             child = waiting.pop()
-            if child not in found:  # who is adopted meanwhile may be met twice
+            if child not in found:  # a process that is adopted meanwhile may be met twice
                 found.add(child)
                 waiting += processes.children(child)
         return found

@@ -12,7 +12,7 @@ from pathlib import Path
 
 _OPEN = 0x20
 LATELY_S = 300.0
-"""A scraper that comes once a minute, or someone who looks now and then, goes on reading."""
+"""A scraper that reads once a minute, or a user's occasional look, counts as reading all the time."""
 
 
 class Openings:

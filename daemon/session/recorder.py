@@ -271,7 +271,7 @@ class Recorder:
     def _watchers_changed(self, watchers: int) -> None:
         self._sampling.is_watched = watchers > 0
         self._writer.gathers = watchers == 0
-        if watchers > self._watchers:  # the one who has come sees fresh data
+        if watchers > self._watchers:  # a new watcher sees fresh data
             self._sampling.hurry()
             if self._analyst is not None:
                 self._analyst.ask()
