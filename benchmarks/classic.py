@@ -83,10 +83,10 @@ def run(stage: Stage, workers: int, images: int) -> Result:
             [*profd, "run", "--headless", "--quiet", *seen, "--", *script],
             env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=True,
         )  # fmt: skip
-        told = subprocess.run(
+        done = subprocess.run(
             [*profd, "summary", "latest", "--json"], env=environment, stdout=subprocess.PIPE, text=True, check=True
         )
-    return result_of(json.loads(told.stdout), stage.batch)
+    return result_of(json.loads(done.stdout), stage.batch)
 
 
 def rows(stages: Sequence[Stage], results: Sequence[Result]) -> list[str]:

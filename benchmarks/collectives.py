@@ -29,7 +29,7 @@ from pathlib import Path
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import load
-from gloojobs import LONG_S, Told, go_on_gloo, stop_gloo, wait_for_hang
+from gloojobs import LONG_S, Stop, go_on_gloo, stop_gloo, wait_for_hang
 from measurements import write_section
 from rasanswers import client_cost, fuzz, fuzz_wire
 from simulatedjobs import HEALTHY, go_on_simulated, stop_simulated
@@ -50,7 +50,7 @@ HEALTHY_GLOO = ("compile", "evaluation", "uneven", "slow-start", "checkpointing"
 
 
 def serve(metrics: bool, idle_s: float) -> tuple[list[str], float | None, str]:
-    """Run the server idle, then wedge its engine; return the alarms while idle, and after how long that was told."""
+    """Run the server idle, then wedge its engine; return alarms while idle, and how long the hang took to be found."""
     process = subprocess.Popen(load.command("serving"), stdout=subprocess.PIPE, text=True, start_new_session=True)
     try:
         assert process.stdout is not None
@@ -88,14 +88,14 @@ def part_servers(jobs: int, *, quick: bool) -> tuple[list[str], bool]:
     with ThreadPoolExecutor(jobs) as pool:
         found = list(pool.map(lambda metrics: serve(metrics, idle_s), (False, True, True)))
     alarms = [text for one, _, _ in found for text in one]
-    told = [after_s for _, after_s, _ in found[1:]]
+    waits_s = [after_s for _, after_s, _ in found[1:]]
     print(found, flush=True)
     lines = [
         f"An asyncio server with its own engine, idle for {idle_s:g} s: {len(found)} runs, alarms: {len(alarms)}. "
         f"With one request at which the engine waits for ever, `--server-metrics` given: told after "
-        f"{', '.join('never' if after_s is None else f'{after_s:.0f} s' for after_s in told)}."
+        f"{', '.join('never' if after_s is None else f'{after_s:.0f} s' for after_s in waits_s)}."
     ]
-    return lines, not alarms and all(after_s is not None and after_s <= 60 for after_s in told)
+    return lines, not alarms and all(after_s is not None and after_s <= 60 for after_s in waits_s)
 
 
 def part_stragglers(_: int, *, quick: bool) -> tuple[list[str], bool]:
@@ -139,8 +139,8 @@ def part_gloo(jobs: int, *, quick: bool) -> tuple[list[str], bool]:
     """Plant stops in real jobs."""
     cases = [(kind, size) for kind in GLOO_KINDS for size in (GLOO_SIZES[:1] if quick else GLOO_SIZES)]
     with ThreadPoolExecutor(jobs) as pool:
-        told = list(map(show, pool.map(stop_gloo, cases)))
-    return table(told), all(one.is_right for one in told)
+        stops = list(map(show, pool.map(stop_gloo, cases)))
+    return table(stops), all(one.is_right for one in stops)
 
 
 def part_healthy(jobs: int, *, quick: bool) -> tuple[list[str], bool]:
@@ -158,7 +158,7 @@ def part_simulated(_: int, *, quick: bool) -> tuple[list[str], bool]:
     """Plant stops in simulated jobs, and run healthy ones."""
     sizes = SIZES[:2] if quick else SIZES
     cases = [(kind, size, seed) for seed, kind in enumerate(KINDS) for size in sizes]
-    told = [show(asyncio.run(stop_simulated(kind, size, seed + size))) for kind, size, seed in cases]
+    stops = [show(asyncio.run(stop_simulated(kind, size, seed + size))) for kind, size, seed in cases]
     alarms = asked = runs = 0
     for seed in range(16 if quick else 192):
         kind, size = list(HEALTHY)[seed % len(HEALTHY)], SIZES[seed // len(HEALTHY) % len(SIZES)]
@@ -167,11 +167,11 @@ def part_simulated(_: int, *, quick: bool) -> tuple[list[str], bool]:
             print(f"healthy {kind} {size}: {found}", flush=True)
         alarms, asked, runs = alarms + len(found), asked + questions, runs + 1
     lines = [
-        *table(told),
+        *table(stops),
         "",
         f"Healthy simulated jobs: {runs}, alarms: {alarms}; RAS was asked {asked} times in them.",
     ]
-    return lines, all(one.is_right for one in told) and not alarms
+    return lines, all(one.is_right for one in stops) and not alarms
 
 
 def part_client(_: int, *, quick: bool) -> tuple[list[str], bool]:
@@ -190,19 +190,19 @@ def part_client(_: int, *, quick: bool) -> tuple[list[str], bool]:
     return lines, share <= 0.001
 
 
-def table(told: Sequence[Told]) -> list[str]:
+def table(stops: Sequence[Stop]) -> list[str]:
     """Return the rows on planted stops."""
     lines = ["| planted | jobs | told right in time | after s, median | slowest |", "|---|---:|---:|---:|---:|"]
-    for kind in dict.fromkeys(one.kind for one in told):
-        mine = [one for one in told if one.kind == kind]
+    for kind in dict.fromkeys(one.kind for one in stops):
+        mine = [one for one in stops if one.kind == kind]
         after_s = [one.after_s for one in mine if one.after_s is not None] or [float("nan")]
         right = sum(one.is_right for one in mine)
         lines.append(f"| {kind} | {len(mine)} | {right} | {statistics.median(after_s):.1f} | {max(after_s):.1f} |")
     return lines
 
 
-def show(one: Told) -> Told:
-    """Print what was told of a stop."""
+def show(one: Stop) -> Stop:
+    """Print what was reported of a stop."""
     print(f"{one.kind} {one.size}: {one.after_s or float('nan'):.1f} s {one.wrong or 'right'}: {one.text}", flush=True)
     return one
 

@@ -131,7 +131,7 @@ def measure_finished(run_file: Path) -> None:
 
 
 def _moves(terminal: Terminal, keys: Sequence[bytes]) -> Iterator[float]:
-    """Yield for each of some keys how long it took until the line above the tables told of another time."""
+    """Yield for each of some keys how long it took until the line above the tables had another time."""
     for key in keys:
         before, begun_s = terminal.line("1 Hot"), time.perf_counter()
         terminal.press(key)

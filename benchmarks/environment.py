@@ -40,8 +40,8 @@ class Environment(NamedTuple):
 
     def versions(self) -> str:
         """Return the packages with their versions, in words."""
-        told = "; ".join(f"print('{name}', metadata.version('{name}'), end=', ')" for name in PACKAGES)
-        words = [self.python, "-c", f"from importlib import metadata; {told}"]
+        prints = "; ".join(f"print('{name}', metadata.version('{name}'), end=', ')" for name in PACKAGES)
+        words = [self.python, "-c", f"from importlib import metadata; {prints}"]
         return subprocess.run(words, check=True, capture_output=True, text=True).stdout.removesuffix(", ")
 
 

@@ -1,4 +1,4 @@
-"""The environments in which the first command is tried: how the known program is started there, and who attaches."""
+"""The environments in which the first command is tried: how the known program starts there, and what attaches."""
 
 from __future__ import annotations
 

@@ -137,12 +137,12 @@ def in_pipes(environment: Environment, first: Sequence[str], folder: Path, row: 
     for line in process.stdout:
         lines.put((time.monotonic() - begun_s, line))
     row.code = process.wait()
-    told = [lines.get() for _ in range(lines.qsize())]
+    printed = [lines.get() for _ in range(lines.qsize())]
     ended_s = time.monotonic() - begun_s
-    row.said = "".join(line for _, line in told).strip()
-    answers = [at for at, line in told if _HINT.search(line)]
+    row.said = "".join(line for _, line in printed).strip()
+    answers = [at for at, line in printed if _HINT.search(line)]
     row.answered_s = answers[0] if answers else ended_s
-    moments = [0.0, *(at for at, _ in told if at <= row.answered_s), row.answered_s]
+    moments = [0.0, *(at for at, _ in printed if at <= row.answered_s), row.answered_s]
     row.silence_s = max(after - before for before, after in itertools.pairwise(moments))
 
 

@@ -160,13 +160,17 @@ def main() -> int:
     if library is None:
         return _in_another_process()
     shim, known = Shim(library), subjects()
-    told: dict[str, dict[str, object]] = {}
+    outcomes: dict[str, dict[str, object]] = {}
     rows = ["| subject | faults | how they ended | what did not hold |", "|---|---:|---|---:|"]
     for name in options.names or known:
         endings, failures = enumerate_faults(shim, known[name], options.every)
         count = endings.total() + len(failures)
         words = ", ".join(f"{number:,} {ending}" for ending, number in endings.most_common())
-        told[name] = {"faults": count, "endings": endings, "failures": [f"{fault}: {why}" for fault, why in failures]}
+        outcomes[name] = {
+            "faults": count,
+            "endings": endings,
+            "failures": [f"{fault}: {why}" for fault, why in failures],
+        }
         rows.append(f"| {name} | {count:,} | {words} | {len(failures)} |")
         if not options.json:
             print(f"{name:12} {count:>6,} faults: {words}; {len(failures)} did not hold", flush=True)
@@ -174,10 +178,10 @@ def main() -> int:
                 print(f"  {fault}: {why}", flush=True)
     clean_up()
     if options.json:
-        print(json.dumps(told))
+        print(json.dumps(outcomes))
     elif options.every == 1 and not options.names:
         write_section("Faults by enumeration", _METHOD, rows)
-    return 1 if any(entry["failures"] for entry in told.values()) else 0
+    return 1 if any(entry["failures"] for entry in outcomes.values()) else 0
 
 
 _METHOD = (

@@ -42,7 +42,7 @@ class Asked(NamedTuple):
 
     took_s: float
     rss_bytes: int
-    told: bytes
+    answer: bytes
 
 
 class Measured(NamedTuple):
@@ -123,8 +123,8 @@ def measure(rows: int, template: Template, address: str, folder: Path) -> Measur
         statistics.median(one.took_s for one in asked),
         max(one.rss_bytes for one in asked),
         by_dask.took_s,
-        all(one.told == by_dask.told for one in asked),
-        is_right(msgspec.json.decode(asked[0].told, type=Fleet), truth),
+        all(one.answer == by_dask.answer for one in asked),
+        is_right(msgspec.json.decode(asked[0].answer, type=Fleet), truth),
     )
 
 

@@ -103,11 +103,11 @@ def main() -> None:
     for name in options.programs:
         (path,) = CORPUS.glob(f"*/{name}.py")
         with tempfile.TemporaryDirectory() as folder:
-            told = []
+            findings = []
             for crowd in BESIDE:
                 with beside(crowd):
-                    told.append(str(said(python, path, Path(folder) / crowd, options.seconds)))
-            cells = [*told, f"{gain(python, path, Path(folder), options.seconds):.2f}"]
+                    findings.append(str(said(python, path, Path(folder) / crowd, options.seconds)))
+            cells = [*findings, f"{gain(python, path, Path(folder), options.seconds):.2f}"]
         lines.append(f"| `{name}` | {' | '.join(cells)} |")
         print(lines[-1], flush=True)
     if not options.print_only:

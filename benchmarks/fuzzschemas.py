@@ -40,7 +40,7 @@ def change_schema(path: Path, chance: random.Random) -> None:
 
 
 def _tables(path: Path) -> list[str]:
-    """Return the tables that are still ones: to read what is computed would take who writes the file as long."""
+    """Return the tables that are still ones: reading a computed one would take the writer of the file as long."""
     with contextlib.closing(sqlite3.connect(path)) as connection:
         found = connection.execute("SELECT name FROM sqlite_schema WHERE type = 'table' AND sql LIKE 'CREATE TABLE %'")
         return [name for (name,) in found.fetchall() if not _is_computed(connection, name)]
@@ -53,7 +53,7 @@ def _is_computed(connection: sqlite3.Connection, table: str) -> bool:
 def _change(path: Path, chance: random.Random) -> None:
     table = chance.choice(_tables(path))
     with contextlib.closing(sqlite3.connect(path)) as connection, connection:
-        # What is written here is to cost its readers much, and not who writes it.
+        # What is written here is to cost its readers much, and its writer little.
         if sys.version_info >= (3, 11):
             connection.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, _MOST_BYTES)
         connection.set_progress_handler(lambda: True, _MOST_WORK)

@@ -162,7 +162,7 @@ def _run_file(folder: Path) -> bytes:
     now_ns = time.time_ns()
     window = WindowTaken(synthetic.MAIN, now_ns, "kineto", now_ns - 9, start_ns=now_ns - 9, end_ns=now_ns,
                          operators=operators)  # fmt: skip
-    # A live one, of this process: who serves metrics looks at no other.
+    # A live one, of this process: metrics are those of live runs alone.
     synthetic.write_run(path, seconds=3, workers=1, live=True, also=[OutputWritten(now_ns, b"step 1\n"), window])
     return path.read_bytes()
 

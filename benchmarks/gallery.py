@@ -47,7 +47,7 @@ PLANTED = {
     "too_many_threads": "oversubscription",
     "keep_batches": "memory-growth",
 }
-# What comes on slowly, and is not told of a shorter run.
+# What comes on slowly, and is no finding of a shorter run.
 LEAST_S = {"slow_down": 120.0}
 NOTHING = "nothing"
 _PACE = re.compile(r"steps at ([\d.]+)/s")
@@ -75,7 +75,7 @@ class Pair(NamedTuple):
 
     @property
     def rest(self) -> float | None:
-        """How long a step takes after the fix, as a part of what it took before without the cause; None: not told.
+        """How long a step takes after the fix, as a part of what it took before without the cause; None: unknown.
 
         Below 1 the fix speeds up what it does not touch, or the machine was faster that minute: no share tells.
         """
@@ -99,16 +99,16 @@ def run(script: str, seconds: float, kept: Path, *, fixed: bool) -> Outcome:
             env=environment, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, check=True,
         )  # fmt: skip
         printed.write_text(ran.stdout)
-    told = subprocess.run(
+    done = subprocess.run(
         [*profd, "summary", str(run_file), "--json"], env=environment, stdout=subprocess.PIPE, text=True, check=True
     )
     pace = _PACE.search(printed.read_text())
     assert pace is not None, printed
-    return outcome(json.loads(told.stdout)["findings"], float(pace[1]))
+    return outcome(json.loads(done.stdout)["findings"], float(pace[1]))
 
 
 def outcome(findings: Sequence[dict[str, object]], per_s: float) -> Outcome:
-    """Return what a user would be told first."""
+    """Return what a user would see first."""
     above = [one for one in findings if one["severity"] != "info"]
     if not above:
         return Outcome(NOTHING, None, per_s)
@@ -127,12 +127,12 @@ def row(script: str, pairs: Sequence[Pair]) -> str:
     bounds = [(pair.gain, pair.planted.bound) for pair in pairs if pair.planted.bound is not None]
     within = sum(gain <= bound for gain, bound in bounds)
     gain = statistics.median(pair.gain for pair in pairs)
-    bound_told = f"{statistics.median(bound for _, bound in bounds):.2f}" if bounds else "none"
+    stated_bound = f"{statistics.median(bound for _, bound in bounds):.2f}" if bounds else "none"
     near = sum(bound <= 2 * gain for gain, bound in bounds)
     held = [f"{within} of {len(bounds)}", f"{near} of {len(bounds)}"] if bounds else ["", ""]
     rests = [pair.rest for pair in pairs if pair.rest is not None]
     held.append(f"{statistics.median(rests):.2f}" if rests and bounds else "")
-    cells = [f"{right} of {len(pairs)}", f"{quiet} of {len(pairs)}", f"{gain:.2f}", bound_told, *held]
+    cells = [f"{right} of {len(pairs)}", f"{quiet} of {len(pairs)}", f"{gain:.2f}", stated_bound, *held]
     return f"| `{script}` | {PLANTED[script]} | {' | '.join(cells)} |"
 
 

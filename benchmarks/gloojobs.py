@@ -28,7 +28,7 @@ LONG_S = 50.0
 """How long a slow part of a healthy gloo job takes."""
 
 
-class Told(NamedTuple):
+class Stop(NamedTuple):
     """What was said of a planted stop; ``wrong`` says what of it is not so, or is empty."""
 
     kind: str
@@ -39,7 +39,7 @@ class Told(NamedTuple):
 
     @property
     def is_right(self) -> bool:
-        """Whether it was told in time, and nothing of it wrong."""
+        """Whether it was reported in time, and nothing of it is wrong."""
         return self.after_s is not None and self.after_s <= WITHIN_S and not self.wrong
 
 
@@ -75,7 +75,7 @@ def gloo_job(kind: str, size: int, planted: int, seconds: float) -> Iterator[Job
             process.communicate()
 
 
-def stop_gloo(case: tuple[str, int]) -> Told:
+def stop_gloo(case: tuple[str, int]) -> Stop:
     """Have a real job stop, and see what is said of it."""
     kind, size = case
     planted = size - 1
@@ -89,9 +89,9 @@ def stop_gloo(case: tuple[str, int]) -> Told:
         session.end()
         session.wait_closed(60)
         if found is None:
-            return Told(kind, size, None, "nothing was told", "")
+            return Stop(kind, size, None, "no hang was found", "")
         at_ns, text, report = found
-    return Told(kind, size, (at_ns - stopped_ns) / SECOND_NS, judge(kind, size, planted, report, text, pids), text)
+    return Stop(kind, size, (at_ns - stopped_ns) / SECOND_NS, judge(kind, size, planted, report, text, pids), text)
 
 
 def read_ranks(session: RunningSession) -> list[jobsim.Named]:
@@ -101,7 +101,7 @@ def read_ranks(session: RunningSession) -> list[jobsim.Named]:
 
 
 def wait_for_hang(session: RunningSession, within_s: float) -> tuple[int, str, HangReport] | None:
-    """Return when a hang was told, and what was said; None where nothing was."""
+    """Return when a hang was reported, its text and its report; None where there was none."""
     deadline_s = time.monotonic() + within_s
     while time.monotonic() < deadline_s:
         with RunReader(session.run_file) as reader:

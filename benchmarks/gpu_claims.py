@@ -63,8 +63,8 @@ def windows(pace: Pace) -> Iterator[Values | Assumed]:
             time.sleep(own.seconds(6, 2))
             for asked in own.each((["--steps", "5"], ["--seconds", "0.5"])):
                 begun = time.monotonic()
-                told = said([*PROFD, "window", "latest", *asked, "--limit", "12"], 60, PROFD_HOME=home)
-                yield {"program": name, "words": asked, "took_s": time.monotonic() - begun, "told": told}
+                text = said([*PROFD, "window", "latest", *asked, "--limit", "12"], 60, PROFD_HOME=home)
+                yield {"program": name, "words": asked, "took_s": time.monotonic() - begun, "told": text}
                 time.sleep(own.seconds(5, 1))
             try:
                 output, _ = run.communicate(timeout=max(own.left_s - SUMMARY_S, 1))
@@ -115,10 +115,10 @@ def clients(pace: Pace) -> Iterator[Values | Assumed]:
             commands.until_it_steps(log, run, pace)
             time.sleep(2)
             begun = time.monotonic()
-            told = said(
+            text = said(
                 [*PROFD, "window", "latest", *asked, "--limit", "8"], min(pace.left_s - 10, 60), PROFD_HOME=home
             )
-            yield {"beside": name, "took_s": time.monotonic() - begun, "told": told[-3000:]}
+            yield {"beside": name, "took_s": time.monotonic() - begun, "told": text[-3000:]}
             run.terminate()
             output, _ = run.communicate()
             yield {
@@ -127,10 +127,10 @@ def clients(pace: Pace) -> Iterator[Values | Assumed]:
                 "window": commands.summary(home).get("last_window"),
             }
             if "--own-profile" in own:
-                yield Assumed(f"{name} gets no window, and profd says why", "a trace of its own" in told, told[-300:])
-            elif own and "launches" in told:
+                yield Assumed(f"{name} gets no window, and profd says why", "a trace of its own" in text, text[-300:])
+            elif own and "launches" in text:
                 yield Assumed(f"{name}: a window without kernels says that another profiler holds CUPTI",
-                              "another profiler" in told or "cuda" in told.lower(), told[-600:])  # fmt: skip
+                              "another profiler" in text or "cuda" in text.lower(), text[-600:])  # fmt: skip
 
 
 def every(pace: Pace) -> Iterator[Values | Assumed]:
@@ -170,18 +170,18 @@ def findings(pace: Pace) -> Iterator[Values | Assumed]:
         of_windows = name.rstrip("+") in _OF_WINDOWS
         options = ("--torch-window=every=10s,steps=3",) if of_windows else ()
         ran = profiled(name, "--seconds", str(pace.seconds(15, 5)), options=options, limit_s=100)
-        told = [
+        found = [
             {"rule": one["rule"], "severity": one["severity"], "title": one["title"]}
             for one in ran.summary.get("findings", ())
         ]
         idle = ran.summary.get("gpu_idle") or {}
-        yield {"program": name, "said": ran.said, "findings": told, "idle": idle.get("share"),
+        yield {"program": name, "said": ran.said, "findings": found, "idle": idle.get("share"),
                "failed": ran.summary.get("failed")}  # fmt: skip
-        grave = sorted({one["rule"] for one in told if one["severity"] != "info"})
+        grave = sorted({one["rule"] for one in found if one["severity"] != "info"})
         if name.endswith("+"):
             yield Assumed(f"{name} is healthy", not grave, grave)
         else:
-            rules = {one["rule"] for one in told}
+            rules = {one["rule"] for one in found}
             yield Assumed(f"{name} has one of {PLANTED[name]}", bool(rules & {*PLANTED[name]}), sorted(rules))
 
 

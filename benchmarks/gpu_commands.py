@@ -133,11 +133,11 @@ def keep_run(home: str, name: str) -> None:
 
 def summary(home: str) -> Values:
     """Return the summary of the last run in a folder of runs."""
-    told = said([*PROFD, "summary", "latest", "--json"], 60, PROFD_HOME=home)
+    text = said([*PROFD, "summary", "latest", "--json"], 60, PROFD_HOME=home)
     with contextlib.suppress(ValueError):
-        found: Values = json.loads(told)
+        found: Values = json.loads(text)
         return found
-    return {"failed": told[-600:]}
+    return {"failed": text[-600:]}
 
 
 def until_it_steps(log: Path, loop: subprocess.Popen[Any], pace: Pace) -> None:

@@ -34,14 +34,14 @@ METHOD = (
 )
 
 
-class Told(NamedTuple):
+class Errors(NamedTuple):
     """How far the headline of a run was off, and of its phases: within bounds, width, and error of the estimate."""
 
     headline: float
     phases: list[tuple[bool, float, float | None]]
 
 
-def told(seed: int) -> Told:
+def measure(seed: int) -> Errors:
     """Simulate a loop, and compare the stated idle time with the true one."""
     chance = random.Random(seed)
     run = Timeline(any_kind(chance), SECONDS, chance)
@@ -57,10 +57,10 @@ def told(seed: int) -> Told:
         truth = true[phase] / idle_ns
         error = None if share.estimate is None else abs(share.estimate - truth)
         phases.append((share.low - 1e-6 <= truth <= share.high + 1e-6, share.high - share.low, error))
-    return Told(headline, phases)
+    return Errors(headline, phases)
 
 
-def row(name: str, runs: list[Told]) -> str:
+def row(name: str, runs: list[Errors]) -> str:
     """Return a row of the table."""
     phases = [phase for one in runs for phase in one.phases]
     errors = sorted(error for _, _, error in phases if error is not None)
@@ -91,7 +91,7 @@ def main() -> None:
         "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     with ProcessPoolExecutor() as pool:
-        lines.append(row("driver's samples", list(pool.map(told, range(options.runs), chunksize=10))))
+        lines.append(row("driver's samples", list(pool.map(measure, range(options.runs), chunksize=10))))
     print(lines[-1], flush=True)
     if not options.dry_run:
         write_section("Idle GPUs, simulated", METHOD.format(runs=f"{options.runs:,}", seconds=SECONDS), lines)

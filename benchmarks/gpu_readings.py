@@ -54,8 +54,8 @@ def recorder(pace: Pace) -> Iterator[Values | Assumed]:
     def record(name: str, seconds: float = 20, **environment: str) -> Values:
         path = folder / f"nvml-raw-{name}.jsonl.gz"
         words = [sys.executable, str(RECORDER), str(path), "--seconds", str(pace.seconds(seconds, 2))]
-        told = said(words, 60, **environment)
-        return {"recorded": name, "bytes": path.stat().st_size if path.exists() else None, "told": told}
+        text = said(words, 60, **environment)
+        return {"recorded": name, "bytes": path.stat().st_size if path.exists() else None, "told": text}
 
     yield record("without-a-context")
     with beside("context"):
@@ -192,9 +192,9 @@ def shapes_of_work(pace: Pace) -> Iterator[Values | Assumed]:
         yield {"work": name, "bytes_per_s": rate if name == "copies" else None, **found}
         received = collected.series("gpu_pcie_received_bytes_per_s")
         for device, points in received.items() if name == "copies" else ():
-            told = statistics.median(point.value for point in points)
+            median = statistics.median(point.value for point in points)
             yield Assumed(
-                f"copies to {device} have the measured rate within 15 %", abs(told / rate - 1) < 0.15, [rate, told]
+                f"copies to {device} have the measured rate within 15 %", abs(median / rate - 1) < 0.15, [rate, median]
             )
 
 
@@ -227,11 +227,11 @@ def copies(pace: Pace) -> Iterator[Values | Assumed]:
                 time.sleep(2.5)
             copied = gigabytes << 30
             counted = {name: (after[name] - before[name]) % (1 << 32) for name in before.keys() & after.keys()}
-            told = {name: [one.value for one in points]
+            read = {name: [one.value for one in points]
                     for way in ("sent", "received")
                     for name, points in collected.series(f"gpu_pcie_{way}_bytes_per_s").items()}  # fmt: skip
             yield {"bytes": copied, "took_s": took, "counted_modulo": counted, "modulo": copied % (1 << 32),
-                   "measured_kb_per_s": measured, "told": told}  # fmt: skip
+                   "measured_kb_per_s": measured, "told": read}  # fmt: skip
             if torch and "received" in counted:
                 off = (counted["received"] - copied) % (1 << 32) / copied
                 yield Assumed(f"the counter has at most 12 % more than the {gigabytes} GB, modulo 2^32",
@@ -261,8 +261,8 @@ def memory(_: Pace) -> Iterator[Values | Assumed]:
         time.sleep(4)
     query = ["nvidia-smi", "--query-gpu=memory.used,memory.reserved,memory.total", "--format=csv,noheader,nounits"]
     apps = ["nvidia-smi", "--query-compute-apps=pid,used_memory", "--format=csv,noheader"]
-    told = {name: value for name, value in collected.summary().items() if "memory" in name or name == "events"}
-    yield {"smi": said(query, 60), "apps": said(apps, 60), "pid": os.getpid(), "told": told}
+    found = {name: value for name, value in collected.summary().items() if "memory" in name or name == "events"}
+    yield {"smi": said(query, 60), "apps": said(apps, 60), "pid": os.getpid(), "told": found}
     if torch is not None and kept is not None:
         free, whole = torch.cuda.mem_get_info()
         used = [one[-1].value for one in collected.series("gpu_memory_used_bytes").values()]

@@ -1,10 +1,10 @@
-"""Whether hangs are told in time and by their cause, and whether slow parts of a training are taken for hangs.
+"""Whether hangs are reported in time and by their cause, and whether slow parts of a training are taken for hangs.
 
     python benchmarks/hangs.py [--rounds N] [--runs N] [--jobs N] [--quick]
 
-Planted: a training stops after 20 s in a queue, a lock, a collective, at a dead worker or in a read, and has to be told
-within 30 s of that, by the right cause. Healthy: a training with a scan, a compilation, an evaluation, a checkpoint and
-waits that take 40 s each, and no alarm is right. Takes about 15 minutes, writes its section of
+Planted: a training stops after 20 s in a queue, a lock, a collective, at a dead worker or in a read, and has to be
+reported within 30 s of that, by the right cause. Healthy: a training with a scan, a compilation, an evaluation, a
+checkpoint and waits that take 40 s each, and no alarm is right. Takes about 15 minutes, writes its section of
 ``docs/measurements.md``, and ends with 1 where one of that was not so.
 """
 
@@ -51,7 +51,7 @@ _GIVEN_UP_S = 60.0
 _LONGEST_S = 1200.0
 
 
-class Told(NamedTuple):
+class Stop(NamedTuple):
     """What was said of a stop: after how many seconds (None: never), and by which cause."""
 
     kind: str
@@ -60,7 +60,7 @@ class Told(NamedTuple):
 
     @property
     def is_right(self) -> bool:
-        """Whether it was told in time, by its cause."""
+        """Whether it was reported in time, by its cause."""
         return self.after_s is not None and self.after_s <= WITHIN_S and self.cause == CAUSES[self.kind]
 
 
@@ -70,7 +70,7 @@ def hangs(session: RunningSession) -> list[HangRow]:
         return reader.hangs()
 
 
-def stop_once(kind: str) -> Told:
+def stop_once(kind: str) -> Stop:
     """Have a training stop under profd, and see what is said of it."""
     with tempfile.TemporaryDirectory() as folder:
         words = load.command("stopping", kind, TRAIN_S, folder)
@@ -90,12 +90,12 @@ def stop_once(kind: str) -> Told:
                 os.killpg(process.pid, signal.SIGKILL)
             process.communicate()
     if found is None:
-        return Told(kind, None, "nothing")
-    return Told(kind, (found.at_ns - stopped_ns) / SECOND_NS, found.cause)
+        return Stop(kind, None, "nothing")
+    return Stop(kind, (found.at_ns - stopped_ns) / SECOND_NS, found.cause)
 
 
 def wait_for_hang(session: RunningSession) -> HangRow | None:
-    """Wait until a hang is told, and return it; None where that takes too long."""
+    """Wait until a hang is reported, and return it; None where that takes too long."""
     deadline_s = time.monotonic() + _GIVEN_UP_S
     while time.monotonic() < deadline_s:
         if found := hangs(session):
@@ -129,17 +129,17 @@ def main() -> int:
     rounds, runs = (1, 1) if options.quick else (options.rounds, options.runs)
     with tempfile.TemporaryDirectory() as home, ThreadPoolExecutor(options.jobs) as pool:
         os.environ["PROFD_HOME"] = home
-        told = []
+        stops = []
         for one in pool.map(stop_once, list(CAUSES) * rounds):
             print(f"{one.kind}: {one.cause} after {one.after_s or float('nan'):.1f} s", flush=True)
-            told.append(one)
+            stops.append(one)
         alarms = []
         for seed, found in enumerate(pool.map(go_slowly, range(runs))):
             print(f"healthy {seed + 1}: {'; '.join(found) or 'no alarm'}", flush=True)
             alarms.append(len(found))
     lines = ["| planted | stops | told in time by its cause | after s, median | slowest |", "|---|---:|---:|---:|---:|"]
     for kind, cause in CAUSES.items():
-        mine = [one for one in told if one.kind == kind]
+        mine = [one for one in stops if one.kind == kind]
         after_s = [one.after_s for one in mine if one.after_s is not None] or [float("nan")]
         right = sum(one.is_right for one in mine)
         lines.append(f"| {cause} | {len(mine)} | {right} | {statistics.median(after_s):.1f} | {max(after_s):.1f} |")
@@ -153,7 +153,7 @@ def main() -> int:
             f"{PAUSE_S:g} s each give or take a fifth. {options.jobs} at once; `--hang-after` is the default.",
             lines,
         )
-    return 0 if all(one.is_right for one in told) and not any(alarms) else 1
+    return 0 if all(one.is_right for one in stops) and not any(alarms) else 1
 
 
 if __name__ == "__main__":

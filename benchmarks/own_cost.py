@@ -60,7 +60,7 @@ class Run(NamedTuple):
     profd: Cost
     py_spy: Cost
     parts: dict[str, float]
-    told_cores: float
+    stated_cores: float
 
 
 class Parts:
@@ -152,7 +152,7 @@ def measure(seconds: int, *, is_watched: bool) -> Run:
                     parts = Parts(profd)
             cores = parts.cores() if parts is not None else {}
         costs = ours.cost(profd.wait(), seconds), bare.cost(py_spy.wait(), seconds)
-        return Run(*costs, cores, told_cores(profd.run_file))
+        return Run(*costs, cores, stated_cores(profd.run_file))
 
 
 def each_second(started_s: float, seconds: int) -> Iterator[float]:
@@ -172,7 +172,7 @@ def _watching(profd: Profd, *, is_watched: bool) -> Iterator[list[Callable[[], N
         yield [onlooker.look]
 
 
-def told_cores(run_file: Path) -> float:
+def stated_cores(run_file: Path) -> float:
     """Return the cores that profd said it took, once started."""
     with RunReader(run_file) as reader:
         series = reader.find_series("profd_cpu_cores")
@@ -187,14 +187,14 @@ def rows(name: str, runs: Sequence[Run]) -> list[str]:
     following = [(run.profd.next_cores, run.py_spy.next_cores) for run in runs]
     steady = [(run.profd.steady_cores, run.py_spy.steady_cores) for run in runs]
     whole = [(run.profd.whole_s, run.py_spy.whole_s) for run in runs]
-    told = statistics.mean(run.told_cores for run in runs)
+    stated = statistics.mean(run.stated_cores for run in runs)
     memory = max(run.profd.memory for run in runs), max(run.py_spy.memory for run in runs)
     return [
         f"| **{name}, once started** (ratio to be at most {LIMITS[name]}) | {_cells(steady, '.2%')} |",
         f"| {name}, first 10 s | {_cells(first, '.2%')} |",
         f"| {name}, 10 to 20 s | {_cells(following, '.2%')} |",
         f"| {name}, whole, CPU seconds | {_cells(whole, '.2f')} |",
-        f"| {name}, once started, as profd itself says | {told:.2%} | | |",
+        f"| {name}, once started, as profd itself says | {stated:.2%} | | |",
         f"| {name}, memory, RSS (PSS) | {_megabytes(memory[0])} | {_megabytes(memory[1])} | |",
     ]
 

@@ -95,7 +95,7 @@ class Shares:
         return sum(abs(self[name] - other[name]) for name in {*self.of_phase, *other.of_phase}) / 2
 
 
-class Told(NamedTuple):
+class Readout(NamedTuple):
     """What profd tells of a run, and from when to when it read a counter of its steps."""
 
     shares: Shares
@@ -110,8 +110,8 @@ class Judged(NamedTuple):
     ``true_per_s`` a second while they were counted.
     """
 
-    told: Shares
-    told_of_timed: Shares
+    shares: Shares
+    of_timed: Shares
     true: Shares
     steps: Steps
     true_steps: int
@@ -121,7 +121,7 @@ class Judged(NamedTuple):
     @property
     def is_right(self) -> bool:
         """Whether little is called other, and what is called anything else is that."""
-        return self.told[OTHER] < MOST_OTHER and self.told_of_timed.distance(self.true) < LARGEST_DISTANCE
+        return self.shares[OTHER] < MOST_OTHER and self.of_timed.distance(self.true) < LARGEST_DISTANCE
 
 
 def judge(environment: Environment, words: Sequence[str], kept: Path) -> Judged:
@@ -132,9 +132,17 @@ def judge(environment: Environment, words: Sequence[str], kept: Path) -> Judged:
     output = run(unchanged, [environment.python, *program])
     run(timed, [environment.python, str(HERE / "phasetruth.py"), str(diary), str(time.time_ns()), *program])
     true = read_diary(diary)
-    told, of_timed = (read_run(one, frozenset(true.of_phase)) for one in (unchanged, timed))
-    true_per_s = paced(read_passes(diary), of_timed.counted_ns)
-    return Judged(told.shares, of_timed.shares, true, told.steps, steps_made(output), of_timed.steps, true_per_s)
+    unchanged_run, timed_run = (read_run(one, frozenset(true.of_phase)) for one in (unchanged, timed))
+    true_per_s = paced(read_passes(diary), timed_run.counted_ns)
+    return Judged(
+        unchanged_run.shares,
+        timed_run.shares,
+        true,
+        unchanged_run.steps,
+        steps_made(output),
+        timed_run.steps,
+        true_per_s,
+    )
 
 
 def run(run_file: Path, words: Sequence[str]) -> str:
@@ -153,7 +161,7 @@ def steps_made(output: str) -> int:
     return int(output.split()[-3])
 
 
-def read_run(run_file: Path, names: frozenset[str]) -> Told:
+def read_run(run_file: Path, names: frozenset[str]) -> Readout:
     """Return what profd tells of a run: phases, and what it names of *other* where the program has it by that name."""
     with RunReader(run_file) as reader:
         summary = summarize(reader)
@@ -162,7 +170,7 @@ def read_run(run_file: Path, names: frozenset[str]) -> Told:
     named = {name: share for name, share in summary.rest.get(OTHER, {}).items() if name in names}
     shares = {**summary.phases, OTHER: summary.phases.get(OTHER, 0.0) - sum(named.values()), **named}
     spent_s = {name: share * summary.duration_s for name, share in shares.items()}
-    return Told(Shares.of(spent_s), summary.steps, counted_ns)
+    return Readout(Shares.of(spent_s), summary.steps, counted_ns)
 
 
 def read_diary(diary: Path) -> Shares:
@@ -219,10 +227,10 @@ def shares_table(judged: Mapping[str, Judged]) -> list[str]:
     for name, one in judged.items():
         cells = [
             name,
-            *(f"{100 * one.told[phase]:.1f} / {100 * one.true[phase]:.1f}" for phase in shown),
-            f"{100 * one.told_of_timed.distance(one.true):.1f}",
-            f"{100 * one.told.distance(one.true):.1f}",
-            f"{one.told.startup_s:.1f} / {one.true.startup_s:.1f}",
+            *(f"{100 * one.shares[phase]:.1f} / {100 * one.true[phase]:.1f}" for phase in shown),
+            f"{100 * one.of_timed.distance(one.true):.1f}",
+            f"{100 * one.shares.distance(one.true):.1f}",
+            f"{one.shares.startup_s:.1f} / {one.true.startup_s:.1f}",
             "right" if one.is_right else "**wrong**",
         ]
         rows.append(f"| {' | '.join(cells)} |")
@@ -231,7 +239,7 @@ def shares_table(judged: Mapping[str, Judged]) -> list[str]:
 
 def is_shown(phase: str, judged: Mapping[str, Judged]) -> bool:
     """Say whether a phase has a column: *other* always, else one that any program spends time in."""
-    return phase == OTHER or any(max(one.told[phase], one.true[phase]) >= LEAST_SHOWN for one in judged.values())
+    return phase == OTHER or any(max(one.shares[phase], one.true[phase]) >= LEAST_SHOWN for one in judged.values())
 
 
 def steps_table(judged: Mapping[str, Judged]) -> list[str]:

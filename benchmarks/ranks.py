@@ -34,7 +34,7 @@ HEALTHY = "nothing"
 _LOOKED_EVERY_S = 5
 
 
-class Told(NamedTuple):
+class Verdict(NamedTuple):
     """What is found of one run: the rank, its function, its surplus, and how long after the first step that was sure.
 
     ``rank`` is None where no rank is named at the end; ``was_wrong`` where another than the slow one ever was.
@@ -47,7 +47,7 @@ class Told(NamedTuple):
     was_wrong: bool
 
 
-def run(kind: str, seconds: float, home: Path) -> Told:
+def run(kind: str, seconds: float, home: Path) -> Verdict:
     """Profile a job with a planted cause, and look what is found as it goes on."""
     environment = {**os.environ, "PROFD_HOME": str(home), "OMP_NUM_THREADS": "1"}
     torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(RANKS)]
@@ -57,11 +57,11 @@ def run(kind: str, seconds: float, home: Path) -> Told:
     subprocess.run([*command, *torchrun, *words], env=environment, check=True, capture_output=True)
     newest = max((home / "runs").glob("*.profd"), key=lambda path: path.stat().st_mtime)
     with RunReader(newest) as reader:
-        return told(reader, kind)
+        return judge(reader, kind)
 
 
-def told(reader: RunReader, kind: str) -> Told:
-    """Return what a user is told by the end, and what was told at each moment before."""
+def judge(reader: RunReader, kind: str) -> Verdict:
+    """Return what profd says by the end, and whether it was wrong at any moment before."""
     phases = PhaseIndex(reader)
     trained = training_range(reader, MAIN_THREADS, phases)
     assert trained is not None, "no step was seen"
@@ -72,10 +72,10 @@ def told(reader: RunReader, kind: str) -> Told:
     was_wrong = any(one.evidence.selection.rank not in right for _, one in named)
     last = found[-1][1]
     if last is None:
-        return Told(None, "", 0.0, float("inf"), was_wrong)
+        return Verdict(None, "", 0.0, float("inf"), was_wrong)
     line = last.evidence.line
     function = line.function if line else ""
-    return Told(last.evidence.selection.rank, function, last.evidence.measures[0].value, named[0][0], was_wrong)
+    return Verdict(last.evidence.selection.rank, function, last.evidence.measures[0].value, named[0][0], was_wrong)
 
 
 def _find(reader: RunReader, to_ns: int, phases: PhaseIndex) -> Finding | None:
@@ -83,7 +83,7 @@ def _find(reader: RunReader, to_ns: int, phases: PhaseIndex) -> Finding | None:
     return straggler(FindingContext(reader, Selection(to_ns=to_ns, main_threads=True), phases))
 
 
-def row(kind: str, found: Sequence[Told]) -> str:
+def row(kind: str, found: Sequence[Verdict]) -> str:
     """Return the row of a planted cause."""
     named = [one for one in found if one.rank == SLOW_RANK]
     right = sum(one.function == FUNCTIONS.get(kind) for one in named)

@@ -142,7 +142,7 @@ class BarePySpy:
 
 
 class Onlooker:
-    """Does what a dashboard asks of profd: watches over the control socket, and reads what is new when told to look.
+    """Does what a dashboard asks of profd: watches over the control socket, and reads what is new on ``look``.
 
     It is part of the benchmark's own process, so what it costs itself is counted nowhere.
     """

@@ -5,7 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 
-from gloojobs import Told
+from gloojobs import Stop
 from support import jobsim
 from support.jobsim import JobSim
 from support.ras import OPERATIONS
@@ -39,7 +39,7 @@ def stop_now(job: JobSim, kind: str, planted: int, chance: random.Random) -> Non
         mine.do((jobsim.ROOT, Frame("wait_for_file", jobsim.TRAIN, 58)), Wait("lock", "a lock of /srv/x.lock"), 0)
 
 
-async def stop_simulated(kind: str, size: int, seed: int) -> Told:
+async def stop_simulated(kind: str, size: int, seed: int) -> Stop:
     """Have a simulated job stop after a while, and see what is said of it."""
     chance = random.Random(seed)
     planted, version = chance.randrange(size), "2.29.2" if seed % 3 == 0 else "2.30.7"
@@ -52,7 +52,7 @@ async def stop_simulated(kind: str, size: int, seed: int) -> Told:
         await job.pass_s(60)
         found = job.hangs()
         if not found:
-            return Told(kind, size, None, f"nothing was told: {job.notes()}", "")
+            return Stop(kind, size, None, f"no hang was found: {job.notes()}", "")
         wrong, behind = "", found[0].report.behind
         if [one.rank for one in behind] != [planted] and not (kind == "mismatch" and size == 2):
             wrong = f"named {[one.rank for one in behind]}, not {planted}"
@@ -60,7 +60,7 @@ async def stop_simulated(kind: str, size: int, seed: int) -> Told:
             mine = next(one for one in behind if one.rank == planted)
             wrong = "" if mine.pid == 1000 + planted and mine.operation else f"{mine}"
             wrong = wrong or ("" if "train.py:" in (found[0].text if kind == "killed" else mine.place) else "no line")
-        return Told(kind, size, (found[0].at_ns - stopped_ns) / SECOND_NS, wrong, found[0].text)
+        return Stop(kind, size, (found[0].at_ns - stopped_ns) / SECOND_NS, wrong, found[0].text)
 
 
 Healthy = Callable[[JobSim, random.Random], Callable[[int], object]]

@@ -51,7 +51,7 @@ class Quantity(NamedTuple):
     bound: Bound
 
 
-# Readings go up and down with each recording: a slope below these bounds cannot be told from none in fifty minutes.
+# Readings go up and down with each recording: a slope below these bounds looks like none in fifty minutes.
 QUANTITIES = (
     Quantity("PSS of all of profd", "MB", Bound(highest=75.0, per_hour=2.0)),
     Quantity("USS of the session", "MB", Bound(per_hour=2.0)),

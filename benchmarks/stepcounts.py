@@ -30,7 +30,7 @@ import platformdirs
 from environment import make_environment
 from measurements import write_section
 from proportions import most
-from steptruth import NEAR, Diary, Told, judge
+from steptruth import NEAR, Diary, Reported, judge
 from support.folders import BENCHMARKS, PROGRAMS
 from support.interpreters import VERSIONS, find_python
 from support.standins import site_packages
@@ -63,24 +63,24 @@ class Result(NamedTuple):
     """What came of a job; ``failed`` says why nothing did."""
 
     job: Job
-    told: Told | None = None
+    reported: Reported | None = None
     trains: bool = True
     failed: str = ""
 
     @property
     def is_near(self) -> bool:
         """Whether all counts were right to one step."""
-        return self.told is not None and self.told.difference is not None and self.told.difference <= NEAR
+        return self.reported is not None and self.reported.difference is not None and self.reported.difference <= NEAR
 
     @property
     def is_paced(self) -> bool:
         """Whether the rate was right."""
-        return self.told is not None and self.told.rate_error <= RATE_LIMIT
+        return self.reported is not None and self.reported.rate_error <= RATE_LIMIT
 
     @property
     def is_wrong(self) -> bool:
-        """Whether something was told that is not so."""
-        return self.told is not None and (bool(self.told.broken) or not self.trains)
+        """Whether something was reported that is not so."""
+        return self.reported is not None and (bool(self.reported.broken) or not self.trains)
 
 
 def jobs(options: argparse.Namespace) -> list[Job]:
@@ -213,43 +213,43 @@ def table(results: Sequence[Result]) -> list[str]:
 
 
 def _row(name: str, found: Sequence[Result]) -> str:
-    told = [result.told for result in found if result.told is not None]
+    reported = [result.reported for result in found if result.reported is not None]
     if not any(result.trains for result in found):
-        return f"| {name} | {_sources(told)} | {len(found)} | {len(told)}, of none | | | | | | |"
-    differences = [one.difference for one in told if one.difference is not None]
-    numbers = [one.number_error for one in told if one.number_error is not None]
-    rates = [one.rate_error for one in told]
+        return f"| {name} | {_sources(reported)} | {len(found)} | {len(reported)}, of none | | | | | | |"
+    differences = [one.difference for one in reported if one.difference is not None]
+    numbers = [one.number_error for one in reported if one.number_error is not None]
+    rates = [one.rate_error for one in reported]
     cells = (
         name,
-        _sources(told),
+        _sources(reported),
         len(found),
-        len(told),
+        len(reported),
         sum(result.is_near for result in found),
         f"{max(differences):.0f}" if differences else "",
         f"{sum(one <= NEAR for one in numbers)} of {len(numbers)}" if numbers else "",
         sum(result.is_paced for result in found),
         f"{max(rates):.1%}" if rates else "",
-        f"{sum(not one.broken for one in told)} of {len(told)}",
+        f"{sum(not one.broken for one in reported)} of {len(reported)}",
     )
     return f"| {' | '.join(map(str, cells))} |"
 
 
-def _sources(told: Sequence[Told]) -> str:
+def _sources(reported: Sequence[Reported]) -> str:
     """Return what was counted, the most frequent first; batches are named where a step has several."""
-    words = Counter(one.source if one.unit == "steps" else f"{one.source}, batches" for one in told)
+    words = Counter(one.source if one.unit == "steps" else f"{one.source}, batches" for one in reported)
     return "; ".join(f"{text} ({times})" if len(words) > 1 else text for text, times in words.most_common())
 
 
 def _bounds(results: Sequence[Result]) -> list[str]:
     """Return how often something was not so, and of how many of all at most, in one of twenty such measurements."""
     training = [result for result in results if result.trains]
-    told = [result for result in training if result.told is not None]
+    reported = [result for result in training if result.reported is not None]
     others = [result for result in results if not result.trains]
     counted = (
-        ("steps not told", sum(result.told is None for result in training), len(training)),
-        ("a count not within one step", sum(not result.is_near for result in told), len(told)),
-        ("a rate not within 0.5 %", sum(not result.is_paced for result in told), len(told)),
-        ("a stated error not held", sum(result.is_wrong for result in told), len(told)),
+        ("steps not told", sum(result.reported is None for result in training), len(training)),
+        ("a count not within one step", sum(not result.is_near for result in reported), len(reported)),
+        ("a rate not within 0.5 %", sum(not result.is_paced for result in reported), len(reported)),
+        ("a stated error not held", sum(result.is_wrong for result in reported), len(reported)),
         ("steps told where there are none", sum(result.is_wrong for result in others), len(others)),
     )
     return [
@@ -260,16 +260,16 @@ def _bounds(results: Sequence[Result]) -> list[str]:
 
 
 def complaints(results: Sequence[Result]) -> list[str]:
-    """Return what was told and is not so, and what failed, a line each."""
+    """Return what was reported and is not so, and what failed, a line each."""
     lines = []
     for result in results:
         name = f"{result.job.program} under {result.job.version}"
         if result.failed:
             lines.append(f"{name}: {result.failed}")
-        elif result.told is not None and not result.trains:
-            lines.append(f"{name}: has no steps, told were those of {result.told.source}")
-        elif result.told is not None:
-            lines += [f"{name}: {result.told.source}: {words}" for words in result.told.broken]
+        elif result.reported is not None and not result.trains:
+            lines.append(f"{name}: has no steps, but profd reports those of {result.reported.source}")
+        elif result.reported is not None:
+            lines += [f"{name}: {result.reported.source}: {words}" for words in result.reported.broken]
     return lines
 
 

@@ -76,8 +76,8 @@ class Diary:
         return max(low - point.value, point.value - high, 0.0)
 
 
-class Told(NamedTuple):
-    """What profd told of a run, and how far it is from the diary.
+class Reported(NamedTuple):
+    """What profd reported of a run, and how far it is from the diary.
 
     ``difference`` is that of its counts, the worst of them, against the first one; ``number_error`` that of the counts
     as they are against the script's own number. Both are None where there was none. ``rate_error`` is a share.
@@ -92,8 +92,8 @@ class Told(NamedTuple):
     """The errors that were stated and did not hold, in words."""
 
 
-def judge(run_file: Path, diary: Diary) -> Told | None:
-    """Compare a run with the diary of its program; None: no steps were told."""
+def judge(run_file: Path, diary: Diary) -> Reported | None:
+    """Compare a run with the diary of its program; None: profd reported no steps."""
     with RunReader(run_file) as reader:
         steps = take_steps(reader, MAIN_THREADS, PhaseIndex(reader))
         counts, errors = points(reader, STEP_COUNT), points(reader, STEP_ERROR)
@@ -103,12 +103,12 @@ def judge(run_file: Path, diary: Diary) -> Told | None:
         return None
     units = {"steps": diary.steps, **({"batches": diary.batches} if diary.batches else {})}
     if diary.is_empty:
-        return Told(source, "steps", None, None, 0.0, ())
+        return Reported(source, "steps", None, None, 0.0, ())
     unit = min(units, key=lambda name: abs(_rate_error(units[name], steps, counts, run_ns)))
     made = units[unit]
     misses = _misses(made, counts)
     numbers = [] if unit != "steps" else [one for point in counts if (one := diary.number_error(point)) is not None]
-    return Told(
+    return Reported(
         source,
         unit,
         max(map(abs, misses), default=None),

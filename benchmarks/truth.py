@@ -1,4 +1,4 @@
-"""What is known of the programs in ``benchmarks/known``: who calls whom, and when they were in which phase."""
+"""What is known of the programs in ``benchmarks/known``: their calls, and when they were in which phase."""
 
 from __future__ import annotations
 

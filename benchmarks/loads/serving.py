@@ -39,7 +39,7 @@ class Server:
         writer.close()
 
     def hand_over(self, loop: asyncio.AbstractEventLoop) -> None:
-        """Hand the engine's answers to those who wait for them; a thread of its own."""
+        """Hand the engine's answers to those that wait for them; a thread of its own."""
         while True:
             tokens = self.answers.get()
             loop.call_soon_threadsafe(self.waiting.pop(0).set_result, tokens)

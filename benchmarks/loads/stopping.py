@@ -112,7 +112,7 @@ def meet_not() -> None:
 
 
 def load(index: int) -> int:
-    """Return a sample, unless it is the last one: that is the end of who loads it."""
+    """Return a sample, unless it is the last one: the process that loads that one ends."""
     if index < 0:
         tell()
         os.kill(os.getpid(), signal.SIGKILL)

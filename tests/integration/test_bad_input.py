@@ -38,7 +38,7 @@ def refused(*words: str, before: Sequence[str] = ()) -> tuple[int, str]:
 
 @pytest.fixture
 def as_plain() -> Iterator[tuple[str, ...]]:
-    """Give the words before a command of the plain user's, who has a home for profd."""
+    """Give the words before a command of the plain user's, with a home for profd."""
     with tempfile.TemporaryDirectory(prefix="profd-", ignore_cleanup_errors=True) as folder:
         yield (*as_plain_user(), "env", f"PROFD_HOME={give_to_plain_user(Path(folder))}")
 

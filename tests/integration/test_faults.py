@@ -150,7 +150,7 @@ def pauses(reader: RunReader) -> bool:
 
 
 def became(reader: RunReader) -> int:
-    """Return how often a process is told to have become another program."""
+    """Return how many events say that a process became another program."""
     return sum(event.kind == "exec" for event in reader.events())
 
 

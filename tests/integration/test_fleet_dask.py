@@ -61,11 +61,11 @@ def test_a_cluster_gives_identical_answers_from_both_workers(
     assert len(executed) == 2
     assert all(executed.values())
 
-    told = []
+    printed = []
     for words in ([], ["--dask", address]):
         assert run_command_line(["fleet", str(made / "fleet"), "--json", *words]) == ExitCode.OK
-        told.append(capsys.readouterr().out)
-    assert told[0] == told[1]
+        printed.append(capsys.readouterr().out)
+    assert printed[0] == printed[1]
 
 
 def test_what_fails_on_a_worker_is_said_here(made: Path, tmp_path: Path, address: str) -> None:

@@ -1,4 +1,4 @@
-"""Programs that hang are told from outside, each with its cause. When a run hangs: tests/unit/hangs."""
+"""Hangs of programs are found from outside, each with its cause. When a run hangs: tests/unit/hangs."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def watched(pid: int, *, on_hang: str | None = None, nccl_ras: str = "hang") -> 
     finished(session).close()
 
 
-def told(session: RunningSession) -> list[HangRow]:
+def hangs_of(session: RunningSession) -> list[HangRow]:
     return seen(session, RunReader.hangs)
 
 
@@ -38,7 +38,7 @@ def test_worker_that_was_killed() -> None:
     with running("hangs/dead_worker.py") as target, watched(target.pid) as session:
         until(lambda: seen(session, lambda reader: len(reader.processes)) >= 3, "a recording of the pool")
         give_line(target)
-        (hang,) = until(lambda: told(session), "a hang")
+        (hang,) = until(lambda: hangs_of(session), "a hang")
         dumped = CliRunner().invoke(dump, [str(session.run_file)], standalone_mode=False)
     assert hang.cause == "dead worker", hang.text
     assert any("ended" in fact for fact in hang.report.facts)
@@ -49,7 +49,7 @@ def test_worker_that_was_killed() -> None:
 def test_collective_that_one_rank_does_not_join(tmp_path: Path) -> None:
     rank = f"{sys.executable} {PROGRAMS / 'hangs/collective.py'} {tmp_path / 'store'}"
     with ready(["sh", "-c", f"RANK=0 {rank} & RANK=1 {rank} & wait"]) as target, watched(target.pid) as session:
-        (hang,) = until(lambda: told(session), "a hang")
+        (hang,) = until(lambda: hangs_of(session), "a hang")
     assert hang.cause == "collective", hang.text
     (one,) = hang.report.behind
     assert (one.rank, one.operation) == (1, "all_reduce")
@@ -61,9 +61,9 @@ def test_run_goes_on_after_a_hang_and_the_users_command_is_run(tmp_path: Path) -
     said = tmp_path / "said"
     command = f'echo "$PROFD_HANG_CAUSE $PROFD_PID" > {said}'
     with running("shortjob.py", "1000000") as target, watched(target.pid, on_hang=command) as session:
-        (hang,) = until(lambda: told(session), "a hang")
+        (hang,) = until(lambda: hangs_of(session), "a hang")
         give_line(target)
-        until(lambda: told(session)[0].ended_ns is not None, "the end of the hang")
+        until(lambda: hangs_of(session)[0].ended_ns is not None, "the end of the hang")
         until(lambda: said.exists() and said.read_text(), "the user's command")
     assert hang.cause == "blocked read"
     (group, *_) = hang.report.groups
@@ -80,7 +80,7 @@ def test_rank_that_nccl_has_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPat
         # NCCL is not asked before the job is set up, and a job that hangs earlier has no counts.
         until(lambda: {0, 1} <= seen(session, ranks_of).keys(), "NCCL's ranks")
         give_line(target)
-        (hang,) = until(lambda: told(session), "a hang")
+        (hang,) = until(lambda: hangs_of(session), "a hang")
         ranks = seen(session, ranks_of)
         notes = seen(session, lambda reader: [event.text for event in reader.events() if event.kind == "note"])
     (one,) = hang.report.behind

@@ -1,6 +1,6 @@
 """The supervisor of a host, for real: short jobs found, recorded and reported, over a restart and a kill -9.
 
-And its sessions by themselves: begun, told their budget, adopted by another, stopped.
+And its sessions by themselves: begun, given a budget, adopted by another, stopped.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Kill -9 of profd hurts neither the target nor the file; kill -9 of the target is told in the run.
+"""Kill -9 of profd hurts neither the target nor the file; the run names a kill -9 of the target.
 
 The kills come at moments that are held still. ``benchmarks/kills.py`` kills at random ones, beside the real py-spy.
 """

@@ -44,7 +44,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def start(lab: Lab, node: int, home: Path, folder: Path) -> subprocess.Popen[str]:
-    """Start profd with a rank below it on a node; gloo is told the interface, as the host's name has no address."""
+    """Start profd with a rank below it on a node; gloo is given the interface, as the host's name has no address."""
     environment = {
         **os.environ,
         "PROFD_HOME": str(home / str(node)),
@@ -90,8 +90,8 @@ def test_nodes_are_read_as_one_run(folder: Path, tmp_path: Path) -> None:
     path = tmp_path / "job.html"
     assert profd("report", str(folder), "-o", str(path)).stdout.strip() == str(path)
     page = path.read_text()
-    for told in ("node0", "node1", 'href="#rank=0"'):
-        assert told in page
+    for text in ("node0", "node1", 'href="#rank=0"'):
+        assert text in page
 
     viewed = profd("view", str(folder))
     offered = [line.split()[:3] for line in viewed.stdout.splitlines()[1:]]

@@ -117,12 +117,12 @@ def claim_of(pid: int) -> tuple[str, ...]:
 def test_another_user_is_hung_up_on_by_a_session_of_roots(py_spy: StandIn, profd_home: Path) -> None:
     with sleeping() as target:
         session = begin_session(target)
-        # As if folder and socket were open to all: the session has to tell by itself who asks.
+        # As if folder and socket were open to all: the session itself checks the user of a client.
         for path in (profd_home, session.control_socket.parent, session.control_socket):
             path.chmod(0o777)
         words = by_another(TELL, str(session.control_socket))
-        told = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_S)
-        assert (told.stdout, told.stderr) == ("hung up\n", "")
+        done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_S)
+        assert (done.stdout, done.stderr) == ("hung up\n", "")
         assert ControlClient(session.control_socket).hello().run_id
         with finished(session) as reader:
             assert "by another user" not in {event.text for event in reader.events()}

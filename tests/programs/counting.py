@@ -13,7 +13,7 @@ import time
 
 def stand(pipe: int) -> None:
     """Wait, as a child, for a byte or the end of the parent; at a byte become another program."""
-    os.dup2(os.open(os.devnull, os.O_RDWR), 1)  # who reads the parent's output shall see its end
+    os.dup2(os.open(os.devnull, os.O_RDWR), 1)  # a reader of the parent's output sees its end
     if os.read(pipe, 1):
         os.execv("/bin/sleep", ["sleep", "30"])
     os._exit(0)

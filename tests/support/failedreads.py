@@ -55,7 +55,7 @@ class Reader:
 
     def error(self, changes: Sequence[Change], one: Stack) -> float:
         """Return by how many points the share of a stack is off."""
-        told = sum(after.at_us - now.at_us for now, after in itertools.pairwise(changes) if now.frames == one) / (
+        share = sum(after.at_us - now.at_us for now, after in itertools.pairwise(changes) if now.frames == one) / (
             changes[-1].at_us - changes[0].at_us
         )
-        return 100 * (told - self.spent_us[one] / sum(self.spent_us.values()))
+        return 100 * (share - self.spent_us[one] / sum(self.spent_us.values()))

@@ -18,7 +18,7 @@ from profd.daemon.stacks.pyspy import RawRecording, RecordingFailed
 from profd.daemon.store.records import EventHappened, Record, RecordingTaken
 from support.clocks import StoppedClock
 from support.synthetic import identity_of
-from support.traces import Told, raw_recording, stack
+from support.traces import ThreadTrace, raw_recording, stack
 from support.waiting import DEADLINE_S
 
 LONG_S = 3600.0
@@ -70,8 +70,8 @@ class FakeRecording:
         if self.failure is not None:
             raise RecordingFailed(self.failure)
         length_us = (self._clock.now_ns() - self.begun_ns) // 1000
-        told = Told([(0, stack("a"))], length_us, f"thread ({os.getpid()}): MainThread")
-        raw = msgspec.structs.replace(raw_recording(told, zero_ns=self.begun_ns), errors=self.errors)
+        thread = ThreadTrace([(0, stack("a"))], length_us, f"thread ({os.getpid()}): MainThread")
+        raw = msgspec.structs.replace(raw_recording(thread, zero_ns=self.begun_ns), errors=self.errors)
         return raw if self.data is None else RawRecording(self.data, raw.zero_ns, 0, 1, 0, 0)
 
 

@@ -12,7 +12,7 @@ from profd.daemon.store.reader import RunReader
 from support.faultscenes import EXIT_CODE, Scene, steps_in
 
 Fault = tuple[str, str]
-"""To whom, and what."""
+"""The process that it hits, and what happens."""
 
 WAYS: dict[str, Callable[[Scene], None]] = {
     "run": Scene.launch_with_dashboard,
@@ -113,7 +113,7 @@ def _judge(scene: Scene, case: Case) -> None:
     if all(victim != "session" for victim, _ in case.faults):
         with RunReader(list_runs()[0]) as reader:
             assert (reader.info.state, reader.info.why_ended) == ("ended", "target-exited")
-            if ("launcher", "SIGKILL") in case.faults:  # nobody is left to whom the script's end is told
+            if ("launcher", "SIGKILL") in case.faults:  # no process is left that learns of the script's end
                 assert reader.info.exit_code == EXIT_CODE
             kept = b"".join(part.data for part in reader.output())
         assert steps_in(kept) == made, "what is kept has a gap"

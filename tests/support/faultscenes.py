@@ -79,7 +79,7 @@ class Page:
 
     @property
     def is_at_goal(self) -> bool:
-        """Whether the script has made all the steps that it was told to make."""
+        """Whether the script has made all the steps that were asked for."""
         return self._numbers[0] == self._numbers[1]
 
     def end(self) -> None:

@@ -76,7 +76,7 @@ IDLE_WORKER: Spans = ((WORKER_STEP[0][0], 100), (WORKER_WAITS, 400))
 
 
 class Series:
-    """Values of one series, a second apart; of the training process unless told otherwise."""
+    """Values of one series, a second apart; of the training process by default."""
 
     def __init__(
         self,
@@ -180,12 +180,12 @@ class Case:
             more.setdefault("lines", self._lines)
         return self._write(path, *done, **more)
 
-    def told(self, rule: Rule, *done: Any, **more: Any) -> Finding:  # noqa: ANN401
+    def finding(self, rule: Rule, *done: Any, **more: Any) -> Finding:  # noqa: ANN401
         """Return what a rule finds, where it has to find something."""
         return there(self.found(rule, *done, **more))
 
     def title(self, rule: Rule, *done: Any, **more: Any) -> str:  # noqa: ANN401
-        return self.told(rule, *done, **more).title
+        return self.finding(rule, *done, **more).title
 
     def severity(self, rule: Rule, *done: Any, **more: Any) -> str | None:  # noqa: ANN401
         """Return how grave what a rule finds is; None where it finds nothing."""

@@ -26,7 +26,7 @@ def busy(_: int) -> float:
 
 
 def write_gpu_run(path: Path, devices: Mapping[str, Utilization], holders: Mapping[Identity, tuple[str, ...]]) -> Path:
-    """Write a run whose processes wait a second and compute a second, with GPUs and who has memory on them."""
+    """Write a run whose processes wait a second and compute a second, with GPUs and the holders of memory on them."""
     found: list[records.Record] = []
     for rank, identity in enumerate((MAIN, OTHER_RANK)):
         found.append(records.ProcessSeen(identity, None, ("python", "a.py"), "main", rank, None, "3.11.7", STARTED_NS))

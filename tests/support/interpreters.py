@@ -1,4 +1,4 @@
-"""Pythons of each version that this machine has, and programs in them that stand still until they are told to go on."""
+"""Pythons of each version that this machine has, and programs in them that stand still until they may go on."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes run files of jobs of several ranks: each makes the same step, and waits in backward for who works longest."""
+"""Makes run files of jobs of several ranks: each makes the same step, and waits in backward for the slowest."""
 
 from __future__ import annotations
 

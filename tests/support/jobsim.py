@@ -92,7 +92,7 @@ class Rank:
 
 @dataclass
 class JobSim:
-    """A job; ``steps_known`` where its loop counter can be read. In each second it does what it is told."""
+    """A job; ``steps_known`` where its loop counter can be read. In each second it does what the test says."""
 
     size: int
     steps_known: bool = True

@@ -206,7 +206,7 @@ def _step_errors(reader: RunReader, summary: Summary, diary: Diary) -> Iterator[
     counted = sorted(
         point.at_ns for row in reader.list_series() if row.name == STEP_COUNT for point in reader.points(row.id)
     )
-    # Where nothing was counted, steps are told of the whole run.
+    # Where nothing was counted, steps are those of the whole run.
     times = counted or [reader.info.started_ns, reader.info.end_ns]
     first_ns, last_ns = made.within(times[0], times[-1])
     true_per_s = made.between(first_ns, last_ns) * SECOND_NS / (last_ns - first_ns)

@@ -1,4 +1,4 @@
-"""Launches scripts on a terminal of their own, with a dashboard that does as it is told, and reads the screen."""
+"""Launches scripts on a terminal of their own, with a dashboard that obeys the test, and reads the screen."""
 
 from __future__ import annotations
 

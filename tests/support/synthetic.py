@@ -172,7 +172,7 @@ def recording(
     torn: int = 0,
     sample_ns: int = SAMPLE_NS,
 ) -> records.RecordingTaken:
-    """Return a recording sampled evenly, at 100 Hz unless told otherwise.
+    """Return a recording sampled evenly, at 100 Hz by default.
 
     ``threads`` are (os_tid, name, is_main, [(stack, milliseconds)]), their stacks in order of time from ``start_ns``.
     """

@@ -256,8 +256,8 @@ def test_the_innermost_and_last_mount_says_if_a_path_is_on_a_network(path: str, 
 
 def test_paths_in_memory_and_on_a_network_behind_a_link_are_recognized(tmp_path: Path) -> None:
     mounts = "/dev/sda / ext4 rw 0 0\ntmpfs /tmp tmpfs rw 0 0\n/dev/sdb /tmp/scratch xfs rw 0 0\n"
-    told = [paths.is_in_memory(Path(path), mounts) for path in ("/var/tmp", "/tmp/runs", "/tmp/scratch/runs")]
-    assert told == [False, True, False]
+    found = [paths.is_in_memory(Path(path), mounts) for path in ("/var/tmp", "/tmp/runs", "/tmp/scratch/runs")]
+    assert found == [False, True, False]
     (tmp_path / "runs").symlink_to("/home/ada/runs")
     assert paths.is_on_network(tmp_path / "runs", MOUNTS)
     assert not paths.is_on_network(Path("/proc"))  # by the mounts of this machine

@@ -104,8 +104,8 @@ WITHOUT = [sys.executable, "-m", "profd.daemon.rights"]
 
 @pytest.mark.requires("root")
 def test_a_program_has_no_capability_and_keeps_its_user() -> None:
-    told = subprocess.run([*WITHOUT, "/bin/sh", "-c", "cat /proc/self/status"], capture_output=True, text=True).stdout
-    fields = dict(line.split(":", 1) for line in told.splitlines())
+    status = subprocess.run([*WITHOUT, "/bin/sh", "-c", "cat /proc/self/status"], capture_output=True, text=True).stdout
+    fields = dict(line.split(":", 1) for line in status.splitlines())
     assert {int(fields[name], 16) for name in ("CapPrm", "CapEff", "CapInh", "CapAmb")} == {0}
     assert fields["NoNewPrivs"].strip() == "1"
     assert fields["Uid"].split()[1] == str(os.geteuid())

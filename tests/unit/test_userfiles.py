@@ -191,7 +191,7 @@ def test_a_file_system_that_never_answers_is_waited_for_once(root: Path) -> None
         with pytest.raises(Unanswered):
             files.read("/dead/train.py")
         assert mount.asked.is_set()
-        # Nobody can end who waits in there; until it is gone there is no other one.
+        # Nothing can end a process that waits in there; until it is gone there is no other one.
         assert [text(files), files.is_file("/home/train.py")] == [None, False]
         assert files._helper is helper
     until(lambda: text(files) == TEXT, "files are read again")

@@ -91,7 +91,7 @@ def test_paper_is_light_and_leaves_controls_out(report: ReportPage) -> None:
     report.page.evaluate("window.dispatchEvent(new Event('beforeprint'))")
     assert report.shown("getComputedStyle(document.body).backgroundColor") == "rgb(251, 251, 250)"
     assert not report.page.is_visible("#rank")
-    assert report.page.is_visible("#gpu-idle")  # what is selected still has to be told
+    assert report.page.is_visible("#gpu-idle")  # the page still names the selection
     assert report.page.is_visible("#basis")
     assert report.page.is_visible("#flame")
 

@@ -17,7 +17,7 @@ may_die = context.Event()
 
 
 def load(index: int) -> int:
-    """Give a sample; the third one is the end of who loads it."""
+    """Give a sample; the process that loads the third one ends."""
     if index == 3:
         print("ready", flush=True)
         may_die.wait()

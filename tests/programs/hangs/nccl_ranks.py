@@ -37,7 +37,7 @@ def read_batch() -> bytes:
 
 
 def train(rank: int, pids: list[int], counts: list[int], stops: Event) -> None:
-    """Make steps until told to stop."""
+    """Make steps until ``stops`` is set."""
     with (FOLDER / "libnccl.so.2.30.7").open("rb") as library:
         mapped = mmap.mmap(library.fileno(), 0, prot=mmap.PROT_READ)
     pids[rank] = os.getpid()

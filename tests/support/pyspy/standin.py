@@ -15,7 +15,7 @@ import msgspec
 from profd.daemon import processes
 from profd.daemon.store.records import Stack
 from support.folders import TESTS
-from support.traces import Told, stack, write_trace
+from support.traces import ThreadTrace, stack, write_trace
 from support.waiting import until
 
 _LENGTH_US = 1_000_000
@@ -94,7 +94,7 @@ class StandIn:
         shown = [{"name": one.function, "filename": one.file, "line": one.line} for one in reversed(frames)]
         about = {"pid": 1, "thread_id": 1, "os_thread_id": 1, "thread_name": "MainThread"}
         dump = msgspec.json.encode([{**about, "active": True, "owns_gil": False, "frames": shown}])
-        self.plays(write_trace(Told([(0, frames)], _LENGTH_US)), dump=dump)
+        self.plays(write_trace(ThreadTrace([(0, frames)], _LENGTH_US)), dump=dump)
 
     def plays(self, trace: bytes = b"", *, dump: bytes = b"") -> None:
         """Play this trace; ``dump`` is what a dump shows, as before where there is none."""

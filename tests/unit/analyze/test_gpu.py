@@ -169,7 +169,7 @@ GIB = 1 << 30
 
 @pytest.fixture
 def run(tmp_path: Path) -> Path:
-    """Write a run of four seconds: gpu0 was busy for the first half, and told nothing of its power."""
+    """Write a run of four seconds: gpu0 was busy for the first half, and gave no reading of its power."""
     found: list[Record] = [DeviceSeen(STARTED_NS, "gpu0", 0, "NVIDIA H100", "GPU-a", 80 * GIB)]
     found.append(DeviceSeen(STARTED_NS, "gpu1", 1, "NVIDIA A100", "GPU-b"))
     for second in range(5):

@@ -15,7 +15,7 @@ from profd.daemon.store.rows import IntervalRow
 from profd.daemon.store.stepfunction import Step, StepFunction, step_function
 
 
-def told(run: Timeline) -> dict[int, IdleShare]:
+def shares_with_waits(run: Timeline) -> dict[int, IdleShare]:
     return shares(step_function(run.readings()), run.samples(), QUEUES.get)
 
 
@@ -35,7 +35,7 @@ def test_the_truth_lies_within_the_bounds() -> None:
         idle_ns, true = run.idle(0, run.end_ns), run.idle_by_phase()
         utilization = step_function(run.readings()).mean(0, run.end_ns)[0]
         assert 1 - utilization == pytest.approx(idle_ns / run.end_ns, abs=0.015)
-        for phase, share in told(run).items():
+        for phase, share in shares_with_waits(run).items():
             count += 1
             inside += share.low - 0.001 <= true[phase] / idle_ns <= share.high + 0.001
             if share.estimate is not None:
@@ -48,11 +48,11 @@ def test_the_truth_lies_within_the_bounds() -> None:
 
 def test_idle_bounds_are_close_for_long_gaps_and_wide_for_short_ones() -> None:
     chance = random.Random(1)
-    shares = told(Timeline(Kind("waits", 600, 0.5, 100, 0, 0.3), 60, chance))
+    shares = shares_with_waits(Timeline(Kind("waits", 600, 0.5, 100, 0, 0.3), 60, chance))
     assert shares[WAIT].low > 0.8
     assert shares[COMPUTE].high < 0.15
     assert shares[SYNCHRONIZE].high < 0.15
-    shares = told(Timeline(Kind("starts slowly", 4, 0.5, 200, 0, 0.0), 60, random.Random(1)))
+    shares = shares_with_waits(Timeline(Kind("starts slowly", 4, 0.5, 200, 0, 0.0), 60, random.Random(1)))
     assert shares[COMPUTE].high - shares[COMPUTE].low > 0.2
     assert shares[COMPUTE].estimate is None
 
@@ -60,7 +60,7 @@ def test_idle_bounds_are_close_for_long_gaps_and_wide_for_short_ones() -> None:
 @pytest.mark.parametrize("form", ["waits", "all of it"])
 def test_gaps_of_30_ms_are_estimated_only_with_waits_for_the_gpu(form: str) -> None:
     run = Timeline(Kind(form, 30, 0.5, 100, 0, 0.3), 120, random.Random(1))
-    share, true = told(run)[WAIT], run.idle_by_phase()[WAIT] / run.idle(0, run.end_ns)
+    share, true = shares_with_waits(run)[WAIT], run.idle_by_phase()[WAIT] / run.idle(0, run.end_ns)
     assert share.high - share.low > 0.1
     assert share.estimate == pytest.approx(true, abs=0.03)
     assert shares(step_function(run.readings()), run.samples())[WAIT].estimate is None

@@ -1,4 +1,4 @@
-"""How a target died: told of those that did, from what the file has of their last minute."""
+"""How a target died, from what the file has of its last minute."""
 
 from __future__ import annotations
 

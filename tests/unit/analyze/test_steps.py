@@ -192,14 +192,14 @@ def test_all_of_a_training_that_ends_before_is_counted(tmp_path: Path) -> None:
     assert (steps_of(run).count, steps_of(run).why_unknown) == (200, None)
 
 
-@pytest.mark.parametrize(("last", "error", "is_told"), [(3, 0, True), (2, 0, False), (0, 0, False), (100, 49, False)])
+@pytest.mark.parametrize(("last", "error", "is_known"), [(3, 0, True), (2, 0, False), (0, 0, False), (100, 49, False)])
 def test_steps_have_a_rate_where_it_is_known_to_within_half_of_it(
-    tmp_path: Path, last: int, error: int, is_told: bool
+    tmp_path: Path, last: int, error: int, is_known: bool
 ) -> None:
     run = counted_run(tmp_path / "r", [(10, 0, 0), (20, last, error)])
-    told = steps_of(run)
-    assert (told.per_s is not None, told.count is not None) == (is_told, is_told)
-    assert told.why_unknown == (None if is_told else f"steps by {NAME} are too few, or too unsure, for a rate")
+    steps = steps_of(run)
+    assert (steps.per_s is not None, steps.count is not None) == (is_known, is_known)
+    assert steps.why_unknown == (None if is_known else f"steps by {NAME} are too few, or too unsure, for a rate")
 
 
 def test_a_run_that_only_waits_makes_no_steps(tmp_path: Path) -> None:

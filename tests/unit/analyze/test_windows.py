@@ -1,4 +1,4 @@
-"""Whom the GPUs of a window waited for, by line, and what the window cost: against a sweep and counts by hand."""
+"""The lines for which the GPUs of a window waited, and what the window cost: against a sweep and counts by hand."""
 
 from __future__ import annotations
 
@@ -71,8 +71,8 @@ def test_time_that_a_gpu_waited_belongs_to_the_line_that_the_launching_thread_wa
     assert by_line(gpu) == {31: 7, 30: 3}
     line = gpu.lines[0]
     assert (line.label, line.function, line.idle_ns) == ("train.py:31", "train", 280_000)
-    (told,) = about_lines(AboutWindow(gpus=(gpu,), step_times=StepTimes(None, None, None, is_slower=False), notes=()))
-    assert "67 % as nothing was launched (of 10 samples 7 in train.py:31 train, 3 in train.py:30 train), 2 % by" in told
+    (text,) = about_lines(AboutWindow(gpus=(gpu,), step_times=StepTimes(None, None, None, is_slower=False), notes=()))
+    assert "67 % as nothing was launched (of 10 samples 7 in train.py:31 train, 3 in train.py:30 train), 2 % by" in text
 
 
 def test_threads_without_python_do_what_the_main_thread_waits_for(tmp_path: Path) -> None:

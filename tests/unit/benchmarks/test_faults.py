@@ -29,9 +29,9 @@ def test_what_must_hold_after_a_fault_holds(subject: str) -> None:
     words = [sys.executable, str(ROOT / "benchmarks" / "faults.py"), "--json", "--every", str(EVERY[subject]), subject]
     done = subprocess.run(words, capture_output=True, text=True, check=False)
     assert done.stdout, done.stderr
-    told: dict[str, Any] = json.loads(done.stdout)[subject]
-    assert told["failures"] == []
-    assert told["faults"] >= 3
+    outcome: dict[str, Any] = json.loads(done.stdout)[subject]
+    assert outcome["failures"] == []
+    assert outcome["faults"] >= 3
     assert done.returncode == 0
 
 

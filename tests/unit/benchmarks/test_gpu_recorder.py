@@ -25,7 +25,7 @@ SERIES = ("gpu_utilization_share", "gpu_pcie_sent_bytes_per_s", "gpu_memory_used
 
 @pytest.fixture
 def simulated(driver: SimulatedDriver, monkeypatch: pytest.MonkeyPatch) -> SimulatedDriver:
-    """Give a driver whose samples are stamped since boot, and who refuses GPM after six seconds."""
+    """Give a driver that stamps its samples since boot, and that refuses GPM after six seconds."""
     monkeypatch.delenv("FAKE_NVML_CALLS")
     driver.add_gpu(memory_used_bytes=20 << 30, memory_total_bytes=80 << 30, memory_reserved_bytes=1 << 29)
     for name, value in (("clock_offset_s", UPTIME_S - 1_795_176_000), ("sample_period_s", 0.2)):
@@ -69,7 +69,7 @@ def test_a_replay_reads_as_the_device_did(
 ) -> None:
     simulated.set_now(0)
     live = GpuRoom(simulated)
-    told = read(live)
+    recorded = read(live)
     clock = StoppedClock()
     replay = ReplayLibrary(recording, lambda: clock.at_ns)
     monkeypatch.setattr(pynvml, "nvmlLib", replay)
@@ -79,9 +79,9 @@ def test_a_replay_reads_as_the_device_did(
     assert len(again["gpu_utilization_share"]) >= 5 * (SECONDS - 3)
     for name in SERIES:
         assert [value for _, value in again[name]] == pytest.approx(
-            [value for _, value in told[name]], abs=0.1, rel=0.1
+            [value for _, value in recorded[name]], abs=0.1, rel=0.1
         )
-        late = [other - one for (one, _), (other, _) in zip(told[name], again[name], strict=True)]
+        late = [other - one for (one, _), (other, _) in zip(recorded[name], again[name], strict=True)]
         assert all(abs(one) < 0.041 for one in late), (name, late)
     assert [seen.model for seen in room.devices] == ["NVIDIA H100 80GB HBM3"]
     assert [point.value for taken in room.taken for point in taken.points if point.identity == MAIN]

@@ -32,8 +32,8 @@ def test_section_is_replaced_where_it_stands(file: Path) -> None:
     measurements.write_section("Truth", r"With \1 and \n in it.", ["new"])
     measurements.write_section("Cost", "How.", ["all"])
     text = file.read_text()
-    told = [line for line in text.splitlines() if line.startswith(("## ", "old ", "new", "all"))]
-    assert told == [
+    lines = [line for line in text.splitlines() if line.startswith(("## ", "old ", "new", "all"))]
+    assert lines == [
         "## Cost of threads",
         "old Cost of threads",
         "## Cost",

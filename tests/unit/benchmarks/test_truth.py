@@ -13,7 +13,7 @@ from gallery import GALLERY, NOTHING, PLANTED, Outcome, Pair, confusion, outcome
 from holistic import Reading, faults_of
 from phaseclock import PhaseClock
 from phases import Judged, Shares, read_diary, read_passes, shares_table, steps_made
-from ranks import HEALTHY, Told, told
+from ranks import HEALTHY, Verdict, judge
 from support.jobruns import FORWARD, LOAD, Rank, write_job
 from truth import Diary, Program, known_programs, read_program
 
@@ -67,7 +67,7 @@ def diary_of(clock: PhaseClock) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("nested", "told"),
+    ("nested", "written"),
     [
         # A schedule that is made, and says so.
         ([("optimizer", "logging"), ("forward",)], "startup optimizer logging optimizer startup forward other"),
@@ -80,14 +80,14 @@ def diary_of(clock: PhaseClock) -> list[str]:
     ],
     ids=["training ends it", "the first in order counts", "a loop within an optimizer", "an import is startup"],
 )
-def test_what_a_clock_writes_of_phases_in_each_other(nested: list[tuple[str, ...]], told: str) -> None:
+def test_what_a_clock_writes_of_phases_in_each_other(nested: list[tuple[str, ...]], written: str) -> None:
     clock = clock_of_seconds()
     for phases in nested:
         with contextlib.ExitStack() as stack:
             for phase in phases:
                 stack.enter_context(clock.phase(phase) if phase else clock.apart())
     said = [line.split(" ", 1)[1].split(",")[0].replace(" ", "_") for line in diary_of(clock)]
-    assert " ".join(said[:-1]) == told
+    assert " ".join(said[:-1]) == written
 
 
 def test_wrapped_function_is_in_its_phase_and_returns_what_it_did() -> None:
@@ -104,8 +104,8 @@ def test_diary_is_read_as_shares_of_the_time_after_startup(tmp_path: Path) -> No
     step = ("forward", "loss", "backward", "compile", "backward", "optimizer")
     diary.write_text("".join(f"{at} {phase}\n" for at, phase in enumerate(("data wait", *step, "evaluation", *step))))
     assert read_passes(diary) == [3, 10]
-    told = ((0, "startup, import"), (2, "forward"), (5, "data wait"), (6, "other"), (6, "other"))
-    diary.write_text("".join(f"{at * SECOND_NS} {phase}\n" for at, phase in told))
+    changes = ((0, "startup, import"), (2, "forward"), (5, "data wait"), (6, "other"), (6, "other"))
+    diary.write_text("".join(f"{at * SECOND_NS} {phase}\n" for at, phase in changes))
     shares = read_diary(diary)
     assert (shares.startup_s, shares["forward"], shares["data wait"], shares["loss"]) == (2.0, 0.75, 0.25, 0.0)
     one, other = Shares.of({"forward": 3.0, "loss": 1.0}), Shares.of({"forward": 2.0, "backward": 2.0})
@@ -115,7 +115,7 @@ def test_diary_is_read_as_shares_of_the_time_after_startup(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(
-    ("told", "of_timed", "is_right"),
+    ("of_unchanged", "of_timed", "is_right"),
     [
         ({"forward": 9.1, "other": 0.9}, {"forward": 9.6, "other": 0.4}, True),
         ({"forward": 8.9, "other": 1.1}, {"forward": 9.6, "other": 0.4}, False),
@@ -123,9 +123,11 @@ def test_diary_is_read_as_shares_of_the_time_after_startup(tmp_path: Path) -> No
     ],
 )
 def test_little_other_and_a_small_distance_are_right(
-    told: dict[str, float], of_timed: dict[str, float], is_right: bool
+    of_unchanged: dict[str, float], of_timed: dict[str, float], is_right: bool
 ) -> None:
-    judged = Judged(Shares.of(told), Shares.of(of_timed), Shares.of({"forward": 1.0}), Steps(), 10, Steps(), 5.0)
+    judged = Judged(
+        Shares.of(of_unchanged), Shares.of(of_timed), Shares.of({"forward": 1.0}), Steps(), 10, Steps(), 5.0
+    )
     assert judged.is_right == is_right
     assert shares_table({"loop": judged})[-1].endswith("| right |" if is_right else "| **wrong** |")
 
@@ -178,21 +180,21 @@ def test_what_torch_does_better_is_a_fault_and_the_same_errors_are_none(change: 
 
 
 USUAL, LATE = Rank((LOAD, 100), (FORWARD, 100)), Rank((LOAD, 300), (FORWARD, 100))
-MISSED = Told(None, "", 0.0, float("inf"), was_wrong=True)
+MISSED = Verdict(None, "", 0.0, float("inf"), was_wrong=True)
 
 
-def told_of(path: Path, kind: str, *ranks: Rank) -> Told:
+def verdict_on(path: Path, kind: str, *ranks: Rank) -> Verdict:
     with RunReader(write_job(path, *ranks)) as reader:
-        return told(reader, kind)
+        return judge(reader, kind)
 
 
 def test_the_slow_rank_is_right_from_when_it_is_sure(tmp_path: Path) -> None:
-    found = told_of(tmp_path / "a.profd", "data", USUAL, USUAL, LATE, USUAL)
+    found = verdict_on(tmp_path / "a.profd", "data", USUAL, USUAL, LATE, USUAL)
     assert (found.rank, found.function, found.was_wrong) == (2, "Photos.__getitem__", False)
     assert found.after_s == 10
 
 
 def test_another_rank_or_any_of_a_healthy_job_is_wrong(tmp_path: Path) -> None:
-    assert told_of(tmp_path / "a.profd", "data", LATE, USUAL, USUAL).was_wrong
-    assert told_of(tmp_path / "b.profd", HEALTHY, USUAL, USUAL, LATE).was_wrong
-    assert told_of(tmp_path / "c.profd", HEALTHY, USUAL, USUAL, USUAL) == MISSED._replace(was_wrong=False)
+    assert verdict_on(tmp_path / "a.profd", "data", LATE, USUAL, USUAL).was_wrong
+    assert verdict_on(tmp_path / "b.profd", HEALTHY, USUAL, USUAL, LATE).was_wrong
+    assert verdict_on(tmp_path / "c.profd", HEALTHY, USUAL, USUAL, USUAL) == MISSED._replace(was_wrong=False)

@@ -110,9 +110,9 @@ def test_without_a_pid_and_a_terminal_it_lists_and_refuses(
     recording: FakeRecording, monkeypatch: pytest.MonkeyPatch, profd: CommandLine
 ) -> None:
     monkeypatch.setattr("profd.daemon.tree.attachable.find_attachable", lambda: TRAININGS)
-    told = profd("attach", code=ExitCode.USAGE)
-    assert "train.py" in told
-    assert "name its PID: profd attach PID" in told
+    text = profd("attach", code=ExitCode.USAGE)
+    assert "train.py" in text
+    assert "name its PID: profd attach PID" in text
     monkeypatch.setattr("profd.daemon.tree.attachable.find_attachable", list)
     assert "profd run -- CMD" in profd("attach", code=ExitCode.USAGE)
     monkeypatch.setattr(processes, "read_stat", lambda pid: None)

@@ -1,4 +1,4 @@
-"""`profd daemon --check`: what the configuration says, and whom it would record. The supervisor: tests/unit/host."""
+"""`profd daemon --check`: what the configuration says, and what it would record. The supervisor: tests/unit/host."""
 
 from __future__ import annotations
 

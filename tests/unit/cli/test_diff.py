@@ -23,10 +23,10 @@ def runs(tmp_path: Path) -> tuple[str, str]:
 
 def test_json_has_what_changed_by_how_much_if_by_the_least(runs: tuple[str, str], profd: CommandLine) -> None:
     def changed(*words: str) -> dict[str, tuple[float, float]]:
-        told = json.loads(profd("diff", *runs, "--json", *words))
-        assert told["unit"] == "s/step"
-        assert {"base", "new", "step_time", "phases", "leaves", "lines", "version"} <= told.keys()
-        return {one["name"]: (one["base"], one["new"]) for one in told["phases"] if one["is_significant"]}
+        diff = json.loads(profd("diff", *runs, "--json", *words))
+        assert diff["unit"] == "s/step"
+        assert {"base", "new", "step_time", "phases", "leaves", "lines", "version"} <= diff.keys()
+        return {one["name"]: (one["base"], one["new"]) for one in diff["phases"] if one["is_significant"]}
 
     assert changed().keys() == {"data load in process", "backward"}
     assert changed()["data load in process"] == pytest.approx((0.1, 0.25), abs=0.01)

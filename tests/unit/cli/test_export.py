@@ -34,9 +34,9 @@ def test_stacks_go_to_stdout_or_to_a_file_alone(
     run: str, options: list[str], threads: float, tmp_path: Path, profd: CommandLine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    told, file = profd("export", run, "--format", "collapsed", *options), tmp_path / "stacks.txt"
-    assert (told == "") == file.exists()
-    samples = [int(line.rpartition(" ")[2]) for line in (told or file.read_text()).splitlines()]
+    printed, file = profd("export", run, "--format", "collapsed", *options), tmp_path / "stacks.txt"
+    assert (printed == "") == file.exists()
+    samples = [int(line.rpartition(" ")[2]) for line in (printed or file.read_text()).splitlines()]
     assert sum(samples) == threads * SECONDS * RATE_HZ
 
 

@@ -27,16 +27,16 @@ def data(tmp_path: Path, profd: CommandLine) -> str:
 def test_json_has_the_documented_fields_and_the_page_says_the_same(
     data: str, tmp_path: Path, profd: CommandLine
 ) -> None:
-    told = profd("fleet", data)
-    assert told.startswith("1 run of 1 job on 1 node: 0.00556 rank hours, 0.00222 of them lost (40 %)")
+    printed = profd("fleet", data)
+    assert printed.startswith("1 run of 1 job on 1 node: 0.00556 rank hours, 0.00222 of them lost (40 %)")
     profd("fleet", data, "-o", tmp_path / "fleet.html")
-    for text in (told, (tmp_path / "fleet.html").read_text()):
+    for text in (printed, (tmp_path / "fleet.html").read_text()):
         assert "Most is lost in data wait" in text
-    told = profd("fleet", data, "--json")
-    fleet = msgspec.json.decode(told, type=Fleet)
+    answer = profd("fleet", data, "--json")
+    fleet = msgspec.json.decode(answer, type=Fleet)
     assert (fleet.version, fleet.runs, fleet.jobs, fleet.nodes) == (1, 1, 1, 1)
     page = (DOCS / "fleet.md").read_text()
-    assert [name for name in json.loads(told) if f"`{name}`" not in page] == []
+    assert [name for name in json.loads(answer) if f"`{name}`" not in page] == []
 
 
 def test_the_end_of_a_range_of_time_is_no_place(

@@ -50,10 +50,10 @@ def test_unreadable_file_is_listed_as_such_and_a_live_run_marks_its_process(runs
     (runs / "20261121-000000-notes-0000.profd").write_text("not a run")
     assert [run["state"] for run in listed(profd)] == ["unreadable", "unreadable"]
     write_run(runs / "20261122-000000-live-0000.profd", seconds=1, live=True)
-    told = profd("ls")
-    assert "is cut short" in told
-    assert "is no run file" in told
-    (line,) = [line for line in told.splitlines() if line.startswith("4242")]
+    text = profd("ls")
+    assert "is cut short" in text
+    assert "is no run file" in text
+    (line,) = [line for line in text.splitlines() if line.startswith("4242")]
     assert line.split() == ["4242", "3.11", "torch", "1", "min", "01", "s", RUN_ID, "python", "train.py"]
 
 

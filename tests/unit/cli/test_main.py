@@ -153,9 +153,9 @@ def test_a_job_behind_a_url_is_read_as_one_run_and_nothing_is_left(
     assert json.loads(profd("summary", url, "--json"))["run"] == f"{JOB} on 2 nodes"
     stacks = profd("export", url, "--format", "collapsed")
     assert stacks == profd("export", folder, "--format", "collapsed") != ""
-    told = json.loads(profd("diff", url, folder, "--json"))
-    assert {told["base"]["run"], told["new"]["run"]} == {f"{JOB} on 2 nodes"}
-    assert [change for change in told["functions"] if change["is_significant"]] == []
+    diff = json.loads(profd("diff", url, folder, "--json"))
+    assert {diff["base"]["run"], diff["new"]["run"]} == {f"{JOB} on 2 nodes"}
+    assert [change for change in diff["functions"] if change["is_significant"]] == []
     assert set(tmp_path.iterdir()) == before
     profd("export", url, "--format", "parquet", "--to", tmp_path / "fleet")
     assert [one.run for one in DataSet(str(tmp_path / "fleet")).manifests()] == ["run-0@node0", "run-1@node1"]

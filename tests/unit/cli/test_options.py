@@ -85,7 +85,7 @@ def test_main_threads_are_selected_unless_a_process_a_worker_or_a_thread_is_aske
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "remedy"),
     [
         (NO_WORDS._replace(pid=1), "4242"),
         (NO_WORDS._replace(rank=3), "none"),
@@ -94,10 +94,12 @@ def test_main_threads_are_selected_unless_a_process_a_worker_or_a_thread_is_aske
         (NO_WORDS._replace(from_time="2", to_time="1"), "exchange"),
     ],
 )
-def test_an_impossible_selection_is_refused_with_a_remedy(words: SelectionWords, told: str, reader: RunReader) -> None:
+def test_an_impossible_selection_is_refused_with_a_remedy(
+    words: SelectionWords, remedy: str, reader: RunReader
+) -> None:
     with pytest.raises(UsageError) as raised:
         words.build(reader)
-    assert told in raised.value.remedy
+    assert remedy in raised.value.remedy
 
 
 def test_times_count_from_the_start_or_are_local_times_within_the_run(reader: RunReader) -> None:

@@ -143,5 +143,5 @@ def test_the_script_that_is_named_is_launched_with_its_arguments_and_its_exit_co
     monkeypatch.setattr(run, "_NEEDED", ())
     profd("demo", "--headless", *words, code=7)
     assert asked[0].command[1:] == (str(run.target_path(name)), *run.TARGET_ARGUMENTS[name], *arguments)
-    told = profd("demo", "--headless", "resnet", code=ExitCode.USAGE)
-    assert "there is no demo resnet: it is one of: cifar_resnet18, simple_net" in told
+    text = profd("demo", "--headless", "resnet", code=ExitCode.USAGE)
+    assert "there is no demo resnet: it is one of: cifar_resnet18, simple_net" in text

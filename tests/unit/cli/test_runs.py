@@ -15,12 +15,12 @@ from profd.daemon.errors import ExitCode
 
 
 def test_a_job_is_summarized_as_one_run(folder: Path, profd: CommandLine) -> None:
-    told = json.loads(profd("summary", folder, "--json"))
-    assert told["run"] == f"{JOB} on 2 nodes"
-    assert [node["run"] for node in told["nodes"]] == ["run-0", "run-1"]
-    assert [row["host"] for row in told["ranks"]] == ["node0", "node1"]
-    told = json.loads(profd("summary", folder, "--rank", 1, "--json"))
-    assert [row["rank"] for row in told["processes"]] == [1]
+    summary = json.loads(profd("summary", folder, "--json"))
+    assert summary["run"] == f"{JOB} on 2 nodes"
+    assert [node["run"] for node in summary["nodes"]] == ["run-0", "run-1"]
+    assert [row["host"] for row in summary["ranks"]] == ["node0", "node1"]
+    summary = json.loads(profd("summary", folder, "--rank", 1, "--json"))
+    assert [row["rank"] for row in summary["processes"]] == [1]
 
 
 def test_a_report_is_named_after_the_folder(
@@ -35,9 +35,9 @@ def test_a_report_is_named_after_the_folder(
 def test_one_of_several_jobs_must_be_named_and_left_out_files_are_listed(folder: Path, profd: CommandLine) -> None:
     synthetic.write_run(folder / "alone.profd", seconds=2)
     (folder / "broken.profd").write_text("no run")
-    told = profd("summary", folder, code=ExitCode.USAGE)
+    text = profd("summary", folder, code=ExitCode.USAGE)
     for words in ("holds 2 jobs", synthetic.RUN_ID, "left out"):
-        assert words in told
+        assert words in text
     for job, code in ((synthetic.RUN_ID, ExitCode.OK), ("10.0", ExitCode.OK), ("other", ExitCode.NO_RUN)):
         profd("summary", folder, "--job", job, code=code)
 

@@ -42,9 +42,9 @@ def test_the_last_window_is_shown_sorted_split_and_cut_as_asked(run: Path, profd
     assert [row[0] for row in rows_of(out)] == ["implicit_gemm", "aten::conv2d", "aten::addmm"]
     out = profd("window", run, "--show", "--by-shape", "--sort", "self_cuda", "--limit", 3)
     assert [row[0] for row in rows_of(out)] == ["implicit_gemm", "aten::conv2d", "aten::conv2d"]
-    told = json.loads(profd("window", run, "--show", "--json", "--sort", "calls"))
-    assert (told["pid"], told["rank"], told["steps"]) == (RANKS[0].pid, 0, 1)
-    assert [row["calls"] for row in told["operators"]] == [11, 6, 3, 2]
+    answer = json.loads(profd("window", run, "--show", "--json", "--sort", "calls"))
+    assert (answer["pid"], answer["rank"], answer["steps"]) == (RANKS[0].pid, 0, 1)
+    assert [row["calls"] for row in answer["operators"]] == [11, 6, 3, 2]
     assert set(window.SORTABLE.values()) <= {field.name for field in msgspec.structs.fields(OPERATORS[0])}
 
 

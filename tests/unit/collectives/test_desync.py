@@ -37,7 +37,7 @@ def test_another_operation_is_a_mismatch(version: str) -> None:
     verdict = frozen(world, version=version)
     (one,) = verdict.behind
     assert (verdict.progress, one.rank, one.operation, one.instead) == (Progress.MISMATCH, 2, "AllReduce", "Broadcast")
-    two = job_of(2)  # of which nobody knows who is right
+    two = job_of(2)  # it is unknown which one is right
     two.ranks[0].launch("AllReduce")
     two.ranks[1].launch("Broadcast")
     both = [(one.rank, one.instead) for one in frozen(two, version=version).behind]

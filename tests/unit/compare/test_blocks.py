@@ -93,7 +93,7 @@ def test_a_run_that_is_slower_as_a_whole_in_company_has_not_changed(tmp_path: Pa
     assert step_time.relative == pytest.approx(0.25, abs=0.02)
     assert not step_time.is_significant
     assert "of the other cores busy in the base and 50 % in the new run" in " ".join(diff_text(diff).split())
-    # One that is slower alone has, and a part that is slower is told in company too.
+    # A run that is slower alone has a difference; a part that is slower is named in company too.
     diff = diff_in_company(tmp_path / "alone", (0.0, 0.0), factor=1.25)
     assert there(diff.step_time).is_significant
     assert "Others kept" not in diff_text(diff)
@@ -101,15 +101,15 @@ def test_a_run_that_is_slower_as_a_whole_in_company_has_not_changed(tmp_path: Pa
 
 
 @pytest.mark.parametrize(
-    ("told", "expected"),
+    ("named", "expected"),
     [
         ({"main_thread_core_wait_share": 0.15, "host_cpu_pressure_share": 0.9}, 0.15),  # the kernel counts it by thread
         ({"host_cpu_pressure_share": 0.25}, 0.25),  # nobody waited for longer
         ({}, 0.0),
     ],
 )
-def test_how_long_a_core_was_lacking(tmp_path: Path, told: dict[str, float], expected: float) -> None:
-    points = [records.Point(name, value, MAIN if name.startswith("main") else None) for name, value in told.items()]
+def test_how_long_a_core_was_lacking(tmp_path: Path, named: dict[str, float], expected: float) -> None:
+    points = [records.Point(name, value, MAIN if name.startswith("main") else None) for name, value in named.items()]
     known = [
         records.PointsTaken(STARTED_NS + second * SECOND_NS, (*points, records.Point("host_cpu_share", 0.5)))
         for second in range(60)

@@ -44,10 +44,10 @@ def test_planted_differences_are_found_with_their_bounds(
     assert conv.difference == pytest.approx(1e-3, rel=0.15)  # by the step
     assert {one.name for one in diff.operators} == {"aten::conv2d", "aten::addmm"}  # no annotation
     assert run_command_line(["diff", *map(str, planted), "--json"]) == 0
-    told = json.loads(capsys.readouterr().out)
-    assert (told["gpus"][1]["measure"], told["gpus"][1]["is_significant"]) == ("idle share", True)
-    assert {one["name"] for one in told["memory"]} == {"main", "worker"}
-    assert told["operators"]
+    answer = json.loads(capsys.readouterr().out)
+    assert (answer["gpus"][1]["measure"], answer["gpus"][1]["is_significant"]) == ("idle share", True)
+    assert {one["name"] for one in answer["memory"]} == {"main", "worker"}
+    assert answer["operators"]
     assert verdict(diff).startswith("▲ times are alike, but not all else: GPU 0, utilization: ")
     text = diff_text(diff)
     assert all(title in text for title in ("GPUs", "Memory, by role", "aten::conv2d"))

@@ -92,6 +92,6 @@ def test_windows_that_were_asked_for_last_are_taken(tmp_path: Path) -> None:
 
 def test_command_writes_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = write_run(tmp_path / "a.profd", window(MAIN, 1))
-    told = CommandLine(capsys)("export", run, "--format", "tensorboard", "-o", tmp_path / "log")
+    text = CommandLine(capsys)("export", run, "--format", "tensorboard", "-o", tmp_path / "log")
     (written,) = (tmp_path / "log").iterdir()
-    assert str(written) in told
+    assert str(written) in text

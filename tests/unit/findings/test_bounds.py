@@ -20,7 +20,7 @@ def company(*, on_cpu: float, pressure: float) -> list[Series]:
 
 def plain(case: Case) -> float:
     """Return the bound of the same steps on cores of their own."""
-    return there(case.told(load_in_process, LOADING).gain_bound)
+    return there(case.finding(load_in_process, LOADING).gain_bound)
 
 
 @pytest.mark.parametrize(
@@ -35,12 +35,12 @@ def plain(case: Case) -> float:
     ids=["has its core", "waits for it", "waits for something else too", "waits for something else", "by its own wait"],
 )
 def test_what_is_left_may_get_faster_by_what_cores_are_lacking(case: Case, series: list[Series], slower: float) -> None:
-    found = case.told(load_in_process, LOADING, series=series)
+    found = case.finding(load_in_process, LOADING, series=series)
     assert found.gain_bound == pytest.approx(plain(case) * slower, rel=0.01)
 
 
 def test_a_bound_says_that_cores_are_crowded(case: Case) -> None:
-    found = case.told(load_in_process, LOADING, series=company(on_cpu=0.3, pressure=0.9))
+    found = case.finding(load_in_process, LOADING, series=company(on_cpu=0.3, pressure=0.9))
     assert found.severity == CRITICAL
     # What is left may be shorter by half as much again, and no more by the fix.
     assert found.gain_bound == pytest.approx(plain(case) * 1.5, rel=0.01)
@@ -51,7 +51,7 @@ def test_a_bound_says_that_cores_are_crowded(case: Case) -> None:
 def test_waiting_for_data_is_no_want_of_cores(case: Case) -> None:
     # Without a core for as long as it waits, and with one for all of its work.
     series = company(on_cpu=0.6, pressure=0.9)
-    found = case.told(saturated_workers, WAITING, workers={1: BUSY_WORKER}, series=series)
+    found = case.finding(saturated_workers, WAITING, workers={1: BUSY_WORKER}, series=series)
     assert found.gain_bound == pytest.approx(at_most_without(0.4), rel=0.05)
 
 

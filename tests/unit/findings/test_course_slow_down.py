@@ -47,7 +47,7 @@ def counted(*rates: float) -> Series:
 def test_steps_that_take_longer_and_longer_are_found_with_what_grew(case: Case) -> None:
     counts = counted(*[20.0] * 60, *[10.0] * 60)
     saves, works = (
-        case.told(slow_down, *[step((grown, 5))] * 60, *[step((grown, 250))] * 60, series=[counts], seconds=120)
+        case.finding(slow_down, *[step((grown, 5))] * 60, *[step((grown, 250))] * 60, series=[counts], seconds=120)
         for grown in (SAVE, WORK)
     )
     assert "steps take 100 % longer than at first, most of it in checkpoint (train.py:70)" in saves.title
@@ -65,7 +65,7 @@ def few(counts: Sequence[tuple[float, float]]) -> list[PointsTaken]:
 def test_counts_that_are_read_seldom_tell_it_as_well(case: Case) -> None:
     counts = list(accumulate((20.0 / (1 + second / 60) for second in range(120)), initial=0.0))
     seldom = few([(second, counts[second]) for second in range(0, len(counts), 11)])
-    found = case.told(slow_down, HEALTHY, more=seldom, seconds=120)
+    found = case.finding(slow_down, HEALTHY, more=seldom, seconds=120)
     # Counts lie in the first third from 11 to 44 s, in the last from 77 to 110 s: steps take 1 + 27.5 / 60 and
     # 1 + 93.5 / 60 of what the first of all did.
     measure = found.evidence.measures[0]
@@ -93,7 +93,7 @@ FEW = [
 def test_a_few_counts_tell_it_by_the_line_through_them(case: Case) -> None:
     # Nobody knows what grew in that run, but in twelve others of the same script it took 60 to 66 % of the time.
     steps = [step((SAVE, 240))] * 60 + [step((SAVE, 380))] * 60
-    found = case.told(slow_down, *steps, more=few(FEW), seconds=120)
+    found = case.finding(slow_down, *steps, more=few(FEW), seconds=120)
     gain = 120 / 23726 / 0.00143
     assert gain < there(found.gain_bound) < 2 * gain
 
@@ -101,7 +101,7 @@ def test_a_few_counts_tell_it_by_the_line_through_them(case: Case) -> None:
 def test_steps_of_which_each_makes_the_next_longer_lie_on_a_line_over_their_numbers(case: Case) -> None:
     # A step takes 10 ms, and 0.02 ms more for each before it: over the time that is no line.
     counts = [(at_s, (math.sqrt(1e-4 + 4e-5 * at_s) - 0.01) / 2e-5) for at_s, _ in FEW]
-    found = case.told(slow_down, HEALTHY, more=few(counts), seconds=120)
+    found = case.finding(slow_down, HEALTHY, more=few(counts), seconds=120)
     measure = found.evidence.measures[0]
     assert measure.low == pytest.approx(measure.value, rel=1e-6)
 
@@ -115,7 +115,7 @@ def test_a_few_counts_of_even_steps_or_of_half_the_run_tell_nothing(case: Case) 
 
 def test_a_counter_that_was_resumed_makes_no_first_step_short(case: Case) -> None:
     begun, resumed = (
-        case.told(slow_down, HEALTHY, more=few([(at_s, count + before) for at_s, count in FEW]), seconds=120)
+        case.finding(slow_down, HEALTHY, more=few([(at_s, count + before) for at_s, count in FEW]), seconds=120)
         for before in (0, 1_000_000)
     )
     assert [one.evidence.measures[0].value for one in (begun, resumed)] == [pytest.approx(2.0, rel=0.1)] * 2
@@ -127,7 +127,7 @@ def test_the_bound_goes_by_the_first_step_and_not_by_what_has_grown_by_then(case
     for _ in range(120):  # a step takes 10 ms, and 0.02 ms more for each before it
         counts.append(counts[-1] + 1 / (0.01 + 0.00002 * counts[-1]))
     series = Series("step_count", *counts)
-    found = case.told(slow_down, HEALTHY, series=[series], seconds=120)
+    found = case.finding(slow_down, HEALTHY, series=[series], seconds=120)
     gain = 120 / counts[-1] / 0.01
     assert gain < there(found.gain_bound) < 2 * gain
 

@@ -35,7 +35,7 @@ COMPILE = (*ROOT, Frame("compile_fx", LIBRARY + "torch/_inductor/compile_fx.py",
 
 
 def test_a_gpu_that_waits_for_python_wants_larger_batches(case: Case) -> None:
-    found = case.told(small_batches, HEALTHY, series=gpu(0.4))
+    found = case.finding(small_batches, HEALTHY, series=gpu(0.4))
     assert found.severity == CRITICAL
     # Larger batches make each operation on the GPU more efficient, too: only for those of now there is a bound.
     assert found.gain_bound is None
@@ -45,7 +45,7 @@ def test_a_gpu_that_waits_for_python_wants_larger_batches(case: Case) -> None:
 
 def test_without_a_gpu_the_optimizer_tells_that_batches_are_small(case: Case) -> None:
     fused = (*OPTIMIZER[:-1], Frame("_fused_adam", LIBRARY + "torch/optim/adam.py", 790))
-    found = case.told(small_batches, step((fused, 150)))
+    found = case.finding(small_batches, step((fused, 150)))
     assert found.severity == WARNING
     assert "the optimizer takes 32 % of a step (train.py:64)" in found.title
     assert found.gain_bound is None
@@ -58,7 +58,7 @@ def test_an_optimizer_of_sparse_gradients_does_the_more_the_larger_the_batch_is(
     assert case.found(small_batches, step((sparse, 300))) is None
     adam = Frame("_single_tensor_adam", LIBRARY + "torch/optim/adam.py", 357)
     own = (*ROOT, Frame("train_sparse_autoencoder", ROOT[0].file, 3), adam)
-    assert case.told(small_batches, step((own, 300))).rule == "small-batches"
+    assert case.finding(small_batches, step((own, 300))).rule == "small-batches"
 
 
 GIB = 2**30
@@ -80,7 +80,7 @@ def crowd(*, pressure: float, used: float, threads: float = 32) -> list[Series]:
 
 
 def test_more_threads_than_cores_are_found_where_they_wait_for_them(case: Case) -> None:
-    found = case.told(oversubscription, HEALTHY, series=crowd(pressure=0.6, used=1.8))
+    found = case.finding(oversubscription, HEALTHY, series=crowd(pressure=0.6, used=1.8))
     assert found.severity == WARNING
     assert "32 threads of the training share 2 cores: for 60 % of the time" in found.title
 
@@ -95,8 +95,8 @@ def memory(slope: float) -> list[Series]:
 
 
 def test_growing_memory_is_grave_where_it_is_full_soon(case: Case) -> None:
-    soon = case.told(memory_growth, HEALTHY, series=memory(20e6), seconds=60)
-    late = case.told(memory_growth, HEALTHY, series=memory(2e6), seconds=60)
+    soon = case.finding(memory_growth, HEALTHY, series=memory(20e6), seconds=60)
+    late = case.finding(memory_growth, HEALTHY, series=memory(2e6), seconds=60)
     assert (soon.severity, late.severity) == (CRITICAL, WARNING)
     assert soon.title == "memory grows: main 4242 takes 20 MB more a second: full in 10 min 44 s"
     measure = soon.evidence.measures[0]
@@ -142,7 +142,7 @@ WAITING = step((DATA_WAIT, 250))
 
 
 def test_loading_between_steps_is_found_with_its_line_share_and_bound(case: Case) -> None:
-    found = case.told(load_in_process, step((LOAD_IN_PROCESS, 200)))
+    found = case.finding(load_in_process, step((LOAD_IN_PROCESS, 200)))
     measure = found.evidence.measures[0]
     assert measure.value == pytest.approx(0.4, abs=0.01)
     assert measure.samples == pytest.approx(1200, abs=30)
@@ -161,13 +161,13 @@ def test_loading_between_steps_is_found_with_its_line_share_and_bound(case: Case
 
 def test_the_function_with_most_of_the_loading_is_named(case: Case) -> None:
     decode = (*LOAD_IN_PROCESS, Frame("decode", DATA, 40))
-    found = case.told(load_in_process, step((decode, 150), (LOAD_IN_PROCESS, 50)))
+    found = case.finding(load_in_process, step((decode, 150), (LOAD_IN_PROCESS, 50)))
     assert "See whether decode (augment.py:40) can cost less: it takes 30 % of the time." in found.remedy
     crop = (*LOAD_IN_PROCESS, Frame("crop", DATA, 50))
-    found = case.told(load_in_process, step((decode, 100), (crop, 100)))
+    found = case.finding(load_in_process, step((decode, 100), (crop, 100)))
     assert "See whether Photos.__getitem__ (augment.py:33) can cost less: it takes 40 % of the time." in found.remedy
     library = (*LOAD_IN_PROCESS[:-1], Frame("default_collate", LIBRARY + "torch/utils/data/_utils/collate.py", 398))
-    assert "See whether" not in case.told(load_in_process, step((library, 200))).remedy
+    assert "See whether" not in case.finding(load_in_process, step((library, 200))).remedy
 
 
 @pytest.mark.parametrize(
@@ -178,16 +178,16 @@ def test_a_batch_that_is_made_as_soon_as_it_is_handed_over_needs_no_worker(
 ) -> None:
     # 30 % of the time: 6 ms a step at 50 steps a second, 3 ms at 100.
     series = [Series("step_count", *(float(second * per_s) for second in range(60)))]
-    found = case.told(load_in_process, step((LOAD_IN_PROCESS, 150)), series=series)
+    found = case.finding(load_in_process, step((LOAD_IN_PROCESS, 150)), series=series)
     assert (found.severity, advice in found.remedy) == (severity, True)
     assert ("3.0 ms a step" in found.title) == (severity == INFO)
     # A stream is read by no list of indices, and workers share it.
     fetch = Frame("_IterableDatasetFetcher.fetch", LIBRARY + "torch/utils/data/_utils/fetch.py", 33)
     stream = (*LOAD_IN_PROCESS[:5], fetch, Frame("ClickLog.__iter__", TRAIN, 30))
-    assert "get_worker_info" in case.told(load_in_process, step((stream, 150)), series=series).remedy
+    assert "get_worker_info" in case.finding(load_in_process, step((stream, 150)), series=series).remedy
     assert "get_worker_info" not in found.remedy
     fastai = (*stream, Frame("DataLoader.create_batches", LIBRARY + "fastai/data/load.py", 200))
-    assert "get_worker_info" not in case.told(load_in_process, step((fastai, 150))).remedy
+    assert "get_worker_info" not in case.finding(load_in_process, step((fastai, 150))).remedy
 
 
 NADAM = (*ROOT, Frame("_single_tensor_nadam", LIBRARY + "torch/optim/nadam.py", 357))
@@ -213,27 +213,27 @@ def test_severity_goes_by_what_is_sure(
 
 def test_startup_is_no_part_of_what_a_share_is_one_of(case: Case) -> None:
     steps = [((IMPORT, 500),)] * 20 + [step((LOAD_IN_PROCESS, 200))] * 20
-    found = case.told(load_in_process, *steps, seconds=40)
+    found = case.finding(load_in_process, *steps, seconds=40)
     assert found.evidence.measures[0].value == pytest.approx(0.4, abs=0.01)
 
 
 def test_bound_is_no_more_than_the_cores_allow(case: Case) -> None:
     busy = Series("cpu_cores", 1.0, tid=MAIN_TID)
-    found = case.told(load_in_process, step((LOAD_IN_PROCESS, 400)), series=[busy, *cores(2)])
+    found = case.finding(load_in_process, step((LOAD_IN_PROCESS, 400)), series=[busy, *cores(2)])
     assert found.gain_bound == pytest.approx(2.0, abs=0.02)
     assert "num_workers=1 " in found.remedy
 
 
 def test_saturated_workers_tell_how_many_would_do(case: Case) -> None:
     workers = {1: BUSY_WORKER, 2: BUSY_WORKER}
-    found = case.told(saturated_workers, WAITING, workers=workers)
+    found = case.finding(saturated_workers, WAITING, workers=workers)
     # Two workers that are busy all the time, for steps that would take half the time.
     assert "both workers are 100 % busy: adding 2 speeds steps up by at most 2.3" in found.title
     assert "num_workers=4 " in found.remedy
     assert "train.py:58" in found.remedy
     assert "(augment.py:12)" in found.cause
     waiting = [Series("cpu_cores", 0.05, identity=worker(number)) for number in workers]
-    assert "storage" in case.told(saturated_workers, WAITING, workers=workers, series=waiting).cause
+    assert "storage" in case.finding(saturated_workers, WAITING, workers=workers, series=waiting).cause
     for other in (idle_workers, load_in_process):
         assert case.found(other, WAITING, workers=workers) is None
 
@@ -241,7 +241,9 @@ def test_saturated_workers_tell_how_many_would_do(case: Case) -> None:
 def test_more_workers_are_not_advised_where_no_core_is_left(case: Case) -> None:
     busy = [Series("cpu_cores", 0.5, tid=MAIN_TID)]
     busy += [Series("cpu_cores", 0.98, identity=worker(number)) for number in (1, 2)]
-    found = case.told(saturated_workers, WAITING, workers={1: BUSY_WORKER, 2: BUSY_WORKER}, series=[*busy, *cores(2)])
+    found = case.finding(
+        saturated_workers, WAITING, workers={1: BUSY_WORKER, 2: BUSY_WORKER}, series=[*busy, *cores(2)]
+    )
     assert "no core is left for more" in found.title
     assert "num_workers" not in found.remedy
 
@@ -253,7 +255,7 @@ def test_no_more_workers_are_advised_than_find_a_core_and_memory(case: Case) -> 
     spans, workers = step((DATA_WAIT, 450)), {1: BUSY_WORKER}
 
     def number(*series: Series) -> str:
-        return case.told(saturated_workers, spans, workers=workers, series=[*busy, *series]).remedy.split()[1]
+        return case.finding(saturated_workers, spans, workers=workers, series=[*busy, *series]).remedy.split()[1]
 
     assert number() == "num_workers=10"
     assert number(*cores(8)) == "num_workers=7"
@@ -262,7 +264,7 @@ def test_no_more_workers_are_advised_than_find_a_core_and_memory(case: Case) -> 
 
 def test_a_wait_beside_idle_workers_is_not_for_want_of_workers(case: Case) -> None:
     workers = {1: IDLE_WORKER, 2: IDLE_WORKER}
-    found = case.told(idle_workers, WAITING, workers=workers)
+    found = case.finding(idle_workers, WAITING, workers=workers)
     assert "its workers are 20 % busy" in found.title
     assert "prefetch_factor" in found.remedy
     assert case.found(saturated_workers, WAITING, workers=workers) is None
@@ -271,14 +273,14 @@ def test_a_wait_beside_idle_workers_is_not_for_want_of_workers(case: Case) -> No
 def test_idle_workers_should_persist_hand_over_smaller_types_or_be_done_without(case: Case) -> None:
     starting = (*DATA_WAIT[:3], Frame("iterate", TRAIN, 31), Frame("_get_iterator", DATA_WAIT[3].file, 9))
     spans = step((DATA_WAIT, 200), (starting, 50))
-    found = case.told(idle_workers, spans, workers={1: IDLE_WORKER}, generations=6)
+    found = case.finding(idle_workers, spans, workers={1: IDLE_WORKER}, generations=6)
     assert "persistent_workers=True in the DataLoader (train.py:31)" in found.remedy
     # The same wait, but the main thread is busy with a batch that it has.
     rebuild = (*DATA_WAIT[:-2], Frame("rebuild_storage_fd", DATA_WAIT[-1].file, 9))
-    found = case.told(idle_workers, step((rebuild, 250)), workers={1: IDLE_WORKER, 2: IDLE_WORKER})
+    found = case.finding(idle_workers, step((rebuild, 250)), workers={1: IDLE_WORKER, 2: IDLE_WORKER})
     assert "smaller types" in found.remedy
     # A worker of which 20 % is work makes batches in less time than the main thread takes them, 50 % of it.
-    found = case.told(idle_workers, step((rebuild, 250)), workers={1: IDLE_WORKER})
+    found = case.finding(idle_workers, step((rebuild, 250)), workers={1: IDLE_WORKER})
     assert "num_workers=0 in the DataLoader (train.py:58)" in found.remedy
 
 
@@ -286,7 +288,7 @@ COLLECT = (*ROOT[:-1], Frame("train_epoch", TRAIN, 80))
 
 
 def test_calls_of_the_garbage_collector_are_found_with_their_line(case: Case) -> None:
-    found = case.told(garbage_collection, step((COLLECT, 150)))
+    found = case.finding(garbage_collection, step((COLLECT, 150)))
     assert found.severity == WARNING
     assert found.title.startswith("garbage collection: gc.collect() takes 30 % of the time (train.py:80)")
     assert found.gain_bound == pytest.approx(at_most_without(0.3), rel=0.03)
@@ -296,7 +298,7 @@ def test_calls_of_the_garbage_collector_are_found_with_their_line(case: Case) ->
 
 def test_a_library_that_collects_garbage_is_named_as_its_call_cannot_be_left_out(case: Case) -> None:
     collect = (*ROOT, Frame("TrainingLoop._train_epoch", LIBRARY + "pykeen/training/training_loop.py", 493))
-    remedy = case.told(garbage_collection, step((collect, 150))).remedy
+    remedy = case.finding(garbage_collection, step((collect, 150))).remedy
     assert "pykeen makes the call" in remedy
     assert "gc.freeze() once, before the line that trains (train.py:" in remedy
 
@@ -314,7 +316,7 @@ def test_what_python_collects_while_a_program_starts_up_is_nothing_to_mend(case:
 
 def test_collections_that_python_makes_by_itself_are_found_by_its_flag(case: Case) -> None:
     shares = Series("garbage_collection_share", 0.4)
-    found = case.told(garbage_collection, HEALTHY, series=[shares])
+    found = case.finding(garbage_collection, HEALTHY, series=[shares])
     assert found.title.startswith("garbage collection: Python collects garbage by itself for 40 % of the time: doing")
     assert (found.severity, found.evidence.line) == (CRITICAL, None)
     assert found.gain_bound == pytest.approx(at_most_without(0.4), rel=0.05)
@@ -328,7 +330,7 @@ def faulting(faults: float, *, system: float, user: float = 0.7) -> list[Series]
 
 
 def test_pages_taken_anew_are_found_by_their_faults(case: Case) -> None:
-    found = case.told(allocator_churn, HEALTHY, series=faulting(150_000, system=0.3))
+    found = case.finding(allocator_churn, HEALTHY, series=faulting(150_000, system=0.3))
     assert found.severity == WARNING
     assert "614 MB of memory a second are taken from the kernel anew, for 29 % of the time" in found.title
     assert "MALLOC_TRIM_THRESHOLD_" in found.remedy

@@ -52,7 +52,7 @@ LOOP, ADD = (*ROOT, Frame("spread", TRAIN, 77)), (*ROOT, Frame("spread", TRAIN, 
 def test_what_stops_the_steps_is_found_by_its_own_rule_alone(
     case: Case, rule: Rule, stack: tuple[Frame, ...], label: str
 ) -> None:
-    found = case.told(rule, step((stack, 150)))
+    found = case.finding(rule, step((stack, 150)))
     assert found.title.startswith(label)
     assert found.severity == WARNING
     assert found.gain_bound == pytest.approx(at_most_without(0.3), rel=0.03)
@@ -63,7 +63,7 @@ def test_what_stops_the_steps_is_found_by_its_own_rule_alone(
 def test_batches_of_an_evaluation_count_for_it_and_not_for_the_input(case: Case) -> None:
     loading = (*ROOT, Frame("evaluate", TRAIN, 121), *LOAD_IN_PROCESS[3:])
     spans = step((EVALUATE, 60), (loading, 90), (LOAD_IN_PROCESS, 60))
-    found = case.told(evaluations, spans)
+    found = case.finding(evaluations, spans)
     assert found.title.startswith("evaluation: evaluating takes 30 % of the time (train.py:121)")
     assert found.evidence.selection.phase is None
     # It is no loss while it is moderate.
@@ -79,13 +79,13 @@ def test_a_program_that_only_evaluates_has_no_evaluation_too_much(case: Case) ->
 
 
 def test_a_wait_for_an_idle_gpu_is_lost_as_far_as_the_gpu_allows(case: Case) -> None:
-    found = case.told(synchronization, step((SYNCHRONIZE, 350)), series=gpu(0.5))
+    found = case.finding(synchronization, step((SYNCHRONIZE, 350)), series=gpu(0.5))
     assert "waits for the device for 70 %" in found.title
     assert found.gain_bound == pytest.approx(2.0)
 
 
 def test_a_function_that_loops_in_python_is_found_and_so_is_its_comprehension(case: Case) -> None:
-    found = case.told(hot_function, step((LOOP, 50), (ADD, 200)))
+    found = case.finding(hot_function, step((LOOP, 50), (ADD, 200)))
     assert found.severity == CRITICAL
     assert "spread loops in Python for 50 % of the time (train.py:78)" in found.title
     inner = (*LOOP, Frame("spread.<locals>.<listcomp>", TRAIN, 77))
@@ -118,7 +118,7 @@ def test_a_healthy_run_has_no_findings_nor_have_workers_that_keep_up(case: Case)
 
 
 def test_a_phase_that_may_take_less_is_not_warned_of(case: Case) -> None:
-    found = case.told(checkpoints, step((SAVE, 54)), seconds=10)
+    found = case.finding(checkpoints, step((SAVE, 54)), seconds=10)
     assert found.evidence.measures[0].value > 0.1
     assert found.severity == INFO
 
@@ -139,7 +139,7 @@ CROWDED = turns(main=0.5, rival=0.5, pressure=0.5)
 
 
 def test_a_thread_that_computes_in_python_keeps_the_main_thread_waiting(case: Case) -> None:
-    found = case.told(interpreter_lock, HEALTHY, beside=COMPUTES, series=turns(main=0.5, rival=0.5))
+    found = case.finding(interpreter_lock, HEALTHY, beside=COMPUTES, series=turns(main=0.5, rival=0.5))
     assert found.severity == CRITICAL
     assert "waits 48 % of the time while thread beside computes in Python (train.py:78)" in found.title
     assert found.gain_bound == pytest.approx(at_most_without(0.48), rel=0.05)
@@ -151,7 +151,7 @@ def test_a_thread_that_computes_in_python_keeps_the_main_thread_waiting(case: Ca
 
 
 def test_a_main_thread_with_hardly_any_time_left_gets_no_bound(case: Case) -> None:
-    found = case.told(interpreter_lock, HEALTHY, beside=COMPUTES, series=turns(main=0.02, rival=0.97))
+    found = case.finding(interpreter_lock, HEALTHY, beside=COMPUTES, series=turns(main=0.02, rival=0.97))
     assert found.severity == CRITICAL
     assert found.title.endswith("not waiting speeds steps up many times")
     assert found.gain_bound is None
@@ -168,7 +168,7 @@ def machine(count: int, *, used: float, process: float = 1.0) -> list[Series]:
 
 
 def test_idle_cores_beside_a_model_in_one_thread_are_a_finding(case: Case) -> None:
-    found = case.told(idle_cores, HEALTHY, series=machine(4, used=0.26))
+    found = case.finding(idle_cores, HEALTHY, series=machine(4, used=0.26))
     assert found.severity == CRITICAL
     assert "in one thread (train.py:61), beside 3 idle cores: using 4 threads speeds steps up by at most" in found.title
     # 96 % of a step are in forward and backward, each of them long.
@@ -191,7 +191,7 @@ FOREACH = (*OPTIMIZER[:-1], Frame("_multi_tensor_adam", LIBRARY + "torch/optim/a
 def test_weights_that_are_not_updated_at_once_are_found_with_their_line(
     case: Case, stack: tuple[Frame, ...], series: list[Series], said: str
 ) -> None:
-    found = case.told(unfused_optimizer, step((stack, 190)), series=series)
+    found = case.finding(unfused_optimizer, step((stack, 190)), series=series)
     assert found.severity == WARNING
     assert found.title.startswith(f"optimizer: updating the weights {said} of a step (train.py:64)")
     assert found.gain_bound == pytest.approx(at_most_without(found.evidence.measures[0].value), rel=0.03)

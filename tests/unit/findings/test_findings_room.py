@@ -53,7 +53,7 @@ def link(received: float, *, busy: float = 0.4, lanes: float = 4, sent: float = 
 
 
 def test_a_link_that_is_full_while_the_gpu_pauses_bounds_the_training(case: Case) -> None:
-    found = case.told(pcie_bound, HEALTHY, series=link(5e9))
+    found = case.finding(pcie_bound, HEALTHY, series=link(5e9))
     assert found.severity == CRITICAL
     # Four lanes of 1,969 MB/s, of which copies reach 85 %.
     assert "5.0 GB a second go to gpu0, 75 % of what its link of 4 lanes carries, and it is busy 40 %" in found.title

@@ -38,7 +38,7 @@ def test_copies_are_a_loss_only_while_the_gpu_has_room(case: Case) -> None:
 
 @pytest.mark.parametrize("mask", [0x8, 0x20, 0x44, 0x80])
 def test_clocks_that_heat_or_hardware_holds_down_are_a_warning(mask: int, case: Case) -> None:
-    found = case.told(gpu_held_back, HEALTHY, series=gpu(0.9, *capped(mask, 1.98e9)))
+    found = case.finding(gpu_held_back, HEALTHY, series=gpu(0.9, *capped(mask, 1.98e9)))
     assert found.severity == WARNING
     assert "clocks of gpu0 down 100 %" in found.title
     assert case.found(gpu_held_back, HEALTHY, series=gpu(0.9, *capped(0, 1.98e9))) is None
@@ -84,10 +84,10 @@ def test_a_loop_that_the_gpu_bounds_loses_nothing_by_what_python_does_meanwhile(
 def test_idle_gpus_are_found_with_the_phase_of_most_of_the_idle_time(case: Case) -> None:
     # A second that waits for data and the GPU with it, then one in which both work.
     turns = of_gpu("gpu_utilization_share", *((0.0, 1.0) * 15))
-    found = case.told(gpu_idle, ((DATA_WAIT, 500),), step(), series=[*gpu(1.0)[1:], turns])
+    found = case.finding(gpu_idle, ((DATA_WAIT, 500),), step(), series=[*gpu(1.0)[1:], turns])
     assert found.severity == WARNING
     assert re.search(r"GPUs idle 48 % of the time, 9\d % to \S+ % of it in data wait \(train.py:\d+\)", found.title)
-    even = case.told(gpu_idle, step((DATA_WAIT, 100)), series=gpu(0.6))
+    even = case.finding(gpu_idle, step((DATA_WAIT, 100)), series=gpu(0.6))
     assert even.sentence == "GPUs idle 40 % of the time, in gaps that are too short for readings to tell where"
     assert case.found(gpu_idle, HEALTHY, series=gpu(0.75)) is None
 
@@ -100,7 +100,7 @@ def test_idle_gpus_are_left_out_beside_the_finding_that_explains_them(case: Case
 
 
 def test_one_idle_gpu_of_several_is_a_finding(case: Case) -> None:
-    found = case.told(gpu_unused, HEALTHY, more=[DEVICE], series=[*gpu(0.9), *gpu(0.0, device="gpu1")])
+    found = case.finding(gpu_unused, HEALTHY, more=[DEVICE], series=[*gpu(0.9), *gpu(0.0, device="gpu1")])
     assert (found.rule, found.severity) == ("gpu-unused", WARNING)
     assert "gpu1 holds memory of the training and is busy 0 % of the time, another one 90 %" in found.title
     assert case.found(gpu_unused, HEALTHY, more=[DEVICE], series=[*gpu(0.9), *gpu(0.8, device="gpu1")]) is None
@@ -109,7 +109,7 @@ def test_one_idle_gpu_of_several_is_a_finding(case: Case) -> None:
 @pytest.mark.parametrize("text", [*(f"Xid {number}: an error" for number in (48, 63, 79, 94, 95)), "a memory error x"])
 def test_errors_after_which_a_gpu_computes_wrongly_are_an_alarm(text: str, case: Case) -> None:
     event = EventHappened(STARTED_NS + 10**9, "gpu", f"gpu0: {text}")
-    found = case.told(gpu_error, HEALTHY, more=[event])
+    found = case.finding(gpu_error, HEALTHY, more=[event])
     assert (found.severity, found.title) == (CRITICAL, f"GPU error: gpu0: {text}")
     harmless = EventHappened(STARTED_NS + 10**9, "gpu", "gpu0: Xid 43: GPU stopped processing")
     assert case.found(gpu_error, HEALTHY, more=[harmless]) is None
@@ -143,7 +143,7 @@ REMARKS: dict[str, tuple[Rule, list[Series], list[Series], str]] = {
 def test_counters_are_remarked_on(
     rule: Rule, series: list[Series], healthy: list[Series], text: str, case: Case
 ) -> None:
-    found = case.told(rule, HEALTHY, series=series)
+    found = case.finding(rule, HEALTHY, series=series)
     assert found.severity == INFO
     assert text in found.title
     assert case.found(rule, HEALTHY, series=healthy) is None

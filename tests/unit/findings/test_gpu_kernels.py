@@ -52,7 +52,7 @@ def kernels(tmp_path: Path) -> Case:
 
 
 def test_products_in_float32_are_found_with_their_share_of_the_time(kernels: Case) -> None:
-    found = kernels.told(precision, window(kernel(FLOAT32, 600), kernel(OTHER, 400)))
+    found = kernels.finding(precision, window(kernel(FLOAT32, 600), kernel(OTHER, 400)))
     # 60 % of what runs on a GPU that is busy for 90 % of the time.
     assert found.title.startswith("precision: products in float32 take 54 % of the time")
     assert found.severity == CRITICAL
@@ -115,7 +115,7 @@ def test_the_last_window_counts_that_succeeded(kernels: Case) -> None:
 
 
 def test_images_that_are_turned_around_want_channels_last(kernels: Case) -> None:
-    found = kernels.told(memory_format, window(kernel(TURNING, 200), kernel(TF32, 800)))
+    found = kernels.finding(memory_format, window(kernel(TURNING, 200), kernel(TF32, 800)))
     assert found.severity == WARNING
     assert found.title.startswith("memory format: turning images around for convolutions takes 18 % of the time")
     assert "torch.channels_last" in found.remedy
@@ -124,14 +124,14 @@ def test_images_that_are_turned_around_want_channels_last(kernels: Case) -> None
 
 
 def test_kernels_that_a_compiler_would_fuse_are_a_finding(kernels: Case) -> None:
-    found = kernels.told(elementwise, window(kernel(TF32, 300), kernel(OTHER, 700)))
+    found = kernels.finding(elementwise, window(kernel(TF32, 300), kernel(OTHER, 700)))
     assert "element by element take 63 % of the time" in found.title
     assert kernels.found(elementwise, window(kernel(TF32, 950), kernel(OTHER, 50))) is None
 
 
 def test_copies_from_memory_that_is_not_pinned_are_a_finding(kernels: Case) -> None:
     copying = [kernel(f"Memcpy HtoD ({memory} -> Device)", 300) for memory in ("Pageable", "Pinned")]
-    found = kernels.told(copies, window(copying[0], kernel(TF32, 700)))
+    found = kernels.finding(copies, window(copying[0], kernel(TF32, 700)))
     assert "take 27 % of the GPU's time" in found.title
     assert kernels.found(copies, window(copying[1], kernel(TF32, 700))) is None
 

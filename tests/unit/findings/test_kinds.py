@@ -79,7 +79,7 @@ def test_kinds_of_the_user_come_first_and_a_wrong_table_of_theirs_is_refused_wit
     with pytest.raises(UsageError, match=r"overhead.toml is no table of \[\[kind\]\].*instead"):
         load_kinds()
     table.write_text(table.read_text() + 'instead = "asking once"\nremedy = "Ask once."\nmodule = ["json/*"]\n')
-    found = case.told(overhead, step((ENCODE, 150)))
+    found = case.finding(overhead, step((ENCODE, 150)))
     assert found.title.startswith("overhead: our store takes 30 % of the time (augment.py:12): asking once speeds")
     assert found.remedy == "Ask once."
 

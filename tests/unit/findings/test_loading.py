@@ -36,7 +36,7 @@ def test_what_a_generator_loads_is_found_at_the_line_of_the_loop_with_the_functi
     batches = (*LOOP, Frame("train_epoch", TRAIN, 58), Frame("batches", DATA, 60))
     image = Frame("ImageFile.load", LIBRARY + "PIL/ImageFile.py", 293)
     decode, resize = (*batches, Frame("decode", DATA, 42), image), (*batches, Frame("resize", DATA, 50), image)
-    found = case.told(load_in_process, step((decode, decode_ms), (resize, resize_ms)))
+    found = case.finding(load_in_process, step((decode, decode_ms), (resize, resize_ms)))
     assert f"the main thread makes its batches {all_share} % of the time (train.py:58)" in found.title
     assert f"See whether decode (augment.py:42) can cost less: it takes {share} % of the time." in found.remedy
 
@@ -44,7 +44,7 @@ def test_what_a_generator_loads_is_found_at_the_line_of_the_loop_with_the_functi
 @pytest.mark.parametrize(("ms", "severity"), [(150, INFO), (280, WARNING)])
 def test_steps_of_an_environment_are_a_part_of_what_the_program_is_for(case: Case, ms: int, severity: str) -> None:
     steps = case.line("collect", 84, "state, reward = self.vec_env.step(action)", TRAIN)
-    found = case.told(load_in_process, step(((*LOOP, steps, Frame("Pendulum.step", DATA, 90)), ms)))
+    found = case.finding(load_in_process, step(((*LOOP, steps, Frame("Pendulum.step", DATA, 90)), ms)))
     assert found.severity == severity
     assert found.title.startswith(f"input-bound: steps of the environment take {ms // 5} % of the time (train.py:84)")
     assert "several environments at once" in found.remedy
@@ -56,7 +56,7 @@ def test_sleep_in_a_step_of_an_environment_is_named_as_sleep(case: Case) -> None
     sleep = (*world, case.line("pace", 91, "time.sleep(self.dt)"))
     observe = (*world, case.line("observe", 92, "state = np.concatenate([self.angle, self.speed])"))
     spans = step((sleep, 100), (observe, 60))
-    found = case.told(overhead, spans)
+    found = case.finding(overhead, spans)
     assert found.severity == WARNING
     assert found.title.startswith("overhead: polling or sleeping takes 20 % of the time (augment.py:90)")
     assert "steps of the environment take 12 % of the time" in case.title(load_in_process, spans)
@@ -83,14 +83,14 @@ def served_by(count: int, busy_ms: int) -> list[records.Record]:
 
 
 def test_environments_that_cost_less_than_asking_for_them_are_taken_in_this_process(case: Case) -> None:
-    found = case.told(environments, step((ASKS, 200)), more=served_by(4, 20))
+    found = case.finding(environments, step((ASKS, 200)), more=served_by(4, 20))
     assert (found.rule, found.severity) == ("input-bound-environments", "critical")
     assert found.title.startswith("input-bound: the main thread waits 40 % for 4 environments (train.py:84), 4 % busy")
     assert "DummyVecEnv" in found.remedy
 
 
 def test_environments_that_take_long_are_what_the_program_is_for(case: Case) -> None:
-    found = case.told(environments, step((ASKS, 200)), more=served_by(4, 400))
+    found = case.finding(environments, step((ASKS, 200)), more=served_by(4, 400))
     assert (found.rule, found.severity) == ("input-bound-environments", INFO)
     assert "4 environments (train.py:84), 80 % busy" in found.title
     assert case.severity(environments, step((ASKS, 300)), more=served_by(1, 490)) == WARNING

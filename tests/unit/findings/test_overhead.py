@@ -75,7 +75,7 @@ TEXTS = {
     (TRAIN, 92): "results = [train(trial) for trial in trials]",
 }
 
-TOLD: dict[str, tuple[Spans, str, str]] = {
+LINES: dict[str, tuple[Spans, str, str]] = {
     "a call": (
         step((ENCODE, 150)), WARNING, "serialization takes 30 % of the time (augment.py:12): doing it in the background"
     ),
@@ -162,11 +162,11 @@ TOLD: dict[str, tuple[Spans, str, str]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize(("spans", "severity", "words"), TOLD.values(), ids=TOLD)
+@pytest.mark.parametrize(("spans", "severity", "words"), LINES.values(), ids=LINES)
 def test_the_line_below_which_time_is_lost_is_named_with_its_kind(
     case: Case, spans: Spans, severity: str, words: str
 ) -> None:
-    found = case.told(overhead, spans, lines=TEXTS)
+    found = case.finding(overhead, spans, lines=TEXTS)
     assert found.title.startswith(f"overhead: {words}")
     assert found.severity == severity
     # The gain may be all of the line that is named.
@@ -211,21 +211,21 @@ def test_what_is_no_overhead(case: Case, rule: Rule, spans: Spans) -> None:
 
 def test_a_share_is_that_of_the_function_that_is_named(case: Case) -> None:
     bank = (*CALL, Frame("LogMel.__call__", DATA, 20), Frame("filterbank", DATA, 15), Frame("mel_filterbank", DATA, 9))
-    found = case.told(overhead, step((bank, 175), ((*CALL, Frame("LogMel.__call__", DATA, 19)), 35)))
+    found = case.finding(overhead, step((bank, 175), ((*CALL, Frame("LogMel.__call__", DATA, 19)), 35)))
     assert "overhead: mel_filterbank takes 35 % of the time (train.py:66): calling it less often" in found.title
     assert [round(one.value, 2) for one in found.evidence.measures] == [0.35, 0.42]
 
 
 def test_a_line_has_its_time_wherever_the_step_calls_it(case: Case) -> None:
     again = (*LOOP, Frame("train_epoch", TRAIN, 67), OWN[-1])
-    found = case.told(overhead, step((OWN, 100), (again, 60)))
+    found = case.finding(overhead, step((OWN, 100), (again, 60)))
     assert found.title.startswith("overhead: a line of relabel takes 32 % of the time (augment.py:40)")
     assert found.gain_bound == pytest.approx(at_most_without(0.32), rel=0.03)
 
 
 def test_a_wait_is_apart_from_what_its_line_does_besides(case: Case) -> None:
     sleep = (*CALL, case.line("f", 72, "time.sleep(0.01)"))
-    found = case.told(overhead, step((sleep, 150), ((*CALL, Frame("f", DATA, 73)), 50)))
+    found = case.finding(overhead, step((sleep, 150), ((*CALL, Frame("f", DATA, 73)), 50)))
     assert found.title.startswith("overhead: polling or sleeping takes 30 % of the time (train.py:66)")
     assert [round(one.value, 1) for one in found.evidence.measures] == [0.3, 0.4]
 
@@ -267,7 +267,7 @@ PERHAPS = ("a line of relabel", "turning lists into tensors", "indexing element 
     ],
 )
 def test_a_call_into_c_is_known_by_the_text_of_its_line(case: Case, text: str, what: str) -> None:
-    found = case.told(overhead, step(((*CALL, case.line("relabel", 40, text)), 200)))
+    found = case.finding(overhead, step(((*CALL, case.line("relabel", 40, text)), 200)))
     assert (found.severity == CRITICAL) == (what not in PERHAPS)
     assert found.title.startswith(f"overhead: {what} takes 40 % of the time (augment.py:40)")
 
@@ -275,7 +275,7 @@ def test_a_call_into_c_is_known_by_the_text_of_its_line(case: Case, text: str, w
 def test_without_a_gpu_what_brings_values_is_a_part_of_what_its_function_does(case: Case) -> None:
     quantile = (*CALL, case.line("watch", 76, "norms.append(torch.quantile(gradient, 0.5).item())"))
     spans = step((quantile, 55), ((*CALL, Frame("watch", DATA, 77)), 20))
-    found = case.told(overhead, spans)
+    found = case.finding(overhead, spans)
     assert found.title.startswith("overhead: mostly statistics of values takes 15 % of the time (train.py:66)")
     assert found.severity == WARNING
     assert case.found(synchronization, spans) is None
@@ -306,7 +306,7 @@ def test_computations_that_a_pass_could_avoid_are_named(
 def test_what_a_generator_makes_for_the_loop_is_its_input(case: Case) -> None:
     loop = (*LOOP, case.line("train_epoch", 79, "for images, labels in stream(photos):", TRAIN))
     made = [((*loop, Frame("stream", DATA, line)), 30) for line in (79, 80)]
-    found = case.told(overhead, step(*made))
+    found = case.finding(overhead, step(*made))
     assert found.severity == WARNING
     assert found.title.startswith(
         "overhead: stream prepares what the loop takes 12 % of the time (train.py:79): preparing it ahead speeds"

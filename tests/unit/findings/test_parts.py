@@ -16,7 +16,7 @@ TEACH = Frame("teach", DATA, 90)
 
 def test_a_model_function_that_takes_much_time_in_no_module_is_a_finding(case: Case) -> None:
     spread = (*MEASURE, Frame("Layer.spread", DATA, 87))
-    found = case.told(part_of_model, step((spread, 300)))
+    found = case.finding(part_of_model, step((spread, 300)))
     assert found.severity == WARNING
     assert found.title.startswith("model: Layer.spread takes 60 % of the time within the model (augment.py:87)")
     assert case.severity(part_of_model, step((spread, 200))) == INFO
@@ -29,7 +29,7 @@ def test_a_model_function_that_takes_much_time_in_no_module_is_a_finding(case: C
 
 def test_a_model_that_the_user_runs_without_gradients_in_a_step_is_a_remark_at_its_call(case: Case) -> None:
     taught = (*PASS, DECORATED, TEACH, CALL_IMPL)
-    found = case.told(forward_without_gradients, step((taught, 200)))
+    found = case.finding(forward_without_gradients, step((taught, 200)))
     assert found.severity == INFO
     assert found.title.startswith(
         "model: a forward pass without gradients takes 40 % of the time, in teach (train.py:61)"
@@ -55,7 +55,7 @@ def test_a_model_that_the_user_runs_without_gradients_in_a_step_is_a_remark_at_i
 def test_text_that_a_model_makes_for_its_own_training_is_a_remark(case: Case) -> None:
     sample = Frame("GenerationMixin._sample", LIBRARY + "transformers/generation/utils.py", 3236)
     made = (*PASS, sample, CALL_IMPL)
-    found = case.told(text_generation, step((made, 300)))
+    found = case.finding(text_generation, step((made, 300)))
     assert found.severity == INFO
     assert found.title.startswith("generation: generating text takes 60 % of the time (train.py:61): generating it")
     assert case.found(text_generation, step((made, 40))) is None

@@ -32,7 +32,7 @@ SLOW_DATA = Rank((LOAD, 300), (FORWARD, 100))
 
 
 def test_the_rank_that_loads_longer_is_named_with_its_function_and_bound(job: Case) -> None:
-    found = job.told(straggler, USUAL, USUAL, SLOW_DATA, USUAL)
+    found = job.finding(straggler, USUAL, USUAL, SLOW_DATA, USUAL)
     surplus = found.evidence.measures[0]
     assert surplus.value == pytest.approx(0.4, abs=0.01)
     assert found.severity == CRITICAL
@@ -49,7 +49,7 @@ def test_the_rank_that_loads_longer_is_named_with_its_function_and_bound(job: Ca
 def test_it_is_said_where_the_late_rank_computes_and_where_it_waits(job: Case) -> None:
     waits = Rank((LOAD, 300), (FORWARD, 100), cores=0.2)
     computes = Rank((LOAD, 300), (FORWARD, 100), cores=0.6)
-    of_disk, of_cpu = (job.told(straggler, USUAL, USUAL, late) for late in (waits, computes))
+    of_disk, of_cpu = (job.finding(straggler, USUAL, USUAL, late) for late in (waits, computes))
     assert "it waits for storage" in of_disk.cause
     assert "it waits for storage" not in of_cpu.cause
     # Ranks that wait by running are not blamed for it.
@@ -62,7 +62,7 @@ def test_it_is_said_where_the_late_rank_computes_and_where_it_waits(job: Case) -
 
 def test_more_work_in_backward_shows_as_cpu_time(job: Case) -> None:
     heavy = Rank((LOAD, 100), (FORWARD, 100), cores=0.7)
-    found = job.told(straggler, USUAL, heavy, USUAL)
+    found = job.finding(straggler, USUAL, heavy, USUAL)
     said = "straggler: rank 1 makes the others wait at least 50 % of the time, in train_epoch (train.py:63)"
     assert found.title.startswith(said)
     # The others load and go forward for two fifths of a step, which nothing shortens.
@@ -82,7 +82,7 @@ def test_on_gpus_the_rank_whose_kernels_take_longer_is_named_and_a_slow_clock(
 ) -> None:
     usual = Rank((LOAD, 100), (FORWARD, 100), cores=1.0, active=WAITS)
     slow = Rank((LOAD, 100), (FORWARD, 100), cores=1.0, active=COMPUTES, clock_hz=clock_hz)
-    found = job.told(straggler, usual, slow, usual, more=[gpu_seen(rank) for rank in range(3)])
+    found = job.finding(straggler, usual, slow, usual, more=[gpu_seen(rank) for rank in range(3)])
     assert found.title.startswith("straggler: rank 1 makes the others wait 40 % of the time")
     assert said in found.cause
     assert job.found(straggler, usual, usual, usual, more=[gpu_seen(rank) for rank in range(3)]) is None
@@ -94,7 +94,7 @@ def test_on_gpus_the_rank_whose_kernels_take_longer_is_named_and_a_slow_clock(
 def test_counts_of_nccl_stand_beside_the_rank_that_is_late(job: Case) -> None:
     late = Rank((LOAD, 300), (FORWARD, 100), behind=(1, 0))
     usual = Rank((LOAD, 100), (FORWARD, 100), behind=(0, 0))
-    found = job.told(straggler, usual, usual, late)
+    found = job.finding(straggler, usual, usual, late)
     assert "In 1 of 2 looks at NCCL's counts it was behind all others." in found.cause
 
 
@@ -105,7 +105,7 @@ def test_less_than_a_tenth_of_a_step_is_no_straggler(job: Case, longer_ms: int, 
 
 def test_all_that_are_late_are_named_the_latest_first(job: Case) -> None:
     later = Rank((LOAD, 340), (FORWARD, 100))
-    found = job.told(straggler, USUAL, SLOW_DATA, USUAL, later, USUAL)
+    found = job.finding(straggler, USUAL, SLOW_DATA, USUAL, later, USUAL)
     assert "rank 3 makes the others wait" in found.title
     assert found.cause.endswith("Rank 1 is late too.")
 
@@ -120,7 +120,7 @@ def test_a_rank_that_waits_for_its_workers_is_late_by_what_these_do(job: Case) -
             for second in range(30)
         ),
     ]
-    found = job.told(straggler, usual, late, usual, more=more)
+    found = job.finding(straggler, usual, late, usual, more=more)
     assert there(found.evidence.line).module_path == "augment.py"
     assert found.evidence.selection.phase == "data wait"
 
@@ -136,7 +136,7 @@ def test_python_that_backward_calls_is_work_of_the_rank(job: Case) -> None:
 
 
 def test_waits_without_a_straggler_are_those_of_the_exchange(job: Case) -> None:
-    found = job.told(collectives, USUAL, USUAL, USUAL)
+    found = job.finding(collectives, USUAL, USUAL, USUAL)
     # Of the three fifths in backward one might be CPU time.
     assert found.evidence.measures[0].value == pytest.approx(0.4, abs=0.01)
     assert found.severity == WARNING
@@ -171,26 +171,26 @@ def effort(own: tuple[float | None, ...], cores: tuple[float | None, ...]) -> Ow
     return OwnWork(0, frozenset({1}), 500, own, cores, {}, {})
 
 
-def told(waiting: Share | None) -> tuple[float, float, float]:
+def bounds_of(waiting: Share | None) -> tuple[float, float, float]:
     return there(waiting).value, there(waiting).low, there(waiting).high
 
 
 def test_cpu_time_bounds_the_waiting_from_above_and_sleep_may_want_a_core() -> None:
     # 1 - 0.5 - 0.3 in each part; it is at most the half that is not its own work.
     steady = [effort((0.5, 0.5), (0.3, 0.3))] * 2
-    assert told(take_waiting(steady, 0.0)) == pytest.approx((0.2, 0.2, 0.5))
+    assert bounds_of(take_waiting(steady, 0.0)) == pytest.approx((0.2, 0.2, 0.5))
     steady = [effort((0.5, 0.5), (0.3, 0.3))]
-    assert told(take_waiting(steady, 0.05)) == pytest.approx((0.2, 0.15, 0.5))
-    assert told(take_waiting(steady, 0.9)) == pytest.approx((0.2, 0.0, 0.5))
+    assert bounds_of(take_waiting(steady, 0.05)) == pytest.approx((0.2, 0.15, 0.5))
+    assert bounds_of(take_waiting(steady, 0.9)) == pytest.approx((0.2, 0.0, 0.5))
     # The rank computes four fifths of the time: it waits for one fifth at most, however little of that is known work.
-    assert told(take_waiting([effort((0.1, 0.1), (0.8, 0.8))], 0.0)) == pytest.approx((0.1, 0.1, 0.2))
+    assert bounds_of(take_waiting([effort((0.1, 0.1), (0.8, 0.8))], 0.0)) == pytest.approx((0.1, 0.1, 0.2))
     # Several threads of it use more than a core.
-    assert told(take_waiting([effort((0.1, 0.1), (2.0, 2.0))], 0.0)) == (0.0, 0.0, 0.0)
+    assert bounds_of(take_waiting([effort((0.1, 0.1), (2.0, 2.0))], 0.0)) == (0.0, 0.0, 0.0)
 
 
 def test_parts_that_differ_widen_the_interval_and_fewer_than_two_tell_nothing() -> None:
     # Means 0.2 of 0.1 and 0.3: their standard error is 0.1.
-    value, low, high = told(take_waiting([effort((0.5, 0.5), (0.4, 0.2))], 0.0))
+    value, low, high = bounds_of(take_waiting([effort((0.5, 0.5), (0.4, 0.2))], 0.0))
     assert (value, low, high) == pytest.approx((0.2, 0.2 - 0.196, 0.5 + 0.196), abs=1e-3)
     assert take_waiting([], 0.0) is None
     assert take_waiting([effort((0.5, None, 0.5), (0.3, 0.3, None))], 0.0) is None

@@ -32,7 +32,7 @@ OF_EACH = {"share", "at", "speeds_up"}
 FINDINGS = table().finding
 
 
-class Told(NamedTuple):
+class Place(NamedTuple):
     """A place in a rule that makes a finding: the words that it gives, and the cases that the module knows."""
 
     name: str
@@ -40,7 +40,7 @@ class Told(NamedTuple):
     cases: set[str]
 
 
-def told() -> Iterator[Told]:
+def places() -> Iterator[Place]:
     """Yield each place where the code of the rules makes a finding whose name stands there."""
     for file in sorted(ROOM.glob("*.py")):
         tree = ast.parse(file.read_text())
@@ -52,7 +52,7 @@ def told() -> Iterator[Told]:
                 form, arguments = name_of(arguments[0]), arguments[1:]
             if form in FORMS and arguments and (name := text_of(arguments[0])):
                 words = {keyword.arg for keyword in call.keywords if keyword.arg} - options_of(FORMS[form])
-                yield Told(name, words, known)
+                yield Place(name, words, known)
 
 
 def options_of(form: Callable[..., object]) -> set[str]:
@@ -68,7 +68,7 @@ def text_of(node: ast.expr | None) -> str:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else ""
 
 
-TOLD = tuple(told())
+PLACES = tuple(places())
 
 
 def words_of(text: str | None) -> set[str]:
@@ -87,13 +87,13 @@ def all_texts(one: Texts) -> dict[str, list[str]]:
 
 
 def test_each_rule_has_its_texts_with_words_that_are_given() -> None:
-    assert sorted(one.name for one in TOLD) == sorted(FINDINGS)
+    assert sorted(one.name for one in PLACES) == sorted(FINDINGS)
     with pytest.raises(KeyError, match="does"):
         PLAIN.said({"share": "5 %", "at": "", "it": "that"}, {})
 
 
-@pytest.mark.parametrize("one", TOLD, ids=lambda one: one.name)
-def test_each_word_of_a_text_is_given_and_each_that_is_given_is_used(one: Told) -> None:
+@pytest.mark.parametrize("one", PLACES, ids=lambda one: one.name)
+def test_each_word_of_a_text_is_given_and_each_that_is_given_is_used(one: Place) -> None:
     every = all_texts(FINDINGS[one.name])
     used = {word for name in every for text in every[name] for word in words_of(text)}
     own = every.keys() - set(SAID)
@@ -104,8 +104,8 @@ def test_each_word_of_a_text_is_given_and_each_that_is_given_is_used(one: Told) 
     assert own <= FINDINGS[one.name].words.keys() | one.words | OF_EACH
 
 
-@pytest.mark.parametrize("one", TOLD, ids=lambda one: one.name)
-def test_each_case_is_one_that_its_rule_tells(one: Told) -> None:
+@pytest.mark.parametrize("one", PLACES, ids=lambda one: one.name)
+def test_each_case_is_one_that_its_rule_tells(one: Place) -> None:
     assert FINDINGS[one.name].case.keys() <= one.cases
 
 
@@ -130,9 +130,9 @@ PLAIN = Texts("lost", "{share} lost{at}{besides}", "It {does}.", "Keep {it}.", p
 
 
 def test_the_last_case_that_holds_decides() -> None:
-    case = {"one": {"besides": " by {who}", "cause": "One."}, "two": {"cause": "Two, {does}."}}
+    case = {"one": {"besides": " by {name}", "cause": "One."}, "two": {"cause": "Two, {does}."}}
     one = msgspec.structs.replace(PLAIN, case=case)
-    given = {"share": "5 %", "at": " (a.py:1)", "does": "grows", "it": "that", "who": "me"}
+    given = {"share": "5 %", "at": " (a.py:1)", "does": "grows", "it": "that", "name": "me"}
     said = {"title": "5 % lost (a.py:1)", "cause": "It grows.", "remedy": "Keep that.", "measure": "other"}
     by_me = {"title": "5 % lost (a.py:1) by me", "cause": "One."}
 

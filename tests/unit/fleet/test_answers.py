@@ -33,9 +33,9 @@ def fleet(folder: Path, truth: Truth) -> Fleet:
 def test_the_planted_cause_node_and_regression_are_named(fleet: Fleet, truth: Truth) -> None:
     assert (fleet.samples, fleet.runs, fleet.jobs, fleet.nodes) == (truth.rows, truth.runs, PLAN.jobs, PLAN.nodes)
     assert truth.rows == pytest.approx(PLAN.rows, rel=0.05)
-    told = {one.phase: round(one.hours.gpus_idle * HOUR_NS) for one in fleet.phases}
-    assert told == {phase: truth.gpu_idle_ns[phase] for phase in told}
-    assert sum(told.values()) == sum(idle for phase, idle in truth.gpu_idle_ns.items() if phase in told)
+    stated = {one.phase: round(one.hours.gpus_idle * HOUR_NS) for one in fleet.phases}
+    assert stated == {phase: truth.gpu_idle_ns[phase] for phase in stated}
+    assert sum(stated.values()) == sum(idle for phase, idle in truth.gpu_idle_ns.items() if phase in stated)
     assert fleet.phases[0].phase == truth.cause
     assert (fleet.functions[0].phase, fleet.functions[0].jobs) == (truth.cause, PLAN.jobs)
     assert fleet.leaves[0].function == "Condition.wait"

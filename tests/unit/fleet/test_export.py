@@ -49,7 +49,7 @@ def test_every_table_has_its_documented_columns(tmp_path: Path) -> None:
 
 
 def test_steps_are_those_of_the_time_in_which_they_are_counted(tmp_path: Path) -> None:
-    def told(at_s: int, kind: str) -> Record:
+    def event(at_s: int, kind: str) -> Record:
         return EventHappened(STARTED_NS + at_s * SECOND_NS, kind, "", MAIN)
 
     def steps(name: str, *also: Record) -> list[float]:
@@ -58,8 +58,8 @@ def test_steps_are_those_of_the_time_in_which_they_are_counted(tmp_path: Path) -
 
     counts = [steps_counted(*count) for count in ((0, 0), (8, 80), (12, 500), (20, 580))]
     assert steps("whole", *counts) == [580]
-    assert steps("pieces", *counts, told(8, STEPS_LOST), told(12, STEP_SOURCE)) == [80, 80]
-    assert steps("none", *counts[:2], told(8, STEPS_LOST)) == []
+    assert steps("pieces", *counts, event(8, STEPS_LOST), event(12, STEP_SOURCE)) == [80, 80]
+    assert steps("none", *counts[:2], event(8, STEPS_LOST)) == []
 
 
 @pytest.mark.parametrize("seconds", [20, 420], ids=["by samples", "a long one by its sums"])
@@ -137,7 +137,7 @@ def test_others_read_the_partitions_by_their_names(tmp_path: Path, name: str) ->
     documented = page.partition("```sql\n")[2].partition(";\n```")[0].replace("URL", str(tmp_path / "fleet"))
     hours = duckdb.connect().execute(documented).fetchall()
     assert {job for job, _, _ in hours} == {name}
-    assert {phase: 180 * told for _, phase, told in hours} == pytest.approx(PHASE_SHARES)
+    assert {phase: 180 * share for _, phase, share in hours} == pytest.approx(PHASE_SHARES)
     columns = pyarrow.schema(
         [("date", pyarrow.string()), ("job", pyarrow.string()), ("node", pyarrow.string()), ("rank", pyarrow.int64())]
     )

@@ -144,7 +144,7 @@ _LATE_S = 0.025
 _SETTLED_S = 4.5
 _LONGEST_GAP_S = 3.1
 _FINE_S = 0.05
-"""Samples of shorter periods are put together, and cannot be told by their value."""
+"""Samples of shorter periods are put together: their values do not identify them."""
 Point = tuple[float, float]
 
 

@@ -56,7 +56,7 @@ ALL = (0, 1, 2)
         "the driver translates into the container",
         "a number of the host that someone has here by chance",
         "ranks with a GPU each",
-        "ranks that may all use all GPUs cannot be told apart",
+        "ranks that may all use all GPUs are not identified",
         "two numbers for one process",
         "the number is of another process here",
     ],

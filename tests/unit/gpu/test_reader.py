@@ -45,8 +45,8 @@ def test_gauges_have_the_units_of_their_names_and_a_device_is_written_once(room:
 def test_a_device_that_tells_only_its_memory_gives_only_that(driver: SimulatedDriver) -> None:
     driver.add_gpu(memory_used_bytes=GIB, memory_total_bytes=2 * GIB)
     room = GpuRoom(driver, everything=True)
-    told = {"gpu_memory_used_bytes": GIB, "gpu_memory_total_bytes": 2 * GIB, "gpu_processes_known_share": 1}
-    assert values(room.read()) == told
+    expected = {"gpu_memory_used_bytes": GIB, "gpu_memory_total_bytes": 2 * GIB, "gpu_processes_known_share": 1}
+    assert values(room.read()) == expected
 
 
 def test_what_is_lacking_is_asked_for_once(driver: SimulatedDriver) -> None:

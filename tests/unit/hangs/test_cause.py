@@ -1,4 +1,4 @@
-"""Which group of causes a hang belongs to, by who stands where and who died."""
+"""Which group of causes a hang belongs to, by the stacks of its processes and by those that died."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What real threads are said to wait for, and who is said to hold the other end of a pipe."""
+"""What real threads wait for, and which process holds the other end of a pipe."""
 
 from __future__ import annotations
 

@@ -207,13 +207,13 @@ async def test_a_process_that_died_shortly_before_is_the_cause(
 
 
 async def test_the_users_command_runs_with_the_cause_and_the_text(tmp_path: Path) -> None:
-    told = tmp_path / "told"
-    hook = Hook(f'echo "$PROFD_HANG_CAUSE $PROFD_HANG" > {told}.new && mv {told}.new {told}')
+    written = tmp_path / "written"
+    hook = Hook(f'echo "$PROFD_HANG_CAUSE $PROFD_HANG" > {written}.new && mv {written}.new {written}')
     stage = Stage(hook=hook)
     await stage.pass_s(40)
     for process in hook.running:
         assert process.wait(30) == 0
-    assert told.read_text().startswith("queue no progress for ")
+    assert written.read_text().startswith("queue no progress for ")
 
 
 async def test_a_command_that_cannot_be_started_is_an_event() -> None:
@@ -357,7 +357,7 @@ async def test_of_several_all_have_to_stand() -> None:
         stage.watch.take(read(stage.clock.now_ns(), FORWARD if second % 2 else SPIN, OTHER))
         await stage.work_s(1)
     assert stage.found() == []
-    del stage.members[1]  # it has ended: who is left spins
+    del stage.members[1]  # it has ended: the process that is left spins
     await stage.work_s(DUE_S)
     assert len(stage.found()) == 1
 

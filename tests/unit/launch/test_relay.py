@@ -38,12 +38,12 @@ class Ends:
         self.relay.order(script=identity_of(os.getpid()), is_shown=True)
 
     def write(self, data: bytes) -> None:
-        """Write as the script, and wait until the session was told of it."""
+        """Write as the script, and wait until the session has it."""
         os.write(self.script_fd, data)
         self.expect_kept(data)
 
     def expect_kept(self, data: bytes) -> None:
-        """Wait until the session was told of this output."""
+        """Wait until the session has this output."""
         kept = b""
         while len(kept) < len(data):
             message = decode(self.session.recv(LARGEST_BYTES))

@@ -62,17 +62,17 @@ def changes(
     path: str,
     before: str,
     after: str,
-    *who: Identity,
+    *identities: Identity,
     of: type[MachineAtLength | Cores] = MachineAtLength,
 ) -> dict[str, float]:
     """Return the readings of a file that becomes another one within five seconds; the first look has none."""
     clock = StoppedClock()
     source = of(clock)
     files.contents[path] = before
-    assert read(source, *who) == []
+    assert read(source, *identities) == []
     clock.advance(5)
     files.contents[path] = after
-    return values(read(source, *who))
+    return values(read(source, *identities))
 
 
 def test_io_wait_steal_and_cores(files: ProcFiles) -> None:
@@ -104,17 +104,17 @@ def test_network_is_the_target_s_own_without_loopback_and_of_many_devices_the_bu
         "network_sent_bytes_per_s@eth0": 10,
     }
     rows = "".join(f"  veth{n}: {n} 0 0 0 0 0 0 0 {n} 0 0 0 0 0 0 0\n" for n in range(100))
-    told = {name.partition("@")[2] for name in changes(files, "/proc/self/net/dev", rows, rows)}
-    assert told == {f"veth{n}" for n in range(92, 100)}
+    devices = {name.partition("@")[2] for name in changes(files, "/proc/self/net/dev", rows, rows)}
+    assert devices == {f"veth{n}" for n in range(92, 100)}
 
 
-@pytest.mark.parametrize(("name", "told"), [("cpu", {}), ("memory", {"host_memory_full_pressure_share": 0.1})])
+@pytest.mark.parametrize(("name", "full"), [("cpu", {}), ("memory", {"host_memory_full_pressure_share": 0.1})])
 def test_pressure_is_the_share_of_time_that_tasks_stood_still(
-    files: ProcFiles, name: str, told: dict[str, float]
+    files: ProcFiles, name: str, full: dict[str, float]
 ) -> None:
     text = "some avg10=9.00 avg60=9.00 avg300=9.00 total={}\nfull avg10=9.00 avg60=9.00 avg300=9.00 total={}\n"
     found = changes(files, f"/proc/pressure/{name}", text.format(1000, 500), text.format(1_001_000, 500_500))
-    assert found == pytest.approx({f"host_{name}_pressure_share": 0.2, **told})
+    assert found == pytest.approx({f"host_{name}_pressure_share": 0.2, **full})
 
 
 MOUNTS = "/dev/vda / ext4 rw 0 0\ntmpfs /dev/shm tmpfs rw 0 0\n{} /data\\040sets {} rw 0 0\n"
@@ -135,8 +135,8 @@ def asked(monkeypatch: pytest.MonkeyPatch, file_system: str, folder: str) -> tup
 
 
 def test_space_is_read_of_shared_memory_and_of_the_targets_folder(monkeypatch: pytest.MonkeyPatch) -> None:
-    told, paths = asked(monkeypatch, "xfs", "/data sets/run 1")
-    assert told == {
+    space, paths = asked(monkeypatch, "xfs", "/data sets/run 1")
+    assert space == {
         "shm_used_bytes": 70 * 4096,
         "shm_total_bytes": 100 * 4096,
         "disk_used_bytes@/data sets": 70 * 4096,
@@ -147,11 +147,11 @@ def test_space_is_read_of_shared_memory_and_of_the_targets_folder(monkeypatch: p
 
 @pytest.mark.parametrize("file_system", ["nfs4", "nfs", "fuse.sshfs", "lustre", "cifs", "ceph", "9p"])
 def test_a_network_file_system_is_not_asked_but_one_beside(monkeypatch: pytest.MonkeyPatch, file_system: str) -> None:
-    told, paths = asked(monkeypatch, file_system, "/data sets/run 1")
-    assert told.keys() == {"shm_used_bytes", "shm_total_bytes"}
+    space, paths = asked(monkeypatch, file_system, "/data sets/run 1")
+    assert space.keys() == {"shm_used_bytes", "shm_total_bytes"}
     assert paths == [f"/proc/{TARGET.pid}/root/dev/shm"]
-    told, _ = asked(monkeypatch, file_system, "/data sets 2")
-    assert "disk_used_bytes@/" in told
+    space, _ = asked(monkeypatch, file_system, "/data sets 2")
+    assert "disk_used_bytes@/" in space
 
 
 def test_missing_files_give_no_values(clock: StoppedClock, monkeypatch: pytest.MonkeyPatch) -> None:

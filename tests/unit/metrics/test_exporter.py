@@ -20,10 +20,10 @@ from profd.daemon.metrics import exporter
 
 
 @pytest.fixture
-def told_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
-    """Return a function that gives what is told of a run whose metrics process is this program."""
+def messages_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str], list[str]]:
+    """Return a function that gives the messages about a run whose metrics process is this program."""
 
-    def tell(program: str) -> list[str]:
+    def run(program: str) -> list[str]:
         executable, pid_file = tmp_path / "python", tmp_path / "pid"
         executable.write_text(
             f"#!{sys.executable} -SE\n"
@@ -33,32 +33,32 @@ def told_after(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[[str
         )
         executable.chmod(0o700)
         monkeypatch.setattr(sys, "executable", str(executable))
-        told: list[str] = []
-        running = exporter.Exporter(None, "http://localhost:4318", told.append)
+        messages: list[str] = []
+        running = exporter.Exporter(None, "http://localhost:4318", messages.append)
         running.follow(Path("/runs/a.profd"))
         pid = until(lambda: pid_file.read_text() if pid_file.exists() else "", "the start of the process")
         os.waitid(os.P_PID, int(pid), os.WEXITED | os.WNOWAIT)
         running.end()
-        return told
+        return messages
 
-    return tell
+    return run
 
 
 @pytest.mark.parametrize("program", ["", f"sys.exit({int(ExitCode.NO_RUN)})", "os.kill(os.getpid(), signal.SIGTERM)"])
 def test_a_process_that_ends_with_its_run_is_not_spoken_of(
-    told_after: Callable[[str], list[str]], program: str, profd_home: Path
+    messages_after: Callable[[str], list[str]], program: str, profd_home: Path
 ) -> None:
     """That of a short run has not come to look at it, or not to start."""
-    assert told_after(program) == []
+    assert messages_after(program) == []
     assert list((profd_home / "run").iterdir()) == []
 
 
 @pytest.mark.parametrize("program", ["sys.exit('the port is gone')", "os.kill(os.getpid(), signal.SIGKILL)"])
 def test_a_metrics_process_that_breaks_off_is_reported_with_its_log(
-    told_after: Callable[[str], list[str]], program: str, profd_home: Path
+    messages_after: Callable[[str], list[str]], program: str, profd_home: Path
 ) -> None:
     log = profd_home / "run" / "a.metrics.log"
-    assert told_after(program) == [f"profd: the metrics broke off: see {log}"]
+    assert messages_after(program) == [f"profd: the metrics broke off: see {log}"]
     assert log.exists()
 
 
@@ -120,7 +120,7 @@ def test_a_port_is_free_again_at_once_and_addresses_of_six_have_brackets() -> No
     with exporter.listen(exporter.Address("127.0.0.1", 0)) as listener:
         address = exporter.Address(*listener.getsockname())
         with socket.create_connection(address) as client:
-            listener.accept()[0].close()  # who closes first keeps the port for a while
+            listener.accept()[0].close()  # the side that closes first keeps the port for a while
             assert client.recv(1) == b""
     exporter.listen(address).close()
     try:

@@ -80,7 +80,7 @@ def test_the_receiver_gets_counters_and_gauges_with_their_labels(
     assert seconds.sum.is_monotonic
     assert seconds.sum.aggregation_temporality == 2  # cumulative
     by_phase = {labels_of(point.attributes)["phase"]: point.as_double for point in seconds.sum.data_points}
-    assert {phase: told for phase, told in by_phase.items() if told} == pytest.approx(
+    assert {phase: share for phase, share in by_phase.items() if share} == pytest.approx(
         {phase: 20 * share for phase, share in PHASE_SHARES.items()}
     )
     (memory,) = found["profd_host_memory_used_bytes"].gauge.data_points

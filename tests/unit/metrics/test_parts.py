@@ -69,8 +69,8 @@ def test_idle_seconds_are_those_of_the_summary_by_rank_and_phase(
     for samples in (watched.take(), watched.take()):  # what was counted is not counted again
         assert value(samples, catalog.GPU_IDLE_SECONDS, "0", "data wait") == pytest.approx(seconds / 2, abs=0.2)
         assert value(samples, catalog.GPU_IDLE_SECONDS, "1", "data wait") == pytest.approx(seconds / 10, abs=0.1)
-        told = sum(sample.value for sample in samples if sample.metric is catalog.GPU_IDLE_SECONDS)
-        assert told == pytest.approx(idle.share * idle.known_s, rel=0.01)
+        idle_s = sum(sample.value for sample in samples if sample.metric is catalog.GPU_IDLE_SECONDS)
+        assert idle_s == pytest.approx(idle.share * idle.known_s, rel=0.01)
     # Utilization is that of the last seconds, and added up.
     assert value(samples, catalog.GPU_UTILIZATION, "1") == pytest.approx(0.8)
     assert value(samples, catalog.GPU_UTILIZATION, "0") == pytest.approx(0.45, abs=0.02)

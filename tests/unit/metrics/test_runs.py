@@ -1,4 +1,4 @@
-"""Which runs are told of: those that are recorded, as they come and go."""
+"""Which runs have metrics: those that are recorded, as they come and go."""
 
 from __future__ import annotations
 
@@ -209,6 +209,6 @@ def test_hangs_end_and_steps_and_control_groups_have_values(tmp_path: Path) -> N
     assert (value(hanging, catalog.HANGS), value(hanging, catalog.HANGING)) == (1, 1)
     assert (value(over, catalog.HANGS), value(over, catalog.HANGING)) == (1, 0)
     assert (value(hanging, catalog.STEPS, ""), value(hanging, catalog.STEP_RATE, "")) == (57, 3)
-    # The group that is nearest to its limit is told, without its path.
+    # The values are those of the group that is nearest to its limit, without its path.
     assert (value(over, catalog.CGROUP_MEMORY_USED), value(over, catalog.CGROUP_MEMORY_LIMIT)) == (7e9, 8e9)
     assert not any("slice" in label for sample in over for label in sample.labels)

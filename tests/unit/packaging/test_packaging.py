@@ -70,8 +70,8 @@ def test_systemd_finds_nothing_wrong(unit: Path, tmp_path: Path) -> None:
         timeout=TIMEOUT_S,
         env={**os.environ, "XDG_RUNTIME_DIR": str(tmp_path)},  # else there are no users' units for it
     )
-    told = [line for line in verified.stderr.splitlines() if "profd.service" in line]
-    assert (verified.returncode, told) == (0, [])
+    complaints = [line for line in verified.stderr.splitlines() if "profd.service" in line]
+    assert (verified.returncode, complaints) == (0, [])
 
 
 @pytest.mark.parametrize("unit", UNITS, ids=lambda unit: unit.parent.name)

@@ -153,9 +153,9 @@ def test_every_command_is_among_these(run: Path) -> None:
 
 @pytest.mark.parametrize("text", [EVIL, "\x7f\x9b2J", "\U000e0041", "plain", "\u4e16"])
 def test_json_says_the_same_without_what_is_invisible(text: str) -> None:
-    told = visible_json(msgspec.json.encode([text]).decode())
-    assert msgspec.json.decode(told) == [text]
-    assert not {character for character in told if unicodedata.category(character) in ("Cc", "Cf")}
+    shown = visible_json(msgspec.json.encode([text]).decode())
+    assert msgspec.json.decode(shown) == [text]
+    assert not {character for character in shown if unicodedata.category(character) in ("Cc", "Cf")}
 
 
 def test_svg_shows_marks_of_direction_and_runs_nothing(run: Path) -> None:

@@ -34,7 +34,7 @@ def paces(path: Path, *also: Record) -> list[tuple[int, int, float]]:
 
 
 @pytest.mark.parametrize(
-    ("counts", "told"),
+    ("counts", "expected"),
     [
         ([(4, 8), (6, 12), (10, 40)], [(4_000, 6_000, 2.0), (6_000, 10_000, 7.0)]),
         ([(4, 8), (6, 3), (8, 13)], [(6_000, 8_000, 5.0)]),  # the counter starts again
@@ -42,14 +42,14 @@ def paces(path: Path, *also: Record) -> list[tuple[int, int, float]]:
     ],
 )
 def test_the_pace_of_the_steps_begins_with_the_first_reading(
-    tmp_path: Path, counts: list[tuple[int, int]], told: list[tuple[int, int, float]]
+    tmp_path: Path, counts: list[tuple[int, int]], expected: list[tuple[int, int, float]]
 ) -> None:
-    assert paces(tmp_path / "run.profd", *(synthetic.steps_counted(*count) for count in counts)) == told
+    assert paces(tmp_path / "run.profd", *(synthetic.steps_counted(*count) for count in counts)) == expected
 
 
 def test_no_pace_goes_over_a_time_without_a_counter(tmp_path: Path) -> None:
-    told = [(10, STEPS_LOST), (14, "counter")]
-    also = [EventHappened(synthetic.STARTED_NS + at_s * SECOND_NS, kind, "", synthetic.MAIN) for at_s, kind in told]
+    events = [(10, STEPS_LOST), (14, "counter")]
+    also = [EventHappened(synthetic.STARTED_NS + at_s * SECOND_NS, kind, "", synthetic.MAIN) for at_s, kind in events]
     counts = [synthetic.steps_counted(*reading) for reading in ((0, 0), (10, 20), (12, 90), (15, 100), (20, 110))]
     assert paces(tmp_path / "run.profd", *also, *counts) == [(0, 10_000, 2.0), (15_000, 20_000, 2.0)]
 

@@ -47,7 +47,7 @@ def test_rules_and_exclusions_are_read_in_order() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "complaint"),
     [
         ("rate = 20", "there is no key rate: did you mean rate_hz?"),
         ("[retention]\nhours = 2", "daemon.toml, retention: there is no key hours"),
@@ -67,10 +67,10 @@ def test_rules_and_exclusions_are_read_in_order() -> None:
         ("xyzzy = 1", "there are: folder, rate_hz"),
     ],
 )
-def test_what_is_wrong_is_named(text: str, told: str) -> None:
+def test_what_is_wrong_is_named(text: str, complaint: str) -> None:
     with pytest.raises(UsageError) as caught:
         understood(text)
-    assert told in str(caught.value)
+    assert complaint in str(caught.value)
 
 
 @pytest.mark.requires("root")

@@ -1,4 +1,4 @@
-"""What is told of live runs: each hang and each finding once, in the words of the run file."""
+"""What the log says of live runs: each hang and each finding once, in the words of the run file."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ FULL = Found("memory-limit", "warning", "memory: 92 % full", "{}")
 HINT = Found("slow-start", "info", "startup: 20 s", "{}")
 
 
-class Told:
+class Reports:
     """The incidents of a host, what is said of them, and which reports are asked for."""
 
     def __init__(self) -> None:
@@ -45,8 +45,8 @@ class Told:
 
 
 @pytest.fixture
-def told() -> Told:
-    return Told()
+def reports() -> Reports:
+    return Reports()
 
 
 @pytest.fixture
@@ -61,42 +61,42 @@ def find(run: LiveRun, second: int, *found: Found) -> None:
     put(run, FindingsTaken(at_ns, found), at_ns)
 
 
-def test_a_finding_is_logged_once_in_its_own_words(run: LiveRun, told: Told) -> None:
-    assert told.look() == []
+def test_a_finding_is_logged_once_in_its_own_words(run: LiveRun, reports: Reports) -> None:
+    assert reports.look() == []
     find(run, 10, WAITS, HINT)
     find(run, 15, Found(WAITS.rule, WAITS.severity, "input-bound: waits 70 %", "{}"), HINT)
-    assert told.look() == [("finding", "input-bound: waits 70 %")]
+    assert reports.look() == [("finding", "input-bound: waits 70 %")]
     find(run, 20, WAITS, FULL)
-    assert told.look()[1:] == [("finding", FULL.title)]
-    assert told.look()[2:] == []
-    assert [(line.level, line.run, line.pid) for line in told.said.lines] == [("warning", ENTRY.run_id, 7)] * 2
+    assert reports.look()[1:] == [("finding", FULL.title)]
+    assert reports.look()[2:] == []
+    assert [(line.level, line.run, line.pid) for line in reports.said.lines] == [("warning", ENTRY.run_id, 7)] * 2
 
 
-def test_a_finding_that_comes_again_after_a_while_is_logged_again(run: LiveRun, told: Told) -> None:
+def test_a_finding_that_comes_again_after_a_while_is_logged_again(run: LiveRun, reports: Reports) -> None:
     for second in (10, 200):
         find(run, second, WAITS)
-        told.look()
+        reports.look()
         find(run, second + 5)
-        told.look()
+        reports.look()
     find(run, 210, WAITS)  # it was hardly gone
-    assert told.look() == [("finding", WAITS.title)] * 2
+    assert reports.look() == [("finding", WAITS.title)] * 2
 
 
-def test_a_hang_is_logged_once_and_reported(run: LiveRun, told: Told) -> None:
+def test_a_hang_is_logged_once_and_reported(run: LiveRun, reports: Reports) -> None:
     for second in (10, 30):
         at_ns = run.started_ns + second * SECOND_NS
         put(run, HangFound(at_ns, at_ns, "waits", HangReport("lock", ())), at_ns)
-        told.look()
-        told.look()
-    assert told.look() == [("hang", "the run hangs")] * 2
-    assert told.reported == [ENTRY] * 2
+        reports.look()
+        reports.look()
+    assert reports.look() == [("hang", "the run hangs")] * 2
+    assert reports.reported == [ENTRY] * 2
 
 
-def test_a_file_that_cannot_be_read_is_said_and_hides_no_other(run: LiveRun, told: Told) -> None:
+def test_a_file_that_cannot_be_read_is_said_and_hides_no_other(run: LiveRun, reports: Reports) -> None:
     find(run, 10, WAITS)
     lost = entry_of(8, run=2)
-    told.incidents.look({lost.run_id: lost, **LIVE})
-    assert told.said.events == ["unreadable", "finding"]
+    reports.incidents.look({lost.run_id: lost, **LIVE})
+    assert reports.said.events == ["unreadable", "finding"]
 
 
 class Host:

@@ -55,7 +55,7 @@ class Home:
         self.retention = RunRetention(self.registry, self.storage, self.said, self.clock)
 
     def add(self, *, run: int = 1, live: bool = False, hours: float = 1) -> Entry:
-        """Add a run that ended a while ago, an hour unless told otherwise."""
+        """Add a run that ended a while ago, an hour by default."""
         written_ns = self.clock.at_ns - int(hours * 3600 * 10**9)
         ended_ns = 0 if live else written_ns
         entry = entry_of(7, run=run, ended_ns=ended_ns)

@@ -102,11 +102,11 @@ async def test_what_lives_is_adopted_and_not_recorded_twice_and_what_was_stopped
 
 async def test_what_ended_meanwhile_or_was_not_reported_is_and_what_never_began_is_forgotten(host: Host) -> None:
     ended, never = entry_of(7), entry_of(8, run=2)
-    late, told = (
+    late, stopped = (
         entry_of(pid, run=pid, ended_ns=host.clock.at_ns, why="stopped", reported=reported)
         for pid, reported in ((5, False), (6, True))
     )
-    for entry in (ended, never, late, told):
+    for entry in (ended, never, late, stopped):
         host.registry.put(entry)
     write_run(run_file(ended.run_id), seconds=2)
     host.begin()

@@ -62,8 +62,8 @@ async def test_while_nobody_reads_it_the_next_look_waits_until_somebody_does(sta
 
 
 async def test_at_the_end_the_whole_run_is_asked_for(start: Start, put: list[Record]) -> None:
-    told = f"sys.stdin.read(1); sys.stdout.write({msgspec.json.encode(WHOLE).decode()!r} + chr(10))"
-    started = start(says(SEEN, then=told))
+    answers = f"sys.stdin.read(1); sys.stdout.write({msgspec.json.encode(WHOLE).decode()!r} + chr(10))"
+    started = start(says(SEEN, then=answers))
     await eventually(lambda: put, "a look")
     await started.close(within_s=60)
     assert put == [SEEN, WHOLE]

@@ -188,7 +188,7 @@ async def test_a_socket_whose_folder_goes_away_comes_back_with_it(served: Served
     await served.server.renew()
     with pytest.raises(SessionFailed):
         await connect(served)
-    assert (await asyncio.to_thread(client.hello)).run_id == "id"  # who is connected stays so
+    assert (await asyncio.to_thread(client.hello)).run_id == "id"  # a connected client stays connected
     client.close()
 
     served.path.parent.unlink()
@@ -269,7 +269,7 @@ def test_a_session_that_keeps_silent_is_given_up(profd_home: Path, monkeypatch: 
 
 
 async def test_only_the_process_that_a_run_file_names_is_spoken_to(served: Served) -> None:
-    """A hostile file may name the socket of any program, which is told nothing then."""
+    """A hostile file may name the socket of any program: that program gets no message."""
     assert await answers(served.path, os.getpid())
     with pytest.raises(SessionFailed, match="is not that session"):
         await asyncio.to_thread(ControlClient, served.path, os.getppid())

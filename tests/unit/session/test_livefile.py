@@ -1,4 +1,4 @@
-"""Where a live run is written, on a local disk and on one that passes for a network's; and who opens it."""
+"""Where a live run is written, on a local disk and on one that passes for a network's; and its openings."""
 
 from __future__ import annotations
 

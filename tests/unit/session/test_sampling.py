@@ -1,4 +1,4 @@
-"""Who is sampled how, with made-up chains."""
+"""Which processes are sampled and how, with made-up chains."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from profd.daemon.tree.tree import Change, Member, ProcessTree
 
 
 class FakeChain:
-    """Runs until it is stopped, or breaks when it is told to."""
+    """Runs until it is stopped, or breaks on order."""
 
     def __init__(
         self, executable: str, identity: records.Identity, pace: Callable[[], Pace], source: Statements
@@ -165,14 +165,14 @@ WORKER_STACK = (records.Frame("_worker_loop", "/lib/torch/utils/data/_utils/work
 
 
 class ScriptedTree(ProcessTree):
-    """A tree that changes as it is told."""
+    """A tree that changes as the test says."""
 
     def __init__(self, clock: StoppedClock) -> None:
         super().__init__(ROOT, tuple, clock)
         self.changes: list[Change] = []
 
     def poll(self) -> list[Change]:
-        """Return the changes that were told, and have them in ``members``."""
+        """Return the changes of the test, and have them in ``members``."""
         changes, self.changes = self.changes, []
         for change in changes:
             if change.kind == "ended":
@@ -183,7 +183,7 @@ class ScriptedTree(ProcessTree):
 
 
 class Stage:
-    """Members of a tree that changes as it is told, and what they write. What they are sampled with does not exist."""
+    """Members of a tree that changes as the test says, and what they write. Their py-spy does not exist."""
 
     def __init__(self) -> None:
         clock = StoppedClock()

@@ -1,4 +1,4 @@
-"""Of whom a window is taken: roles, and who has asked for work."""
+"""Which processes a window is taken of: by their roles, and by whether they have asked for work."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.traces import MAIN_TID, ZERO_NS, Told, raw_recording, stack
+from support.traces import MAIN_TID, ZERO_NS, ThreadTrace, raw_recording, stack
 
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS
 from profd.daemon.stacks import assembly
@@ -23,15 +23,15 @@ WAITING = (Frame("Thread._bootstrap", "/usr/lib/python3.11/threading.py", 995), 
 stays = st.lists(st.tuples(st.integers(1, 50_000), st.sampled_from(FUNCTIONS)), min_size=1, max_size=30)
 
 
-def told(stays: list[tuple[int, str]], start_us: int = 0) -> Told:
-    """Tell stays one after the other from a time on; neighbors in one stack are one change, as py-spy writes them."""
+def thread_of(stays: list[tuple[int, str]], start_us: int = 0) -> ThreadTrace:
+    """Return a thread with these stays one after the other; neighbors in one stack are one change, as py-spy writes."""
     changes: list[tuple[int, Stack]] = []
     at_us = start_us
     for length_us, function in stays:
         if not changes or changes[-1][1] != stack(function):
             changes.append((at_us, stack(function)))
         at_us += length_us
-    return Told(changes, at_us)
+    return ThreadTrace(changes, at_us)
 
 
 def spans_of(record: RecordingTaken) -> list[tuple[int, int, Stack]]:
@@ -45,7 +45,7 @@ def spans_of(record: RecordingTaken) -> list[tuple[int, int, Stack]]:
 def test_a_failed_read_is_given_to_the_thread_that_it_was_of() -> None:
     deep, flat = stack(*(f"f{depth}" for depth in range(200))), stack("flat")
     turns = [(at_us, deep if at_us % 20_000 else flat) for at_us in range(0, 1_000_000, 10_000)]
-    main, other = Told(turns, 1_000_000), Told(turns, 1_000_000, "thread (77): Thread-1", 0x7F11)
+    main, other = ThreadTrace(turns, 1_000_000), ThreadTrace(turns, 1_000_000, "thread (77): Thread-1", 0x7F11)
     raw = raw_recording(main, other, samples=200)
     missed = [FailedRead(ZERO_NS + at_us * MICROSECOND_NS, main.ident) for at_us in range(5_000, 1_000_000, 20_000)]
     found = assemble(msgspec.structs.replace(raw, failed=tuple(missed)), TARGET, 100, Span()).threads
@@ -59,7 +59,7 @@ def test_reads_that_fail_as_a_process_ends_say_nothing_of_what_it_did(is_current
     deep, flat = stack(*(f"f{depth}" for depth in range(200))), stack("flat")
     turns = [(at_us, deep if at_us % 20_000 else flat) for at_us in range(0, 500_000, 10_000)]
     torn = stack("no root")[1:]
-    last = Told([*turns, (500_000, flat), *((at_us, torn) for at_us in (900_000,) if not is_current)], 1_000_000)
+    last = ThreadTrace([*turns, (500_000, flat), *((at_us, torn) for at_us in (900_000,) if not is_current)], 1_000_000)
     missed = [FailedRead(ZERO_NS + at_us * MICROSECOND_NS, last.ident) for at_us in range(605_000, 1_000_000, 20_000)]
     raw = msgspec.structs.replace(raw_recording(last, samples=100), failed=tuple(missed))
     found = assemble(raw, TARGET, 100, Span(), Threads({MAIN_TID: MAIN_TID}, is_current=is_current))
@@ -71,7 +71,7 @@ def test_reads_that_fail_as_a_process_ends_say_nothing_of_what_it_did(is_current
 def test_what_python_calls_as_it_ends_is_no_inner_part_of_another_stack(is_current: bool) -> None:
     imports, work = stack("outer", "load", "exec_module"), stack("work")
     turns = [(at_us, work if at_us % 20_000 else imports) for at_us in range(0, 500_000, 10_000)]
-    last = Told([*turns, (510_000, work), (520_000, imports[1:])], 530_000)
+    last = ThreadTrace([*turns, (510_000, work), (520_000, imports[1:])], 530_000)
     threads = Threads({MAIN_TID: MAIN_TID}, is_current=is_current)
     found = assemble(raw_recording(last, samples=53), TARGET, 100, Span(), threads)
     assert spans_of(found)[-1][2] == (imports if is_current else work)
@@ -80,7 +80,12 @@ def test_what_python_calls_as_it_ends_is_no_inner_part_of_another_stack(is_curre
 def test_threads_that_come_and_go_leave_no_frames_behind() -> None:
     def held(ident: int) -> int:
         turns = [(0, stack("work")), (5_000, stack("wait"))]
-        assemble(raw_recording(Told(turns, 10_000, f"thread ({ident}): worker", ident), samples=1), TARGET, 100, Span())
+        assemble(
+            raw_recording(ThreadTrace(turns, 10_000, f"thread ({ident}): worker", ident), samples=1),
+            TARGET,
+            100,
+            Span(),
+        )
         return assembly._frame.cache_info().currsize
 
     assert held(71) == held(72)
@@ -103,9 +108,9 @@ def test_many_short_intervals_are_not_rounded_away() -> None:
 
 
 @given(stays, st.integers(1, 400))
-def test_a_recording_is_kept_whole(told_stays: list[tuple[int, str]], samples: int) -> None:
-    record = assemble(raw_recording(told(told_stays), samples=samples), TARGET, 100, Span())
-    length_ns = sum(length for length, _ in told_stays) * MICROSECOND_NS
+def test_a_recording_is_kept_whole(stays: list[tuple[int, str]], samples: int) -> None:
+    record = assemble(raw_recording(thread_of(stays), samples=samples), TARGET, 100, Span())
+    length_ns = sum(length for length, _ in stays) * MICROSECOND_NS
     assert (record.start_ns, record.end_ns) == (ZERO_NS, ZERO_NS + length_ns)
     assert (record.samples, record.torn) == (samples, 0)
     assert sum(interval.samples for thread in record.threads for interval in thread.intervals) == samples
@@ -121,9 +126,9 @@ def test_two_recordings_cut_at_a_time_lose_and_double_nothing(
     after_end_us = zero_us + sum(length for length, _ in after)
     cut_us = data.draw(st.integers(zero_us, max(min(end_us, after_end_us), zero_us)))
     cut_ns = ZERO_NS + cut_us * MICROSECOND_NS
-    first = assemble(raw_recording(told(before)), TARGET, 100, Span(None, cut_ns))
+    first = assemble(raw_recording(thread_of(before)), TARGET, 100, Span(None, cut_ns))
     second_zero_ns = ZERO_NS + zero_us * MICROSECOND_NS
-    second = assemble(raw_recording(told(after), zero_ns=second_zero_ns), TARGET, 100, Span(cut_ns, None))
+    second = assemble(raw_recording(thread_of(after), zero_ns=second_zero_ns), TARGET, 100, Span(cut_ns, None))
     spans = sorted(span for span in spans_of(first) + spans_of(second))
     assert spans[0][0] == ZERO_NS
     assert spans[-1][1] == max(cut_ns, second_zero_ns + (after_end_us - zero_us) * MICROSECOND_NS)
@@ -134,8 +139,8 @@ def test_two_recordings_cut_at_a_time_lose_and_double_nothing(
 
 
 @given(stays, st.integers(0, 1_600_000))
-def test_a_cut_splits_the_samples_of_one_recording_without_rest(told_stays: list[tuple[int, str]], cut_us: int) -> None:
-    raw = raw_recording(told(told_stays), samples=333)
+def test_a_cut_splits_the_samples_of_one_recording_without_rest(stays: list[tuple[int, str]], cut_us: int) -> None:
+    raw = raw_recording(thread_of(stays), samples=333)
     cut_ns = ZERO_NS + cut_us * MICROSECOND_NS
     halves = [assemble(raw, TARGET, 100, span) for span in (Span(None, cut_ns), Span(cut_ns, None))]
     whole = assemble(raw, TARGET, 100, Span())
@@ -143,8 +148,8 @@ def test_a_cut_splits_the_samples_of_one_recording_without_rest(told_stays: list
 
 
 def test_samples_are_shared_among_threads_by_their_time() -> None:
-    main = Told([(0, stack("a"))], 4_000_000)
-    late = Told([(3_000_000, WAITING)], 4_000_000, "thread (4250): T", 0x7F11)
+    main = ThreadTrace([(0, stack("a"))], 4_000_000)
+    late = ThreadTrace([(3_000_000, WAITING)], 4_000_000, "thread (4250): T", 0x7F11)
     record = assemble(raw_recording(main, late, samples=500), TARGET, 100, Span())
     assert [sum(i.samples for i in thread.intervals) for thread in record.threads] == [400, 100]
     assert [(thread.os_tid, thread.name, thread.is_main) for thread in record.threads] == [
@@ -158,47 +163,49 @@ TORN = (Frame("Condition.notify", "threading.py", 1),)
 
 def test_what_was_seen_before_a_torn_read_lasts_until_the_next_sample() -> None:
     a, b = stack("a"), stack("b")
-    for told, torn, stacks, samples, first_us in (
+    for changes, torn, stacks, samples, first_us in (
         ([(0, a), (500_000, TORN), (530_000, b)], 1, (a, b), [52, 47], 530_000),
         ([(0, a), (500_000, TORN), (500_100, b)], 1, (a, b), [50, 49], 500_100),
         ([(0, a), (500_000, TORN), (600_000, b)], 10, (a, b), [50, 40], 500_000),
         ([(0, TORN), (30_000, b)], 3, (b,), [97], 970_000),
     ):
-        record = assemble(raw_recording(Told(told, 1_000_000)), TARGET, 100, Span())
+        record = assemble(raw_recording(ThreadTrace(changes, 1_000_000)), TARGET, 100, Span())
         assert (record.samples, record.torn, record.stacks) == (100, torn, stacks)
         assert [interval.samples for interval in record.threads[0].intervals] == samples
         assert record.threads[0].intervals[0].duration_ns == first_us * MICROSECOND_NS
 
 
 def test_a_thread_without_frames_is_neither_sampled_nor_torn() -> None:
-    main = Told([(0, stack("a"))], 4_000_000)
-    silent = Told([(0, ())], 4_000_000, "thread (4250): pt_autograd_0", 0x7F11)
+    main = ThreadTrace([(0, stack("a"))], 4_000_000)
+    silent = ThreadTrace([(0, ())], 4_000_000, "thread (4250): pt_autograd_0", 0x7F11)
     record = assemble(raw_recording(main, silent, samples=800), TARGET, 100, Span())
     assert (record.samples, record.torn) == (400, 0)
     assert [len(thread.intervals) for thread in record.threads] == [1, 0]
     hook = (Frame("hook", "/home/ada/train.py", 7),)
-    calling = Told([(0, ()), (3_000_000, hook), (3_500_000, ())], 4_000_000, "thread (4250): pt_autograd_0", 0x7F11)
+    calling = ThreadTrace(
+        [(0, ()), (3_000_000, hook), (3_500_000, ())], 4_000_000, "thread (4250): pt_autograd_0", 0x7F11
+    )
     record = assemble(raw_recording(calling, samples=400), TARGET, 100, Span())
     assert (record.samples, record.torn) == (50, 0)
     assert [stack for _, _, stack in spans_of(record)] == [hook]
 
 
 def test_a_thread_that_is_gone_has_neither_time_nor_samples_of_those_that_live() -> None:
-    main = Told([(0, stack("a"))], 4_000_000)
-    gone = Told([(0, WAITING)], 4_000_000, "thread (4250): T", 0x7F11)
+    main = ThreadTrace([(0, stack("a"))], 4_000_000)
+    gone = ThreadTrace([(0, WAITING)], 4_000_000, "thread (4250): T", 0x7F11)
     raw = raw_recording(main, gone, samples=401)
     record = assemble(raw, TARGET, 100, Span(), Threads({MAIN_TID: MAIN_TID}, is_current=True))
     alive, dead = record.threads
     assert [(i.duration_ns, i.samples) for i in dead.intervals] == [(10 * MILLISECOND_NS, 1)]
     assert [(i.duration_ns, i.samples) for i in alive.intervals] == [(4000 * MILLISECOND_NS, 400)]
-    gone = Told([(0, WAITING), (90_000, WAITING[:1])], 93_000, "thread (4250): T", 0x7F11)
+    gone = ThreadTrace([(0, WAITING), (90_000, WAITING[:1])], 93_000, "thread (4250): T", 0x7F11)
     record = assemble(raw_recording(gone), TARGET, 100, Span(), Threads({}, is_current=True))
     assert record.end_ns == ZERO_NS + 93_000 * MICROSECOND_NS
 
 
 @pytest.mark.parametrize("threads", [Threads(), Threads({MAIN_TID: MAIN_TID}), None])
 def test_where_nobody_can_tell_every_thread_lives(threads: Threads | None) -> None:
-    other = Told([(0, WAITING)], 4_000_000, "thread (4250): T", 0x7F11)
+    other = ThreadTrace([(0, WAITING)], 4_000_000, "thread (4250): T", 0x7F11)
     (thread,) = assemble(raw_recording(other), TARGET, 100, Span(), threads).threads
     assert thread.intervals[0].duration_ns == 4000 * MILLISECOND_NS
 
@@ -206,25 +213,25 @@ def test_where_nobody_can_tell_every_thread_lives(threads: Threads | None) -> No
 def test_threads_of_a_container_or_without_ids_get_those_that_they_have_here() -> None:
     length_us, unknown = 1_000_000, (0x7F71075C16C0, 0x7F7107FC2B80)
     inside = (
-        Told([(0, stack("a"))], length_us, "thread (1): MainThread"),
-        Told([(0, WAITING)], length_us, "thread (9): T", 0x7F11),
+        ThreadTrace([(0, stack("a"))], length_us, "thread (1): MainThread"),
+        ThreadTrace([(0, WAITING)], length_us, "thread (9): T", 0x7F11),
     )
     without = (
-        Told([(0, WAITING)], length_us, f"thread (0x{unknown[0]:X}): wkr", unknown[0]),
-        Told([(0, stack("a"))], length_us, f"thread (0x{unknown[1]:X}): MainThread", unknown[1]),
+        ThreadTrace([(0, WAITING)], length_us, f"thread (0x{unknown[0]:X}): wkr", unknown[0]),
+        ThreadTrace([(0, stack("a"))], length_us, f"thread (0x{unknown[1]:X}): MainThread", unknown[1]),
     )
-    for told, ids, expected in (
+    for threads, ids, expected in (
         (inside, {1: MAIN_TID, 9: 4250}, [(MAIN_TID, True), (4250, False)]),
         (without, {MAIN_TID: MAIN_TID}, [(unknown[0], False), (unknown[1], True)]),
     ):
-        record = assemble(raw_recording(*told), TARGET, 100, Span(), Threads(ids, is_current=True))
+        record = assemble(raw_recording(*threads), TARGET, 100, Span(), Threads(ids, is_current=True))
         assert [(thread.os_tid, thread.is_main) for thread in record.threads] == expected
         assert all(thread.intervals[0].duration_ns == 1000 * MILLISECOND_NS for thread in record.threads)
 
 
 @pytest.mark.parametrize("label", ["thread (0x7F71075C16C0)", f"thread ({MAIN_TID})"])
 def test_the_only_thread_is_the_main_one_whatever_it_is_called(label: str) -> None:
-    lone = Told([(0, stack("a"))], 1_000_000, label, 0x7F71075C16C0)
+    lone = ThreadTrace([(0, stack("a"))], 1_000_000, label, 0x7F71075C16C0)
     (thread,) = assemble(raw_recording(lone), TARGET, 100, Span()).threads
     assert (thread.name, thread.is_main) == ("MainThread", True)
 
@@ -233,9 +240,9 @@ def test_a_recording_that_saw_nothing_is_empty_and_each_keeps_what_it_cost() -> 
     record = assemble(raw_recording(samples=0), TARGET, 100, Span())
     assert (record.start_ns, record.end_ns, record.samples, record.threads) == (ZERO_NS, ZERO_NS, 0, ())
     later_ns = ZERO_NS + 10_000 * MILLISECOND_NS
-    record = assemble(raw_recording(Told([(0, stack("a"))], 1000)), TARGET, 100, Span(later_ns, None))
+    record = assemble(raw_recording(ThreadTrace([(0, stack("a"))], 1000)), TARGET, 100, Span(later_ns, None))
     assert (record.start_ns, record.end_ns, record.samples) == (later_ns, later_ns, 0)
-    raw = msgspec.structs.replace(raw_recording(Told([(0, stack("a"))], 1000)), errors=7, cpu_ns=5)
+    raw = msgspec.structs.replace(raw_recording(ThreadTrace([(0, stack("a"))], 1000)), errors=7, cpu_ns=5)
     record = assemble(raw, TARGET, 50, Span())
     assert (record.rate_hz, record.errors, record.cpu_ns, record.clock_error_ns) == (50, 7, 5, raw.clock_error_ns)
     assert record.identity == TARGET
@@ -246,7 +253,7 @@ def test_a_stack_that_was_left_when_it_was_met_takes_no_time_from_the_next() -> 
     deep = stack(*map(str, range(100)))
     changes = [(0, stack("a")), (500_000, stack("b")), (500_100, deep)]
     record = assemble(
-        raw_recording(Told(changes, 900_000), samples=90, cpu_ns=90 * MILLISECOND_NS), TARGET, 100, Span()
+        raw_recording(ThreadTrace(changes, 900_000), samples=90, cpu_ns=90 * MILLISECOND_NS), TARGET, 100, Span()
     )
     (thread,) = record.threads
     assert [record.stacks[interval.stack] for interval in thread.intervals] == [stack("a"), deep]

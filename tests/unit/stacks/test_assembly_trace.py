@@ -8,7 +8,7 @@ import random
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support.traces import MAIN_TID, Told, stack, write_trace
+from support.traces import MAIN_TID, ThreadTrace, stack, write_trace
 
 from profd.daemon.stacks import assembly
 from profd.daemon.stacks.misreads import Change
@@ -23,27 +23,27 @@ def begin(name: str, at_us: int = 0) -> str:
 
 
 @given(st.lists(stacks, min_size=1, max_size=20))
-def test_every_change_comes_back(told: list[tuple[object, ...]]) -> None:
-    changes = [(10 * place, frames) for place, frames in enumerate(told) if place == 0 or frames != told[place - 1]]
-    end_us = 10 * len(told)
-    (trace,) = assembly.decode(write_trace(Told(changes, end_us)))  # type: ignore[arg-type]
+def test_every_change_comes_back(seen: list[tuple[object, ...]]) -> None:
+    changes = [(10 * place, frames) for place, frames in enumerate(seen) if place == 0 or frames != seen[place - 1]]
+    end_us = 10 * len(seen)
+    (trace,) = assembly.decode(write_trace(ThreadTrace(changes, end_us)))  # type: ignore[arg-type]
     assert [(change.at_us, change.frames) for change in trace.changes] == [*changes, (end_us, ())]
     assert (trace.os_tid, trace.name) == (MAIN_TID, "MainThread")
 
 
 def test_threads_differ_by_their_ident_and_have_their_latest_name() -> None:
-    main = Told([(0, A_TO_C[0]), (20, A_TO_C[1])], 30)
-    other = Told([(5, A_TO_C[2])], 25, "thread (4250): Thread-1: (pin)", 0x7F11)
+    main = ThreadTrace([(0, A_TO_C[0]), (20, A_TO_C[1])], 30)
+    other = ThreadTrace([(5, A_TO_C[2])], 25, "thread (4250): Thread-1: (pin)", 0x7F11)
     first, second = assembly.decode(write_trace(main, other))
     assert [change.at_us for change in first.changes] == [0, 20, 30]
     assert (second.ident, second.os_tid, second.name) == (0x7F11, 4250, "Thread-1: (pin)")
     assert [change.at_us for change in second.changes] == [5, 25]
-    before = Told([(0, A_TO_C[0])], 20, "thread (12)")
-    after = Told([(20, A_TO_C[1])], 30, "thread (12): feeder")
+    before = ThreadTrace([(0, A_TO_C[0])], 20, "thread (12)")
+    after = ThreadTrace([(20, A_TO_C[1])], 30, "thread (12): feeder")
     (trace,) = assembly.decode(write_trace(before, after))
     assert (trace.os_tid, trace.name) == (12, "feeder")
     assert [change.at_us for change in trace.changes] == [0, 20, 30]
-    (trace,) = assembly.decode(write_trace(Told([(0, A_TO_C[0])], 5, "thread (0x1)", (1 << 64) - 1)))
+    (trace,) = assembly.decode(write_trace(ThreadTrace([(0, A_TO_C[0])], 5, "thread (0x1)", (1 << 64) - 1)))
     assert 0 <= trace.ident < 1 << 63
 
 
@@ -56,14 +56,14 @@ def test_threads_differ_by_their_ident_and_have_their_latest_name() -> None:
     ],
 )
 def test_thread_is_named_as_far_as_the_interpreter_tells(label: str, os_tid: int | None, name: str) -> None:
-    (trace,) = assembly.decode(write_trace(Told([(0, A_TO_C[0])], 5, label.replace("\\n", "\n"))))
+    (trace,) = assembly.decode(write_trace(ThreadTrace([(0, A_TO_C[0])], 5, label.replace("\\n", "\n"))))
     assert (trace.os_tid, trace.name) == (os_tid, name)
 
 
 def test_equal_frames_are_one_object_and_an_unknown_line_is_zero() -> None:
-    (trace,) = assembly.decode(write_trace(Told([(0, stack("a", "b")), (5, stack()), (9, stack("a", "b"))], 20)))
+    (trace,) = assembly.decode(write_trace(ThreadTrace([(0, stack("a", "b")), (5, stack()), (9, stack("a", "b"))], 20)))
     assert trace.changes[0].frames[2] is trace.changes[2].frames[2]
-    data = write_trace(Told([(0, stack("a"))], 5))
+    data = write_trace(ThreadTrace([(0, stack("a"))], 5))
     (trace,) = assembly.decode(data.replace(b'"line":10', b'"line":null'))
     assert [frame.line for frame in trace.changes[0].frames] == [96, 0]
     assert assembly.decode(b'[{"ph": "M", "tid": 1, "ts": 0},' + data[1:]) == assembly.decode(data)

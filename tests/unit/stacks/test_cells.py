@@ -29,7 +29,7 @@ HASHES = {
 
 @pytest.fixture
 def cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cells:
-    """Make the history of a user who ran other cells before and after the loop."""
+    """Make the history of a user with other cells before and after the loop."""
     folder = tmp_path / "profile_default"
     folder.mkdir()
     history = sqlite3.connect(folder / "history.sqlite")

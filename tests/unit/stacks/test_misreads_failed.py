@@ -109,8 +109,8 @@ def test_a_restless_stack_is_given_the_time_that_failed_reads_take_from_it(turns
     stays_us, read_us = dict(zip((calm, restless), turns, strict=True)), {calm: 100.0, restless: 0.0}
     readers = [Reader(stays_us, read_us, seed, {restless: 0.5}) for seed in range(SEEDS)]
     before = statistics.mean(one.error(tuple(one.changes), restless) for one in readers)
-    told = [with_visits(tuple(one.changes), one.failed_us, one.samples, known) for one in readers]
-    after = statistics.mean(one.error(trace, restless) for one, trace in zip(readers, told, strict=True))
+    changed = [with_visits(tuple(one.changes), one.failed_us, one.samples, known) for one in readers]
+    after = statistics.mean(one.error(trace, restless) for one, trace in zip(readers, changed, strict=True))
     assert before < -8.0
     assert abs(after) < 1.25
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import psutil
 import pytest
 from support.pyspy.standin import Fault, StandIn
-from support.traces import Told, stack, write_trace
+from support.traces import ThreadTrace, stack, write_trace
 
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS, Clock
 from profd.daemon.errors import MissingTool
@@ -21,7 +21,7 @@ from profd.daemon.stacks import assembly, pyspy
 from profd.daemon.stacks import recording as running
 from profd.daemon.stacks.recording import Recording
 
-TRACE = write_trace(Told([(100, stack("a"))], 250_000))
+TRACE = write_trace(ThreadTrace([(100, stack("a"))], 250_000))
 SAID = b"py-spy> Wrote chrome trace to 'x'. Samples: 25 Errors: 2\n"
 
 
@@ -88,7 +88,7 @@ async def test_py_spy_is_asked_not_to_stop_the_target_and_to_end_by_itself(
     py_spy: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("RUST_BACKTRACE", "1")
-    monkeypatch.setenv("PROFD_TOLD", "here")
+    monkeypatch.setenv("PROFD_TEST", "here")
     recording = begin(length_s=1.2)
     await recording.sampling
     recording.stop()
@@ -101,7 +101,7 @@ async def test_py_spy_is_asked_not_to_stop_the_target_and_to_end_by_itself(
     assert (options["--rate"], options["--duration"], options["--pid"]) == ("100", "7", str(os.getpid()))
     assert options["--format"] == "chrometrace"
     # It takes no backtraces of itself, and has our environment.
-    assert (started.environment["RUST_LIB_BACKTRACE"], started.environment["PROFD_TOLD"]) == ("0", "here")
+    assert (started.environment["RUST_LIB_BACKTRACE"], started.environment["PROFD_TEST"]) == ("0", "here")
 
 
 async def test_py_spy_is_out_of_reach_of_the_terminal_and_hears_its_signals(py_spy: StandIn) -> None:
@@ -136,7 +136,7 @@ async def test_reads_that_fail_are_known_by_their_time(py_spy: StandIn) -> None:
 
 
 def test_time_zero_lies_between_the_start_and_the_first_word_and_the_last_event_before_the_end() -> None:
-    late = write_trace(Told([(100, stack("a"))], 3600 * 1_000_000))
+    late = write_trace(ThreadTrace([(100, stack("a"))], 3600 * 1_000_000))
     for ended_s, trace, latest_ns in (
         (20.0, TRACE, 10_500_000_000),
         (10.4, TRACE, 10_150_000_000),  # the trace is of a quarter of a second
@@ -248,7 +248,7 @@ async def test_recordings_of_every_fate_leak_nothing(py_spy: StandIn) -> None:
 
 def test_last_timestamp_is_found_without_decoding_and_a_hostile_name_is_none() -> None:
     assert [pyspy.last_timestamp_us(data) for data in (TRACE, b"[]", b"", TRACE[:-1])] == [250_000, 0, 0, 0]
-    hostile = write_trace(Told([(100, stack('","ts":7}]'))], 250_000))
+    hostile = write_trace(ThreadTrace([(100, stack('","ts":7}]'))], 250_000))
     assert pyspy.last_timestamp_us(hostile) == 250_000
 
 

@@ -91,9 +91,9 @@ def test_sums_say_what_the_readings_say(connection: sqlite3.Connection) -> None:
     found = dict(summed(connection, *readings))
     for minute in range(int(at_s) // 60 + 1):
         from_ns = STARTED_NS + minute * MINUTE_NS
-        told, read = found.get(minute, Aggregate()), whole.over(from_ns, from_ns + MINUTE_NS)
-        assert (told.known_ns, told.least, told.most) == (read.known_ns // SECOND_NS, read.least, read.most)
-        assert told.integral == pytest.approx(read.integral / SECOND_NS)
+        stored, read = found.get(minute, Aggregate()), whole.over(from_ns, from_ns + MINUTE_NS)
+        assert (stored.known_ns, stored.least, stored.most) == (read.known_ns // SECOND_NS, read.least, read.most)
+        assert stored.integral == pytest.approx(read.integral / SECOND_NS)
 
 
 def test_a_minute_that_is_written_twice_keeps_its_peak(connection: sqlite3.Connection) -> None:

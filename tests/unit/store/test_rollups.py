@@ -68,10 +68,10 @@ def test_minutes_are_added_together_from_the_runs_start_on(reader: RunReader) ->
     assert by_minute(rollups.stack_minutes(reader, [thread], range(3), rollups.ALL_TOGETHER)) == {
         0: (3 * A_MINUTE[0], 3 * A_MINUTE[1])
     }
-    told = {row.stack: (row.samples, row.duration_ns) for row in rollups.stack_minutes(reader, [thread], range(1, 2))}
+    summed = {row.stack: (row.samples, row.duration_ns) for row in rollups.stack_minutes(reader, [thread], range(1, 2))}
     from_ns = STARTED_NS + MINUTE_NS
     intervals = reader.stack_totals(from_ns, from_ns + MINUTE_NS, frozenset({thread}))
-    assert told == {row.stack: (row.samples, row.duration_ns) for row in intervals}
+    assert summed == {row.stack: (row.samples, row.duration_ns) for row in intervals}
 
 
 def test_minutes_name_summed_processes_with_their_means_and_ends(reader: RunReader) -> None:

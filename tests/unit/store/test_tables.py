@@ -191,23 +191,23 @@ def test_workers_that_came_and_went_are_not_held(tables: Tables) -> None:
 
 
 @pytest.mark.parametrize(
-    ("told", "names"),
+    ("given", "names"),
     [
         *((["", "feeder", ""], ["feeder"]), (["feeder", "", "feeder"], ["feeder"])),
         *((["", "", "autograd"], ["autograd"]), (["feeder", "reader", ""], ["feeder", "reader"])),
     ],
 )
 def test_a_thread_without_a_name_is_the_one_that_has_it(
-    tables: Tables, path: Path, told: list[str], names: list[str]
+    tables: Tables, path: Path, given: list[str], names: list[str]
 ) -> None:
-    for place, name in enumerate(told):
+    for place, name in enumerate(given):
         at_ns = STARTED_NS + place * SECOND_NS
         timeline = ThreadTimeline(5000, name, is_main=False, intervals=(Interval(at_ns, SECOND_NS, 0, 5),))
         tables.commit([RecordingTaken(MAIN, at_ns, at_ns + SECOND_NS, 20, 5, 0, 0, 0, 0, (STACK,), (timeline,))])
     tables.finish()
     with RunReader(path) as reader:
         assert [row.name for row in reader.threads.values()] == names
-        assert len(list(reader.intervals())) == len(told)
+        assert len(list(reader.intervals())) == len(given)
 
 
 def test_a_process_that_makes_threads_for_ever_holds_few(tables: Tables) -> None:

@@ -26,7 +26,7 @@ from profd.daemon.tree import roles, tree
 from profd.daemon.tree.exitstatus import Watch
 from profd.daemon.tree.tree import FULL_SCAN_EVERY, Change, DumpedProcess, MergedStack, ProcessTree, dump_tree, merge
 
-# Does what it is told, one line each, and answers every line with one; its children do the same.
+# Obeys orders, one a line, and answers each with a line; its children do the same.
 OBEDIENT = """
 import os, sys
 def say(word): os.write(1, (str(word) + "\\n").encode())
@@ -56,7 +56,7 @@ obey(iter(sys.stdin.readline, ""))
 
 
 class Obedient:
-    """A process that forks, execs and exits when it is told to."""
+    """A process that forks, execs and exits on order."""
 
     def __init__(self, environment: dict[str, str] | None = None) -> None:
         self.process = subprocess.Popen(
@@ -100,7 +100,7 @@ def root() -> Iterator[Obedient]:
 
 @pytest.fixture
 def fifo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
-    """Make the pipe by which a forked child is told what to do."""
+    """Make the pipe by which a forked child gets its orders."""
     path = str(tmp_path_factory.mktemp("orders") / "orders")
     os.mkfifo(path)
     keeper = os.open(path, os.O_RDWR)

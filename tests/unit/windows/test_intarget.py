@@ -21,7 +21,7 @@ pytestmark = pytest.mark.requires("torch")  # which is imported by those alone t
 
 
 class Training:
-    """A training that takes steps until it is told to end, on the thread that calls it."""
+    """A training that takes steps until it is ended, on the thread that calls it."""
 
     def __init__(self) -> None:
         import torch

@@ -34,7 +34,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(autouse=True)
 def owners(monkeypatch: pytest.MonkeyPatch) -> dict[int, int]:
-    """Give by PID the users of made-up processes: who is not named is this user's."""
+    """Give by PID the users of made-up processes: others are this user's."""
     owners: dict[int, int] = {}
     monkeypatch.setattr(processes, "owner_uid", lambda pid: owners.get(pid, os.getuid()))
     return owners

@@ -32,7 +32,7 @@ WAITING = [sys.executable, "-c", "input()"]
 
 @dataclass
 class Run:
-    """A process that runs, and who takes windows of it."""
+    """A process that runs, and the way by which windows of it are taken."""
 
     folder: Path
     process: subprocess.Popen[bytes]
