@@ -51,7 +51,7 @@ LIBRARY_VARIABLE = "PROFD_FAULTS_LIBRARY"
 _FLAGS = ("-std=gnu11", "-O1", "-Wall", "-Wextra", "-Werror", "-fPIC", "-shared")
 _NEVER = sys.maxsize
 EVERY = {"allocate": 10}
-"""Of a kind of which there are thousands so many calls go by between two faults."""
+"""How many calls go by between two faults, for a kind with thousands of calls."""
 
 
 class Shim:

@@ -165,7 +165,7 @@ def memory(outcomes: Iterable[Outcome]) -> str:
 
 
 def write_sections(known: Iterable[str], found: Mapping[str, Outcome]) -> None:
-    """Write each section of which all subjects were given their cases."""
+    """Write each section whose subjects were all given their cases."""
     others = [name for name in known if name not in RUN_FILES]
     sections = (
         ("Hostile run files", list(RUN_FILES), "Each file goes through all that read one: `summary`, `ls`, `report`, "

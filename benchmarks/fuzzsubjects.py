@@ -118,7 +118,7 @@ def subjects(folder: Path) -> dict[str, Subject]:
 
 
 class _Script(UserFiles):
-    """The files of a target, all of which are one script."""
+    """The files of a target: each is the same script."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data

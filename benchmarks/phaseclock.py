@@ -33,7 +33,7 @@ class PhaseClock:
     """Knows which phases are on, and notes each change of the one that counts."""
 
     def __init__(self, started_ns: int, now_ns: Callable[[], int] = time.time_ns, *, own: Collection[str] = ()) -> None:
-        """Begin in startup; ``own`` are names of the program's own beside the phases, the first of which ends it."""
+        """Begin in startup; ``own`` are names of the program's own beside the phases; the first one ends startup."""
         self._own = frozenset(own) - set(ORDER)
         self._order = (*sorted(self._own), *ORDER)
         self._startup, self._other = len(self._order) - 2, len(self._order) - 1

@@ -30,7 +30,7 @@ def target(monkeypatch: pytest.MonkeyPatch) -> Iterator[subprocess.Popen[str]]:
 
 
 def wrong_rounds(target: subprocess.Popen[str]) -> int:
-    """Return how many rounds were wrong since the last time, of which there were some."""
+    """Return how many rounds were wrong since the last time; there was at least one round."""
     assert target.stdout is not None
     give_line(target)
     answer = json.loads(target.stdout.readline())

@@ -1,4 +1,4 @@
-"""Runs of which all parts of the product have to show the same numbers: recordings of real programs, and made ones."""
+"""Runs for which all parts of the product have to show the same numbers: recordings of real programs, and made ones."""
 
 from __future__ import annotations
 

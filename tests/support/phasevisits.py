@@ -32,7 +32,7 @@ def sampled(
 
 
 def held_up(cycles: int, share: float, seed: int) -> list[Seen]:
-    """Return what is seen of steps of 55 ms in two parts, a share of which waits for a core for up to 0.1 s."""
+    """Return what is seen of steps of 55 ms in two parts; a share of them waits for a core for up to 0.1 s."""
     return sampled(cycles, 0.03, 0.025, 0.05, seed, waits=share)
 
 

@@ -49,7 +49,7 @@ def pages() -> Iterator[Text]:
 
 
 def literals_of(folder: str) -> Iterator[Text]:
-    """Yield the texts in the modules of a folder: literals, of which help and messages are made."""
+    """Yield the texts in the modules of a folder: literals that make up help and messages."""
     for module in sorted((ROOT / folder).rglob("*.py")):
         yield from (Text(_name(module), line, text) for line, text in literals(module.read_text()))
 

@@ -25,7 +25,7 @@ def as_usual(second: int) -> float:
 
 @dataclass
 class Spendthrift:
-    """One main process and so many workers as ``workers`` says, each of which gives the main process a thread.
+    """One main process and so many workers as ``workers`` says; each gives the main process a thread.
 
     ``cores_per_hz`` is what a thread of the main process costs for each sample a second; ``dearness`` multiplies all
     that recordings cost.

@@ -1,4 +1,4 @@
-"""Makes runs of uneven steps, of which one part can be slower than in another run: what comparisons are tried on."""
+"""Makes runs of uneven steps; one part can be slower than in another run: what comparisons are tried on."""
 
 from __future__ import annotations
 

@@ -25,7 +25,7 @@ NONE = ("", "-", "NaN")
 """What stands for a number that is not known."""
 IDLE = ("idle share of a GPU in a window", "share in which a GPU of a window waited for the host")
 IDLE_TEXT = r"GPU (\d+) was idle (<?\d+ %) from .*?: (<?\d+ %) as"
-"""What a summary and the report say of them, of which GPU."""
+"""What a summary and the report say of the idle shares of each GPU."""
 _SHOWN = re.compile(
     "([<~+-]*)\\s?([\\d,]+(?:\\.(\\d+))?)\\s*(%|[kMGT]?B|µs|us|ms|min|s|h|d|W|\N{MULTIPLICATION SIGN})?(/s|/min)?"
 )
@@ -36,7 +36,7 @@ _UNITS = {
 
 
 def exact(kind: str, of: object, value: float) -> Number:
-    """Return a number of which all digits are given."""
+    """Return a number that is given with all its digits."""
     return Number(kind, str(of), value, value)
 
 

@@ -118,7 +118,7 @@ def test_an_interval_in_two_parts_has_its_samples_once(tmp_path: Path) -> None:
     assert first.samples + last.samples == 200
 
 
-def test_an_interval_of_which_nothing_held_is_left_out(tmp_path: Path) -> None:
+def test_an_interval_where_the_condition_never_held_is_left_out(tmp_path: Path) -> None:
     assert pieces_of(tmp_path / "a.profd", [0.0, 0.1, 0.1, 0.1], Selection(when=(Condition("on-cpu"),))) == []
     (whole,) = pieces_of(tmp_path / "b.profd", [0.0, 0.1, 0.1, 0.1], Selection())
     assert (whole.duration_ns, whole.samples) == (3 * SECOND_NS, 300)

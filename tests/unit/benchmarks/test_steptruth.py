@@ -66,7 +66,7 @@ def at(seconds: float) -> int:
         (15.05, 130, 1.95),
         (15.05, 170, 1.85),
         (25.0, 200, 0.0),
-        (25.0, 210, 1.8),  # in the pause: nine steps too many, of which five were made a second in the last ten
+        (25.0, 210, 1.8),  # in the pause: nine steps too many; five a second were made in the last ten seconds
         (25.0, 150, 9.6),  # 49 of the 51 that were made in the last ten seconds
     ],
 )

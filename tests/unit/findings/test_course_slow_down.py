@@ -98,7 +98,7 @@ def test_a_few_counts_tell_it_by_the_line_through_them(case: Case) -> None:
     assert gain < there(found.gain_bound) < 2 * gain
 
 
-def test_steps_of_which_each_makes_the_next_longer_lie_on_a_line_over_their_numbers(case: Case) -> None:
+def test_steps_that_each_make_the_next_longer_lie_on_a_line_by_number(case: Case) -> None:
     # A step takes 10 ms, and 0.02 ms more for each before it: over the time that is no line.
     counts = [(at_s, (math.sqrt(1e-4 + 4e-5 * at_s) - 0.01) / 2e-5) for at_s, _ in FEW]
     found = case.finding(slow_down, HEALTHY, more=few(counts), seconds=120)

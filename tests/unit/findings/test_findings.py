@@ -279,7 +279,7 @@ def test_idle_workers_should_persist_hand_over_smaller_types_or_be_done_without(
     rebuild = (*DATA_WAIT[:-2], Frame("rebuild_storage_fd", DATA_WAIT[-1].file, 9))
     found = case.finding(idle_workers, step((rebuild, 250)), workers={1: IDLE_WORKER, 2: IDLE_WORKER})
     assert "smaller types" in found.remedy
-    # A worker of which 20 % is work makes batches in less time than the main thread takes them, 50 % of it.
+    # A worker that works 20 % of the time makes batches in less time than the main thread takes them, 50 % of it.
     found = case.finding(idle_workers, step((rebuild, 250)), workers={1: IDLE_WORKER})
     assert "num_workers=0 in the DataLoader (train.py:58)" in found.remedy
 

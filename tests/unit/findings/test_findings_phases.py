@@ -158,7 +158,7 @@ def test_a_main_thread_with_hardly_any_time_left_gets_no_bound(case: Case) -> No
 
 
 def machine(count: int, *, used: float, process: float = 1.0) -> list[Series]:
-    """Return the series of so many cores, of which a part is used, with a main thread that uses one."""
+    """Return the series of so many cores, some of them used, with a main thread that uses one."""
     return [
         *cores(count),
         Series("host_cpu_share", used, identity=None),

@@ -55,7 +55,7 @@ def link(received: float, *, busy: float = 0.4, lanes: float = 4, sent: float = 
 def test_a_link_that_is_full_while_the_gpu_pauses_bounds_the_training(case: Case) -> None:
     found = case.finding(pcie_bound, HEALTHY, series=link(5e9))
     assert found.severity == CRITICAL
-    # Four lanes of 1,969 MB/s, of which copies reach 85 %.
+    # Four lanes of 1,969 MB/s; copies reach 85 % of that.
     assert "5.0 GB a second go to gpu0, 75 % of what its link of 4 lanes carries, and it is busy 40 %" in found.title
     # Steps cannot be shorter than what the GPU computes for.
     assert found.gain_bound == pytest.approx(2.5)

@@ -143,7 +143,7 @@ LINES: dict[str, tuple[Spans, str, str]] = {
         step(((*MEASURE, DUMPS), 150)), WARNING, "serialization takes 30 % of the time (augment.py:60)"
     ),
     "a line by its text": (step((ACT, 150)), WARNING, "turning lists into tensors takes 30 %"),
-    "a step by hand of which all is known": (
+    "a step by hand whose lines are all known": (
         ((BY_HAND, 200), (UPDATE, 100), (OWN, 200)), WARNING, "a line of relabel takes 40 % of the time (augment.py:40)"
     ),
     "torch's own backward pass tells all": (

@@ -125,7 +125,7 @@ def test_workers_stand_in_order_after_the_process_that_started_them(tmp_path: Pa
     assert order == [("main", None), ("worker", 1), ("worker", 2), ("launcher", None)]
 
 
-def test_processes_of_which_nothing_is_known_stand_last(tmp_path: Path) -> None:
+def test_processes_without_readings_stand_last(tmp_path: Path) -> None:
     seen = [
         records.ProcessSeen(records.Identity(pid, 1), synthetic.MAIN, ("sh",), "helper", None, None, None, START_NS)
         for pid in (98, 99)

@@ -79,7 +79,7 @@ def kept(profd_home: Path) -> Home:
     return Home(profd_home)
 
 
-def test_detail_goes_before_reports_and_a_run_of_which_nothing_is_left_is_forgotten(kept: Home) -> None:
+def test_detail_goes_before_reports_and_a_run_without_files_is_forgotten(kept: Home) -> None:
     entry = kept.add()
     kept.retention.apply(Retention(detail_hours=1e-6), ())
     assert kept.files == [f"{entry.run_id}.html", f"{entry.run_id}.json"]

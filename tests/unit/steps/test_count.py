@@ -157,7 +157,7 @@ def test_a_loop_that_was_left_has_begun_anew_where_its_pace_says_so(
 def test_where_an_epoch_may_have_passed_between_two_readings_the_error_says_so() -> None:
     count = Count()
     count.length = 63
-    for tenth in range(8):  # 100 rounds a second, of which a pause takes some
+    for tenth in range(8):  # 100 rounds a second; a pause takes some of them
         count.take(tenth * SECOND_NS // 10, 10 * tenth % 63)
     assert count.error == 0
     count.take(round(1.4 * SECOND_NS), 20)  # 13 more, or 76

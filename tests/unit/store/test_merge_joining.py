@@ -45,7 +45,7 @@ def test_processes_series_windows_and_devices_of_nodes_stay_apart(tmp_path: Path
         assert len(gaps) == len(gpus) == 1
 
 
-def test_a_job_of_which_one_node_failed_has_failed(tmp_path: Path) -> None:
+def test_a_job_with_a_failed_node_has_failed(tmp_path: Path) -> None:
     (tmp_path / "job").mkdir()
     job = Job(steps=60)
     job.write(tmp_path / "job" / "a.profd", 0)
