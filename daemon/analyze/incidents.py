@@ -145,9 +145,12 @@ def take_post_mortem(reader: RunReader) -> PostMortem | None:
 
 
 def _last_place(reader: RunReader, thread: ThreadRow) -> LastPlace | None:
-    *_, last = (None, *reader.intervals(reader.info.end_ns - _LAST_NS, None, [thread.id]))
-    if last is None:
+    rows = list(reader.intervals(reader.info.end_ns - _LAST_NS, None, [thread.id]))
+    if not rows:
         return None
+    # What Python does as it ends, for seconds after an error, has no line of the script below it.
+    of_the_script = (row for row in reversed(rows) if own_frame(reader.frames_of(row.stack)) is not None)
+    last = next(of_the_script, rows[-1])
     frames, process = reader.frames_of(last.stack), reader.processes[thread.process]
     own = own_frame(frames) or frames[-1]
     labels, place = tuple(frame.label for frame in frames), f"{own.function} ({PurePath(own.file).name}:{own.line})"

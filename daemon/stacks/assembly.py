@@ -245,6 +245,8 @@ def assemble(
 
 
 _Read = tuple[ThreadTrace, list[int], bool]
+_MOST_TORN = 20
+"""More samples in a row are hardly ever torn: Python is ending, which takes seconds where much was imported."""
 
 
 def _read(trace: ThreadTrace, samples: int, raw: RawRecording, evidence: Evidence, *, is_gone: bool) -> _Read:
@@ -262,9 +264,11 @@ def _read(trace: ThreadTrace, samples: int, raw: RawRecording, evidence: Evidenc
     is_seldom_in_python = 2 * sum(length_us for frames, length_us in stays if not frames) > whole_us
     roots = misreads.valid_roots(stays)
     mended = misreads.mend([frames for frames, _ in stays], roots, evidence)
-    if is_gone:  # what Python calls as it ends has no caller, and would be taken for the inner end of another stack
-        with_root = (place for place, (frames, _) in enumerate(stays) if frames and frames[0].function in roots)
-        ran = max(with_root, default=-1) + 1
+    with_root = (place for place, (frames, _) in enumerate(stays) if frames and frames[0].function in roots)
+    ran = max(with_root, default=-1) + 1
+    is_rootless = any(frames for frames, _ in stays[ran:])
+    is_ending = is_gone or (is_rootless and sum(us for _, us in stays[ran:]) * samples > _MOST_TORN * whole_us)
+    if is_ending:  # what Python calls as it ends has no caller, and would be taken for the inner end of another stack
         mended = [*mended[:ran], *[None] * (len(mended) - ran)]
     found: list[Change] = []
     torn_us: list[int] = []
@@ -277,14 +281,14 @@ def _read(trace: ThreadTrace, samples: int, raw: RawRecording, evidence: Evidenc
             torn_us.append(change.at_us)
     failed_us = [(one.at_ns - raw.zero_ns) // MICROSECOND_NS for one in raw.failed if one.ident == trace.ident]
     times_us, known = [*failed_us, *torn_us], samples - len(torn_us)
-    if is_gone:
+    if is_ending:
         times_us = _without_its_end(found, times_us, end.at_us, whole_us / max(samples + len(failed_us), 1))
     visited = misreads.with_visits((*found, end), times_us, known, evidence.torn_shares)
     return msgspec.structs.replace(trace, changes=visited), torn_us, is_seldom_in_python
 
 
 def _without_its_end(found: list[Change], times_us: Sequence[int], end_us: int, distance_us: float) -> list[int]:
-    """Return when reads of a process that is gone failed while it still ran, and end its last stack before the others.
+    """Return when reads of a process that ends failed while it still ran, and end its last stack before the others.
 
     The last reads of a process that ends fail whatever it does: they say nothing of what it did.
     """

@@ -16,7 +16,15 @@ from profd.daemon.render.sections import post_mortem_lines, post_mortem_sentence
 from profd.daemon.render.summary import summarize
 from profd.daemon.render.text import summary_text
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.records import EventHappened, OutputWritten, Point, PointsTaken, Record, RunEnded
+from profd.daemon.store.records import (
+    EventHappened,
+    Frame,
+    OutputWritten,
+    Point,
+    PointsTaken,
+    Record,
+    RunEnded,
+)
 
 END_NS = STARTED_NS + 2 * SECOND_NS
 OOM = EventHappened(END_NS, "oom", "out of memory: the kernel ended a process of the control group /job")
@@ -50,6 +58,19 @@ def test_a_signal_is_named_with_the_last_stack_and_memory(tmp_path: Path) -> Non
     sentence = post_mortem_sentence(found)
     assert sentence.startswith("the target was ended by SIGSEGV, last seen in ")
     assert sentence.endswith("with 3.2 GB resident")
+
+
+def test_the_last_line_is_one_of_the_script_where_python_then_took_time_to_end(tmp_path: Path) -> None:
+    at_exit = (Frame("finalize._exitfunc", "/usr/lib/python3.11/weakref.py", 666),)
+    ending = recording(MAIN, STARTED_NS + SECOND_NS, [(MAIN_TID, "MainThread", True, [(at_exit, 900)])])
+    ended = RunEnded(END_NS, "target-exited", 1)
+    (last,) = post_mortem(run(tmp_path / "run", ending, ended)).last
+    (before,) = post_mortem(run(tmp_path / "before", ended)).last
+    assert last.place == before.place
+    assert last.before_end_s == pytest.approx(1.0, abs=0.1)
+    stacks = [(MAIN_TID, "MainThread", True, [(at_exit, 900)])]
+    alone = write_records(tmp_path / "alone", [main_process(), recording(MAIN, STARTED_NS, stacks), ended])
+    assert [place.place for place in post_mortem(alone).last] == ["finalize._exitfunc (weakref.py:666)"]
 
 
 @pytest.mark.parametrize(

@@ -67,14 +67,20 @@ def test_reads_that_fail_as_a_process_ends_say_nothing_of_what_it_did(is_current
     assert in_the_end == ({deep, flat} if is_current else {flat})
 
 
-@pytest.mark.parametrize("is_current", [True, False], ids=["a torn read", "the process has ended"])
-def test_what_python_calls_as_it_ends_is_no_inner_part_of_another_stack(is_current: bool) -> None:
+@pytest.mark.parametrize(
+    ("ending_ms", "is_current"),
+    [(10, True), (10, False), (300, True)],
+    ids=["a torn read", "the process has ended", "it still ends"],
+)
+def test_what_python_calls_as_it_ends_is_no_inner_part_of_another_stack(ending_ms: int, is_current: bool) -> None:
+    # As torch ends: its handler imports a module, and then there are no frames for as long as modules are unloaded.
     imports, work = stack("outer", "load", "exec_module"), stack("work")
     turns = [(at_us, work if at_us % 20_000 else imports) for at_us in range(0, 500_000, 10_000)]
-    last = ThreadTrace([*turns, (510_000, work), (520_000, imports[1:])], 530_000)
+    ending = [(520_000, imports[1:]), *([(530_000, ())] if ending_ms > 10 else [])]
+    last = ThreadTrace([*turns, (510_000, work), *ending], (520 + ending_ms) * 1000)
     threads = Threads({MAIN_TID: MAIN_TID}, is_current=is_current)
-    found = assemble(raw_recording(last, samples=53), TARGET, 100, Span(), threads)
-    assert spans_of(found)[-1][2] == (imports if is_current else work)
+    found = assemble(raw_recording(last, samples=52 + ending_ms // 10), TARGET, 100, Span(), threads)
+    assert spans_of(found)[-1][2] == (imports if is_current and ending_ms == 10 else work)
 
 
 def test_threads_that_come_and_go_leave_no_frames_behind() -> None:
