@@ -49,11 +49,16 @@ class Sampling:
             return
         source, pace = self._statements(files_of(member.identity.pid)), partial(self._pace_of, member)
         chain = StackChain(self._executable, member.identity, pace, source, self._clock, self._put)
-        # One that turns out to be something else stays as it began.
+        # One that turns out to be a worker stays as it began.
         run = chain.run() if member.role in (roles.MAIN, roles.LAUNCHER) else chain.run_in_turns(self._turn)
         task = asyncio.ensure_future(run)
         self._chains[member.identity] = (chain, task)
         task.add_done_callback(lambda done: self._forget(member.identity, done))
+
+    def take_main(self, member: Member) -> None:
+        """Sample a process without a gap from now on that has turned out to be a main one."""
+        if member.identity in self._chains:
+            self._chains[member.identity][0].leave_turns()
 
     def end(self, member: Member) -> None:
         if member.identity in self._chains:
@@ -145,17 +150,25 @@ class Members:
         """Learn roles and threads from a recording on its way; it may come after its process has ended."""
         if recording.identity in self.tree.members:
             self.python_threads[recording.identity] = frozenset(thread.os_tid for thread in recording.threads)
-        if member := self.tree.take_stacks(recording.identity, recording.stacks):
-            self.put(self.tree.record_of(member))
+        for member in self.tree.take_stacks(recording.identity, recording.stacks):
+            self._take_role(member)
 
     def take_ranks(self, ranks: Mapping[int, int]) -> None:
         """Learn the ranks of processes, by PID."""
         for member in self.tree.take_ranks(ranks):
-            self.put(self.tree.record_of(member))
+            self._take_role(member)
             if member.rank is not None:
                 self._say("note", f"pid {member.identity.pid} is rank {member.rank} by NCCL", member)
-                if self.stepping is not None:
-                    self.stepping.begin(member)
+
+    def _take_role(self, member: Member) -> None:
+        """Write a member whose role or rank has become known, and sample and count it as is due to it."""
+        self.put(self.tree.record_of(member))
+        if member.role == roles.MAIN:
+            self.sampling.take_main(member)
+        if self.stepping is not None and member.role == roles.MAIN:
+            self.stepping.begin(member)
+        elif self.stepping is not None:
+            self.stepping.end(member.identity)
 
     def _take_end(self, member: Member, status: int | None) -> None:
         self.python_threads.pop(member.identity, None)

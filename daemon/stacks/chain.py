@@ -59,6 +59,7 @@ class StackChain:
     def __post_init__(self) -> None:
         self._hurry = asyncio.Event()
         self._stop = asyncio.Event()
+        self._is_in_turns = True
         self._in_flight: set[Recording] = set()
         self._has_recorded = False
         self._failures = 0
@@ -72,6 +73,11 @@ class StackChain:
 
     def stop(self) -> None:
         self._stop.set()
+        self._hurry.set()
+
+    def leave_turns(self) -> None:
+        """Record without a gap from now on."""
+        self._is_in_turns = False
         self._hurry.set()
 
     async def run(self) -> None:
@@ -88,18 +94,20 @@ class StackChain:
                     current, from_ns = await self._begin_patiently(), None
 
     async def run_in_turns(self, turn: asyncio.Semaphore) -> None:
-        """Record whenever ``turn`` is free, until the process is gone or the chain is stopped."""
+        """Record whenever ``turn`` is free, until the process is gone, the chain is stopped, or leaves its turns."""
         with self._abandoning():
-            while self._goes_on():
+            while self._goes_on() and self._is_in_turns:
                 async with turn:
                     recording = await self._begin() if self._goes_on() else None
                     if recording is not None:
                         await self._wait(self._hurry, recording.length_s, recording.ended)
                         await self._finish(recording, Span())
                         # Then none is recorded: processes that are alike need not be sampled all the time.
-                        await self._wait(self._hurry, recording.length_s * self.pace().rest_ratio)
+                        if self._is_in_turns:
+                            await self._wait(self._hurry, recording.length_s * self.pace().rest_ratio)
                 if recording is None:
                     await self._wait(self._hurry, RETRY_LAST_S)
+        await self.run()
 
     def _goes_on(self) -> bool:
         return not self._stop.is_set() and processes.is_running(*self.identity)

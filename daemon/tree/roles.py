@@ -18,13 +18,14 @@ _WORKER_LOOPS = (
     ("worker", "multiprocessing/pool.py"),
     ("_process_worker", "concurrent/futures/process.py"),
 )
+_BACKWARD = ("backward", "grad")
 
 
 def role_of(command: Sequence[str], is_python: bool, parent_role: str | None) -> str:
     """Return the role of a process by its command and its parent's role.
 
     ``parent_role`` is None for the root of the tree. A Python below a training process starts as a helper: only its
-    stacks can say that it is a worker (see ``is_worker``).
+    stacks can say that it is a worker (see ``is_worker``), or that it trains (``is_training``).
     """
     if not is_python:
         return LAUNCHER if parent_role in (None, LAUNCHER) else HELPER
@@ -40,6 +41,12 @@ def is_worker(stacks: Collection[Sequence[Frame]]) -> bool:
     """Say whether stacks are those of a worker process."""
     frames = [(frame.function.rpartition(".")[2], frame.file) for stack in stacks for frame in stack]
     return any(name == loop and path.endswith(file) for name, path in frames for loop, file in _WORKER_LOOPS)
+
+
+def is_training(stacks: Collection[Sequence[Frame]]) -> bool:
+    """Say whether stacks show a backward pass of torch."""
+    frames = (frame for stack in stacks for frame in stack)
+    return any(frame.function in _BACKWARD and frame.file.endswith("torch/autograd/__init__.py") for frame in frames)
 
 
 def _program(command: Sequence[str]) -> str:

@@ -37,6 +37,10 @@ class Member(msgspec.Struct):
     placement: Placement | None = None
     looks: int = 0
     """How many recordings were taken while it had no place in a job: with the 1st, 2nd, 4th, … it is looked for one."""
+    trains: bool = False
+    """Whether its stacks have shown that it trains."""
+    has_ranks: bool = False
+    """Whether it is a script that starts its ranks itself: what it starts later need not be one."""
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -76,16 +80,42 @@ class ProcessTree:
                 pending += [change.member for change in appeared]
         return changes
 
-    def take_stacks(self, identity: Identity, stacks: Sequence[Sequence[Frame]]) -> Member | None:
-        """Learn a member's role by its stacks, and a rank that it has set itself; returns the member if it changed."""
+    def take_stacks(self, identity: Identity, stacks: Sequence[Sequence[Frame]]) -> list[Member]:
+        """Learn a member's role by its stacks, and a rank that it has set itself; returns the members that changed."""
         member = self.members.get(identity)
-        if member is not None and member.role == roles.MAIN:
-            return member if self._learn_place(member) else None
-        if member is None or member.role != roles.HELPER or not roles.is_worker(stacks):
-            return None
-        siblings = [other.ordinal for other in self.members.values() if other.parent == member.parent]
-        member.role, member.ordinal = roles.WORKER, roles.next_ordinal(siblings)
-        return member
+        if member is None:
+            return []
+        member.trains = member.trains or roles.is_training(stacks)
+        if member.role == roles.MAIN:
+            return [member] if self._learn_place(member) else []
+        if member.role == roles.HELPER and roles.is_worker(stacks):
+            member.role, member.ordinal = roles.WORKER, self._next_ordinal(member)
+            return [member]
+        return self._take_trainer(member) if member.trains else []
+
+    def _take_trainer(self, member: Member) -> list[Member]:
+        """Make a main of a process that trains; what started it is a launcher, unless it trains itself.
+
+        So do scripts that start their ranks by ``torch.multiprocessing``. A helper of a training may train, too.
+        """
+        if member.role == roles.LAUNCHER:
+            member.role = roles.MAIN
+            return [member]
+        above = self.members.get(member.parent) if member.parent else None
+        while above is not None and above.role == roles.HELPER:
+            above = self.members.get(above.parent) if above.parent else None
+        if member.role != roles.HELPER or above is None or above.trains or above.role == roles.WORKER:
+            return []
+        member.role, member.ordinal = roles.MAIN, self._next_ordinal(member)
+        return [member, *self._take_launcher(above)]
+
+    def _take_launcher(self, member: Member) -> list[Member]:
+        changed = [member] if member.role == roles.MAIN else []
+        member.role, member.has_ranks = roles.LAUNCHER, True
+        return changed
+
+    def _next_ordinal(self, member: Member) -> int:
+        return roles.next_ordinal([other.ordinal for other in self.members.values() if other.parent == member.parent])
 
     def take_ranks(self, ranks: Mapping[int, int]) -> list[Member]:
         """Learn which processes (by PID) are which rank of a job; returns those that their environment did not say.
@@ -101,8 +131,7 @@ class ProcessTree:
             changed.append(member)
             above = self.members.get(member.parent) if member.parent else None
             if above is not None and above.role == roles.MAIN and above.identity.pid not in ranks:
-                above.role = roles.LAUNCHER
-                changed.append(above)
+                changed += self._take_launcher(above)
         return changed
 
     def _learn_place(self, member: Member) -> bool:
@@ -122,7 +151,8 @@ class ProcessTree:
 
     def record_of(self, member: Member) -> ProcessSeen:
         fields = msgspec.structs.asdict(member)
-        del fields["image"], fields["looks"]
+        for name in ("image", "looks", "trains", "has_ranks"):
+            del fields[name]
         return ProcessSeen(**fields, at_ns=self.clock.now_ns())
 
     def _look_at(self, member: Member) -> Iterator[Change]:
@@ -159,7 +189,8 @@ class ProcessTree:
         member.image = image
         member.command = self.mask(processes.command_line(pid))
         member.python = processes.python_version(pid)
-        member.role = roles.role_of(member.command, member.python is not None, parent.role if parent else None)
+        above = None if parent is None else roles.MAIN if parent.has_ranks else parent.role
+        member.role = roles.role_of(member.command, member.python is not None, above)
         if member.role == roles.MAIN:
             member.placement = placement_of(processes.environment(pid, VARIABLES))
             member.rank = member.placement.rank if member.placement else None

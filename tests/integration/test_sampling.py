@@ -56,6 +56,32 @@ def functions_of(reader: RunReader, process: int) -> set[str]:
 
 
 @pytest.mark.requires("torch")
+def test_processes_that_a_script_starts_to_train_are_its_mains_and_their_steps_are_counted() -> None:
+    with running("spawned.py") as program:
+        session = begin_session(program.pid)
+
+        def are_counted(reader: RunReader) -> bool:
+            mains = [row.id for row in reader.processes.values() if row.role == "main"]
+            counted = {row.process for row in reader.list_series("step_count", processes=mains)}
+            return len(counted) == 2
+
+        hurry_until(session.run_file, lambda: seen(session, are_counted), "the steps of both")
+        reader = finished(session)
+    with reader:
+        parent, *others = reader.processes.values()
+        mains = [row for row in others if row.role == "main"]
+        assert (parent.pid, parent.role) == (program.pid, "launcher")
+        assert sorted(row.ordinal or 0 for row in mains) == [1, 2]
+        assert {row.parent for row in mains} == {parent.id}
+        assert all("_engine_run_backward" in functions_of(reader, row.id) for row in mains)
+        phases = PhaseIndex(reader)
+        threads = MAIN_THREADS.threads(reader)
+        stacks = [one.stack for one in reader.intervals(threads=threads)]
+        assert len(threads) == 2
+        assert {"forward", "backward"} <= {phases.of_stack(stack) for stack in stacks}
+
+
+@pytest.mark.requires("torch")
 def test_a_training_and_its_workers_are_sampled_by_their_roles() -> None:
     with running("loader.py") as program:
         session = begin_session(program.pid)

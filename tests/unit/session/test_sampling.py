@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Sequence
-from typing import Any
+from typing import Any, cast
 
+import msgspec
 import pytest
 from support.clocks import StoppedClock
+from support.training_stacks import BACKWARD
 
 from profd.daemon.session import sampling
 from profd.daemon.session.budget import Governor
 from profd.daemon.session.sampling import LENGTH_S, WATCHED_LENGTH_S, Members, Sampling
+from profd.daemon.session.stepping import Stepping
 from profd.daemon.stacks.chain import Pace
 from profd.daemon.stacks.source import Statements
 from profd.daemon.store import records
@@ -30,6 +33,7 @@ class FakeChain:
         self.source = source
         self.turn: asyncio.Semaphore | None = None
         self.hurries = 0
+        self.has_left_turns = False
         self.is_deaf = False
         self.was_cancelled = False
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -47,6 +51,9 @@ class FakeChain:
 
     def hurry(self) -> None:
         self.hurries += 1
+
+    def leave_turns(self) -> None:
+        self.has_left_turns = True
 
     def stop(self) -> None:
         if not self.is_deaf and not self._over.done():
@@ -257,3 +264,33 @@ def test_a_process_that_turns_out_to_be_a_worker_is_written_again(stage: Stage) 
     stage.members.take_recording(recording(CHILD, 11))
     last = [record for record in stage.written if isinstance(record, records.ProcessSeen)][-1]
     assert (last.role, last.ordinal) == (roles.WORKER, 1)
+
+
+def test_a_child_that_trains_is_written_again_with_its_parent_and_sampled_and_counted_in_its_place(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    mains, followed = list[records.Identity](), set[records.Identity]()
+
+    class Followed:
+        def begin(self, member: Member) -> None:
+            followed.add(member.identity)
+
+        def end(self, identity: records.Identity) -> None:
+            followed.discard(identity)
+
+    monkeypatch.setattr(stage.members.sampling, "take_main", lambda member: mains.append(member.identity))
+    stage.look(Change("started", member(ROOT, role=roles.MAIN)), Change("started", member(CHILD)))
+    stage.members.stepping = cast(Stepping, Followed())
+    followed.add(ROOT)
+    trains = msgspec.structs.replace(recording(CHILD, 11), stacks=(BACKWARD,))
+    stage.members.take_recording(trains)
+    seen = [record for record in stage.written if isinstance(record, records.ProcessSeen)][-2:]
+    assert [(one.identity, one.role) for one in seen] == [(CHILD, roles.MAIN), (ROOT, roles.LAUNCHER)]
+    assert (mains, followed) == ([CHILD], {CHILD})
+
+
+async def test_a_helper_that_becomes_a_main_leaves_its_turns(studio: Studio) -> None:
+    helper, other = await studio.begin(roles.HELPER, 1), await studio.begin(roles.HELPER, 2)
+    studio.sampling.take_main(Member(helper.identity, None, (), roles.MAIN, None, None, None, 1))
+    studio.sampling.take_main(Member(records.Identity(3, 3), None, (), roles.MAIN, None, None, None, 1))
+    assert (helper.has_left_turns, other.has_left_turns) == (True, False)

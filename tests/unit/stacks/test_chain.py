@@ -278,6 +278,19 @@ async def test_in_turns_an_ended_process_leaves_the_turn_to_others(
     assert len(stage.studio.made) == 1
 
 
+async def test_one_that_leaves_its_turns_is_recorded_without_a_gap_and_leaves_the_turn_to_others(stage: Stage) -> None:
+    turn = asyncio.Semaphore(1)
+    chains = [stage.begin(turn) for _ in range(2)]
+    first = await stage.studio.until_made(1)
+    chains[0].leave_turns()
+    await stage.studio.until_made(3)
+    assert first.collected
+    assert len(stage.studio.in_flight()) == 2
+    chains[0].hurry()
+    await stage.studio.until_made(4)
+    await stage.end(*chains)
+
+
 async def test_in_turns_a_hurry_serves_the_one_in_flight(stage: Stage) -> None:
     turn = asyncio.Semaphore(1)
     chains = [stage.begin(turn) for _ in range(2)]

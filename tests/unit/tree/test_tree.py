@@ -15,7 +15,7 @@ import pytest
 from support.fakesystem import FakeProcess, FakeSystem
 from support.present import there
 from support.synthetic import identity_of
-from support.training_stacks import DEFORM, WORKER_STEP
+from support.training_stacks import BACKWARD, CONV, DEFORM, WORKER_STEP
 
 from profd.daemon import processes
 from profd.daemon.clock import Clock
@@ -134,8 +134,8 @@ def test_the_root_appears_once_and_its_stacks_change_nothing(root: Obedient) -> 
     assert member.python == f"{sys.version_info.major}.{sys.version_info.minor}"
     assert tree.poll() == []
     tree.poll()
-    assert tree.take_stacks(root.identity, [DEFORM]) is None
-    assert tree.take_stacks(Identity(1, 1), [DEFORM]) is None
+    assert tree.take_stacks(root.identity, [DEFORM]) == []
+    assert tree.take_stacks(Identity(1, 1), [DEFORM]) == []
 
 
 def test_a_child_appears_below_its_parent_and_vanishes(root: Obedient, fifo: str) -> None:
@@ -240,12 +240,12 @@ def test_rank_is_that_of_the_environment_and_goes_down_to_children(fifo: str) ->
 def test_a_rank_that_a_process_sets_itself_is_learned_with_a_recording(root: Obedient) -> None:
     tree = watch(root.identity)
     (started,) = tree.poll()
-    assert tree.take_stacks(root.identity, [DEFORM]) is None
+    assert tree.take_stacks(root.identity, [DEFORM]) == []
     root.tell("set RANK=3")
     assert root.hear() == "set"
-    assert tree.take_stacks(root.identity, [DEFORM]) is started.member
+    assert tree.take_stacks(root.identity, [DEFORM]) == [started.member]
     assert (started.member.rank, tree.record_of(started.member).placement) == (3, Placement(3))
-    assert tree.take_stacks(root.identity, [DEFORM]) is None
+    assert tree.take_stacks(root.identity, [DEFORM]) == []
 
 
 def test_a_rank_is_looked_for_less_the_longer_there_is_none(root: Obedient, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -269,11 +269,41 @@ def test_stacks_make_workers_of_helpers_numbered_among_their_siblings(root: Obed
     _, *children = [change.member for change in tree.poll()]
     stacks = [stack for stack, _ in WORKER_STEP]
     for member in children:
-        assert tree.take_stacks(member.identity, stacks) is member
-        assert tree.take_stacks(member.identity, stacks) is None
+        assert tree.take_stacks(member.identity, stacks) == [member]
+        assert tree.take_stacks(member.identity, stacks) == []
     assert [(member.role, member.ordinal) for member in children] == [(roles.WORKER, 1), (roles.WORKER, 2)]
     record = tree.record_of(children[1])
     assert (record.role, record.ordinal, record.parent) == (roles.WORKER, 2, root.identity)
+
+
+def test_children_that_train_are_mains_and_what_started_them_is_a_launcher(root: Obedient, fifo: str) -> None:
+    root.fork(fifo)
+    root.fork(fifo)
+    tree = watch(root.identity)
+    parent, *children = [change.member for change in tree.poll()]
+    assert {member.role for member in children} == {roles.HELPER}
+    assert tree.take_stacks(children[0].identity, [CONV]) == []
+    assert tree.take_stacks(children[0].identity, [BACKWARD]) == [children[0], parent]
+    assert tree.take_stacks(children[1].identity, [BACKWARD]) == [children[1]]
+    assert [(member.role, member.ordinal) for member in (parent, *children)] == [
+        (roles.LAUNCHER, None),
+        (roles.MAIN, 1),
+        (roles.MAIN, 2),
+    ]
+    root.fork(fifo)
+    (started,) = tree.poll()
+    assert started.member.role == roles.HELPER  # it may load data for an evaluation that comes after the training
+    assert tree.take_stacks(root.identity, [BACKWARD]) == [parent]
+    assert (parent.role, tree.take_stacks(started.member.identity, [BACKWARD])) == (roles.MAIN, [])
+
+
+def test_a_helper_of_a_process_that_trains_stays_one(root: Obedient, fifo: str) -> None:
+    root.fork(fifo)
+    tree = watch(root.identity)
+    _, child = [change.member for change in tree.poll()]
+    assert tree.take_stacks(root.identity, [BACKWARD]) == []
+    assert tree.take_stacks(child.identity, [BACKWARD]) == []
+    assert child.role == roles.HELPER
 
 
 TRAIN, LOAD, PIN = (
@@ -335,5 +365,5 @@ def test_ranks_that_nccl_says_make_mains_of_children_and_a_launcher_of_their_par
     assert tree.take_ranks({child: 3}) == []
     # A look at what it says of itself, which is nothing, takes no rank away that would be learned anew.
     (member,) = (one for one in tree.members.values() if one.rank == 3)
-    assert tree.take_stacks(member.identity, []) is None
+    assert tree.take_stacks(member.identity, []) == []
     assert (member.looks, tree.take_ranks({child: 3})) == (1, [])
