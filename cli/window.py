@@ -127,9 +127,9 @@ def _wait_for(reader: RunReader, asked_ns: int, count: int) -> list[WindowRow]:
     last_event = 0
     while True:
         windows = [window for window in reader.windows(asked_ns) if window.asked_ns == asked_ns]
-        for event in reader.events(last_event):
+        for event in reader.events("window", after_id=last_event):
             last_event = event.id
-            if event.kind == "window" and event.at_ns >= asked_ns:
+            if event.at_ns >= asked_ns:
                 say(event.text)
         reader.refresh()
         if len(windows) >= count:

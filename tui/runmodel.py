@@ -136,7 +136,7 @@ class RunModel:
         self._lives.add(recordings)
         self._phase_rows.add(row for row in recordings if row.id > self._opened_at)
         self._series.catch_up()
-        self._events += self._reader.events(self._events[-1].id if self._events else 0)
+        self._events += self._reader.events(after_id=self._events[-1].id if self._events else 0)
         self._pace.catch_up(self._events)
         if recordings:
             self._last_recording = recordings[-1].id

@@ -117,7 +117,7 @@ def take_post_mortem(reader: RunReader) -> PostMortem | None:
     if not died_unseen and info.exit_signal is None and not info.exit_code:
         return None
     shortly_ns = info.end_ns - 15 * SECOND_NS
-    killed = [event.text for event in reader.events() if event.kind == "oom" and event.at_ns >= shortly_ns]
+    killed = [event.text for event in reader.events("oom") if event.at_ns >= shortly_ns]
     main = next((row for row in reader.processes.values() if row.role == "main"), None)
     minute = Selection(from_ns=info.end_ns - _LAST_NS)
     points = points_of(reader, "rss_bytes", main.id, minute) if main else []

@@ -79,7 +79,8 @@ def counts_of(reader: RunReader, process: int, selection: Selection) -> Counts:
     """Return the counts in a selection's range of time: none where less than half of its training is counted."""
     if reader.find_series(STEP_COUNT, process) is None:
         return Counts([])  # as of workers: a run may have thousands, and tens of thousands of events
-    points, lost = points_of(reader, STEP_COUNT, process, selection), lost_ranges(reader.events(), process)
+    points = points_of(reader, STEP_COUNT, process, selection)
+    lost = lost_ranges(reader.events(STEP_SOURCE, STEPS_LOST), process)
     if not lost:
         return Counts([points] if points else [])
     whole = Selection(selection.from_ns, selection.to_ns, frozenset({process}))
@@ -177,7 +178,7 @@ def _counted(reader: RunReader, process: ProcessRow, selection: Selection) -> St
     # counters say how many steps are done: those of a loop over a range, and those that go up at a step's end.
     begun = 0.5 if process.exit_code == 0 and selection.to_ns is None else 0.0
     # What was counted is named a little before it is first read.
-    named = [event for event in reader.events() if event.kind == STEP_SOURCE and event.process == process.id]
+    named = [event for event in reader.events(STEP_SOURCE) if event.process == process.id]
     source = next((one.text for one in reversed(named) if one.at_ns <= last.at_ns), named[0].text if named else None)
     count = None if counts.why else round(before + made + begun)
     count_error = None if counts.why else math.ceil(error)

@@ -142,7 +142,7 @@ class StepTimes(msgspec.Struct, frozen=True):
 
 def step_times(reader: RunReader, window: WindowRow) -> StepTimes:
     """Return what a window cost its process, by the count of steps and the steps in its trace."""
-    said_ns = [event.at_ns for event in reader.events() if event.kind == "window" and event.process == window.process]
+    said_ns = [event.at_ns for event in reader.events("window") if event.process == window.process]
     others = [row for row in reader.windows() if row.process == window.process and not row.error]
     since_ns = max((at_ns for at_ns in said_ns if at_ns < window.asked_ns), default=0)
     # The process writes its trace after the window, and trains on only then.

@@ -67,7 +67,7 @@ _ERROR = re.compile(r"(\S+): (Xid (?:48|63|79|94|95)\b.*|a memory error .*)")
 
 def gpu_error(context: FindingContext) -> Finding | None:
     """Return the finding where the driver reported an error after which a device computes wrongly, or not at all."""
-    events = (one for one in context.reader.events() if one.kind == "gpu" and context.whole.takes_time(one.at_ns))
+    events = (one for one in context.reader.events("gpu") if context.whole.takes_time(one.at_ns))
     errors = [found for event in events if (found := _ERROR.match(event.text))]
     if not errors:
         return None

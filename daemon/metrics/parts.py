@@ -19,7 +19,7 @@ from profd.daemon.metrics.catalog import Metric, Sample
 from profd.daemon.metrics.look import Look, rank_of
 from profd.daemon.metrics.trends import Trends
 from profd.daemon.store.findings import rules_found
-from profd.daemon.store.records import STEP_COUNT
+from profd.daemon.store.records import STEP_COUNT, STEP_SOURCE, STEPS_LOST
 from profd.daemon.store.rollups import ALL_TOGETHER, Span, minute_times, span_totals
 from profd.daemon.store.rows import PointRow, RecordedTotal, RecordingRow, SeriesRow
 from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, MINUTE_NS, UTILIZATION
@@ -126,7 +126,7 @@ class StepCounts:
         for series in look.of_name(STEP_COUNT):
             if series.process in ranks and series.id in look.newest:
                 self._catch_up(look, ranks[series.process], series)
-        events = look.reader.events() if self._counts else []
+        events = look.reader.events(STEP_SOURCE, STEPS_LOST) if self._counts else []
         for rank, (series, counts) in self._counts.items():
             lost = lost_ranges(events, series.process or 0)
             last, since_ns = counts[-1], lost[-1].to_ns if lost else 0

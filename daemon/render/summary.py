@@ -142,7 +142,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     from_ns, to_ns = selection.from_ns or 0, selection.to_ns or info.end_ns + 1
     first_ns = max(info.started_ns, selection.from_ns or info.started_ns)
     last_ns = min(info.end_ns, info.end_ns if selection.to_ns is None else selection.to_ns)
-    losses = (event.text for event in reader.events() if event.kind == "loss" and from_ns <= event.at_ns < to_ns)
+    losses = (event.text for event in reader.events("loss") if from_ns <= event.at_ns < to_ns)
     hangs, post_mortem = take_hangs(reader, selection), take_post_mortem(reader)
     findings = findings_in(reader, selection, phases)
     incidents = [post_mortem.cause] if post_mortem else []

@@ -254,9 +254,10 @@ class RunReader(RunFile):
         found = self.select(tuple[int, Value | None], sql, *series)
         return {one: value for one, value in found if value is not None}
 
-    def events(self, after_id: int = 0) -> list[rows.EventRow]:
-        """Return the events written after the one with this id, in the order of writing."""
-        return self.fetch_from("event", rows.EventRow, "id > ? ORDER BY id", after_id)
+    def events(self, *kinds: str, after_id: int = 0) -> list[rows.EventRow]:
+        """Return the events of some kinds, or all, written after the one with this id, in the order of writing."""
+        of_kinds = f"AND kind IN ({','.join('?' * len(kinds))})" if kinds else ""
+        return self.fetch_from("event", rows.EventRow, f"id > ? {of_kinds} ORDER BY id", after_id, *kinds)
 
     def output(self, after_id: int = 0) -> list[rows.OutputRow]:
         """Return the script's output written after the row with this id, in order."""

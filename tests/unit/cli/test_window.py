@@ -77,7 +77,7 @@ class Windows:
     def recordings(self, from_ns: int) -> object:
         return self._recordings
 
-    def events(self, after: int) -> list[object]:
+    def events(self, *kinds: str, after_id: int) -> list[object]:
         return []
 
 

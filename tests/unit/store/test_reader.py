@@ -132,7 +132,12 @@ def test_recordings_events_and_output_after_one(finished: RunReader) -> None:
     assert finished.recordings_after(everything[1].id, 2) == everything[2:4]
     assert finished.recordings_after(everything[-1].id, 2) == []
     first, *rest = finished.events()
-    assert finished.events(first.id) == rest
+    assert finished.events(after_id=first.id) == rest
+    kinds = {event.kind for event in (first, *rest)}
+    assert len(kinds) > 1
+    for kind in kinds:
+        assert finished.events(kind) == [event for event in (first, *rest) if event.kind == kind]
+    assert finished.events(*kinds, after_id=first.id) == rest
     assert finished.output(finished.output()[-2].id) == finished.output()[-1:]
 
 
