@@ -17,6 +17,7 @@ import msgspec
 from profd.daemon.stacks.source import SourceTree, block_around, parsed
 from profd.daemon.userfiles import UserFiles
 
+_SETTINGS = re.compile(r"(self\.)?(args|opts?|cfg|config|conf|hparams|flags|FLAGS|settings)\b")
 _OPTIMIZER = re.compile(r"(?i)(^|_)(opt|optim|optimi[sz]ers?|scaler|accelerator|engine|model_engine)\d*(_|$)")
 # What a source numbers that nobody can see through, as Keras' does: (begin_step, end_step, batch).
 _NUMBERED = re.compile(r"(\w+_)?(step|iteration)|batch_(idx|index)")
@@ -138,8 +139,8 @@ def _loop(node: Loops, before: int, nodes: Sequence[ast.AST], stores: dict[Loops
     yields = breaks = False
     for part, ifs in ((part, ifs) for statement, ifs in own for part in ast.walk(statement)):
         match part:
-            case ast.Call(func=ast.Attribute(ast.Subscript(value=owner) | owner, "step")):
-                updates += [ifs] if _OPTIMIZER.search(_name(owner)) else []
+            case ast.Call() if _is_update(part):
+                updates.append(ifs)
             case ast.Call(func=ast.Attribute(ast.Name(bar), "update"), args=[] | [ast.Constant(1), *_], keywords=[]):
                 bars += [] if ifs else [bar]
             case ast.Yield():
@@ -149,7 +150,9 @@ def _loop(node: Loops, before: int, nodes: Sequence[ast.AST], stores: dict[Loops
     backward = [one.lineno for one in ast.walk(node) if isinstance(one, ast.Call) and _name(one.func) == "backward"]
     middle = min(backward, default=(node.body[0].lineno + last_line) / 2)
     counting = [(one.lineno, ifs, _addition(one)) for one, ifs in own if not ifs or ifs in updates]
-    counters = [Counter(*by, None, True, line >= middle, bool(ifs)) for line, ifs, by in counting if by]
+    every = _every(updates, stores[node])
+    in_some = every is not None
+    counters = [Counter(*by, None, True, line >= middle, bool(ifs) and in_some) for line, ifs, by in counting if by]
     given: tuple[str, ...] = ()
     if not isinstance(node, ast.While):
         given = tuple(one.id for one in ast.walk(node.target) if isinstance(one, ast.Name))
@@ -165,7 +168,7 @@ def _loop(node: Loops, before: int, nodes: Sequence[ast.AST], stores: dict[Loops
     shared = tuple(one.name for one in counters if any(stores[other][one.name] for other in apart))
     first, body, last = (before + line for line in (node.lineno, node.body[0].lineno, last_line))
     named = tuple(counters), given, tuple(bars)
-    return Loop(first, body, last, *named, bool(updates), _every(updates), yields, shared, breaks)
+    return Loop(first, body, last, *named, bool(updates), every, yields, shared, breaks)
 
 
 def _is_over_optimizers(node: Loops) -> bool:
@@ -261,12 +264,37 @@ def _number(given: Sequence[ast.expr], default: int) -> int | str | None:
     return given[0].value if type(given[0].value) is int else None
 
 
-def _every(updates: Sequence[_Ifs]) -> int | str | None:
+def _is_update(node: ast.AST) -> bool:
+    match node:
+        case ast.Call(func=ast.Attribute(ast.Subscript(value=owner) | owner, "step")):
+            return bool(_OPTIMIZER.search(_name(owner)))
+    return False
+
+
+def _every(updates: Sequence[_Ifs], stored: Tally[str | None]) -> int | str | None:
     """Return n where the model is updated in every n-th round: the condition asks for a remainder of n."""
-    if not updates or not all(updates):
+    conditions = [[one for one in ifs if not _is_always(one) and not _is_setting(one.test, stored)] for ifs in updates]
+    if not conditions or not all(conditions):
         return None
-    binary = (node for one in updates[0] for node in ast.walk(one.test) if isinstance(node, ast.BinOp))
+    binary = (node for one in conditions[0] for node in ast.walk(one.test) if isinstance(node, ast.BinOp))
     return next((_number([node.right], 1) or "" for node in binary if isinstance(node.op, ast.Mod)), "")
+
+
+def _is_always(condition: ast.If) -> bool:
+    """Say whether the model is updated either way: with a scaler of gradients, or without."""
+    return all(
+        any(_is_update(node) for one in body for node in ast.walk(one)) for body in (condition.body, condition.orelse)
+    )
+
+
+def _is_setting(test: ast.expr, stored: Tally[str | None]) -> bool:
+    """Say whether a condition is the same in all rounds of a loop, which sets the names in ``stored``."""
+    for node in ast.walk(test):
+        if isinstance(node, ast.Call | ast.BinOp) or (isinstance(node, ast.Name) and stored[node.id]):
+            return False
+        if isinstance(node, ast.Attribute | ast.Subscript) and not _SETTINGS.match(ast.unparse(node)):
+            return False
+    return True
 
 
 def _name(node: ast.expr) -> str:

@@ -144,10 +144,13 @@ class ProcessTree:
         stat = processes.read_stat(member.identity.pid)
         if stat is None or stat.start_ticks != member.identity.start_ticks:
             return False
-        member.placement = placement_of(variables_now(member.identity.pid, VARIABLES))
-        if member.placement is not None:  # else it keeps the rank that NCCL may have said
-            member.rank = member.placement.rank
-        return member.placement is not None
+        placement = placement_of(variables_now(member.identity.pid, VARIABLES))
+        siblings = (other for other in self.members.values() if other is not member and other.parent == member.parent)
+        # With Accelerate's launcher for tests each of them says that it is rank 0.
+        if placement is None or any(other.role == roles.MAIN and other.rank == placement.rank for other in siblings):
+            return False  # it keeps the rank that NCCL may have said
+        member.placement, member.rank = placement, placement.rank
+        return True
 
     def record_of(self, member: Member) -> ProcessSeen:
         fields = msgspec.structs.asdict(member)

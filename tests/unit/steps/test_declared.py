@@ -81,7 +81,8 @@ def test_what_does_not_go_up_in_each_round_counts_nothing(tmp_path: Path, head: 
     ("condition", "every"),
     [
         *((None, None), ("if (i + 1) % 4 == 0:", 4), ("if (i + 1) % args.accumulate == 0:", "args.accumulate")),
-        *(("if not i % k or last:", "k"), ("if is_due:", "")),
+        *(("if not i % k or last:", "k"), ("if self.is_due:", ""), ("if i > 3:", ""), ("if is_due():", "")),
+        *(("if use_amp:", None), ("if args.use_optimizer and not cfg['dry']:", None), ("if scaler is not None:", None)),
     ],
 )
 def test_a_loop_says_in_which_rounds_the_model_is_updated(tmp_path: Path, condition: str | None, every: object) -> None:
@@ -94,9 +95,16 @@ def test_a_loop_says_in_which_rounds_the_model_is_updated(tmp_path: Path, condit
     (loop,) = loops_at(tmp_path, "\n".join(source), "loss.backward()")
     assert loop.updates
     assert loop.every == every
-    assert loop.counters[0] == Counter(
-        "updates", 1, None, is_added=True, is_late=True, of_updates=condition is not None
-    )
+    assert loop.counters[0] == Counter("updates", 1, None, is_added=True, is_late=True, of_updates=every is not None)
+
+
+def test_an_update_with_a_scaler_or_without_is_one_of_each_round(tmp_path: Path) -> None:
+    body = ("if self.scaler:", "    self.scaler.step(optimizer)", "else:", "    optimizer.step()")
+    source = ["def train():", "    for i in range(9):", *(f"        {line}" for line in ("loss.backward()", *body))]
+    (loop,) = loops_at(tmp_path, "\n".join(source), "loss.backward()")
+    assert (loop.updates, loop.every) == (True, None)
+    (loop,) = loops_at(tmp_path, "\n".join(source[:-2]), "loss.backward()")
+    assert (loop.updates, loop.every) == (True, "")
 
 
 def test_a_loop_says_what_another_one_sets_too_and_whether_it_may_end_early(tmp_path: Path) -> None:

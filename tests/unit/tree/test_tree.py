@@ -248,6 +248,20 @@ def test_a_rank_that_a_process_sets_itself_is_learned_with_a_recording(root: Obe
     assert tree.take_stacks(root.identity, [DEFORM]) == []
 
 
+def test_of_two_siblings_that_say_the_same_rank_one_has_it(
+    root: Obedient, fifo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root.fork(fifo)
+    root.fork(fifo)
+    watched = watch(root.identity)
+    _, *children = [change.member for change in watched.poll()]
+    monkeypatch.setattr(tree, "variables_now", lambda pid, allowed: {"RANK": "0"})
+    for _ in range(2):
+        for member in children:
+            watched.take_stacks(member.identity, [BACKWARD])
+    assert [(member.role, member.rank) for member in children] == [(roles.MAIN, 0), (roles.MAIN, None)]
+
+
 def test_a_rank_is_looked_for_less_the_longer_there_is_none(root: Obedient, monkeypatch: pytest.MonkeyPatch) -> None:
     watched, looked_at = watch(root.identity), list[int]()
     watched.poll()
