@@ -190,8 +190,8 @@ def open_readonly(path: Path) -> BoundedConnection:
     _check_header(path)
     with reading(path):
         uri = f"{path.absolute().as_uri()}?mode=ro"
-        # A prepared statement with the ids of a hundred rows takes 15 KB, and each has other ids: to keep the usual 128 of
-        # them would cost megabytes, and saves no time that could be measured.
+        # A prepared statement with the ids of a hundred rows takes 15 KB, and each has other ids: to keep the usual 128
+        # would cost megabytes, and saves no time that could be measured.
         connection = sqlite3.connect(
             uri, uri=True, check_same_thread=False, factory=BoundedConnection, cached_statements=8
         )
