@@ -94,9 +94,10 @@ class ProcessTree:
         return self._take_trainer(member) if member.trains else []
 
     def _take_trainer(self, member: Member) -> list[Member]:
-        """Make a main of a process that trains; what started it is a launcher, unless it trains itself.
+        """Make a main of a process that trains; returns the members that changed.
 
-        So do scripts that start their ranks by ``torch.multiprocessing``. A helper of a training may train, too.
+        Scripts start their ranks by ``torch.multiprocessing``, and wait: they are launchers. A process that trains itself
+        stays a main one, and what it has started a helper.
         """
         if member.role == roles.LAUNCHER:
             member.role = roles.MAIN
