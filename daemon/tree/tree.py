@@ -96,8 +96,8 @@ class ProcessTree:
     def _take_trainer(self, member: Member) -> list[Member]:
         """Make a main of a process that trains; returns the members that changed.
 
-        Scripts start their ranks by ``torch.multiprocessing``, and wait: they are launchers. A process that trains itself
-        stays a main one, and what it has started a helper.
+        Scripts start their ranks by ``torch.multiprocessing``, and wait: they are launchers. What trains itself stays a
+        main process, and what it has started a helper.
         """
         if member.role == roles.LAUNCHER:
             member.role = roles.MAIN
