@@ -13,6 +13,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from profd.daemon.analyze.phases import PHASES, PhaseIndex
 from profd.daemon.analyze.profile import Profile, phase_shares
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.naming import process_title
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Grid, minute_times, stack_times
 from profd.daemon.store.rows import ColumnTime, RecordingRow
@@ -112,7 +113,7 @@ class PhaseRows:
     def rows(self, ruler: Ruler, shares: Mapping[int, tuple[PhaseShare, ...]]) -> tuple[PhaseRow, ...]:
         """Return the rows of the main threads, by rank; ``shares`` are those of their phases over all of the view.
 
-        A row is called by its rank, else by its PID where there are several.
+        A row is called by its rank or number, else by its PID where there are several.
         """
         cells = self.cells(ruler)
         threads = [row for row in self._reader.main_threads() if row.id in cells or row.id in shares]
@@ -120,8 +121,8 @@ class PhaseRows:
         ranked.sort(key=lambda pair: (pair[0].rank is None, pair[0].rank or 0, pair[1]))
         rows, empty = [], ((),) * ruler.count
         for process, thread in ranked:
-            label = "main" if len(ranked) == 1 else str(process.pid)
-            label = label if process.rank is None else f"rank {process.rank}"
+            is_numbered = len(ranked) == 1 or (process.rank, process.ordinal) != (None, None)
+            label = process_title(process.role, process.ordinal, process.rank) if is_numbered else str(process.pid)
             rows.append(PhaseRow(label, cells.get(thread, empty), shares.get(thread, ())))
         return tuple(rows)
 

@@ -110,3 +110,6 @@ def test_rows_are_called_and_ordered_by_rank_or_pid(
         for row in mains:
             monkeypatch.setitem(ranks.processes, row.id, msgspec.structs.replace(row, rank=None))
         assert [row.label for row in rows_of(ranks).rows(ruler, {})] == [str(row.pid) for row in mains]
+        for number, row in enumerate(mains, 1):
+            monkeypatch.setitem(ranks.processes, row.id, msgspec.structs.replace(row, rank=None, ordinal=number))
+        assert [row.label for row in rows_of(ranks).rows(ruler, {})] == ["main 1", "main 2"]
