@@ -35,6 +35,7 @@ class Steps(msgspec.Struct, frozen=True):
     made at ``per_s`` give or take at most ``per_s_error``. ``count_error`` is how many more or fewer there may have
     been. ``source`` is what was counted: the loop counter with its place, another source, or the cycles of a phase.
     ``why_unknown`` is a sentence where steps were counted, and those of the run are unknown, or their rate, too.
+    ``unseen`` is how many may have been made besides, before the process was known to train.
     """
 
     per_s: float | None = None
@@ -43,6 +44,7 @@ class Steps(msgspec.Struct, frozen=True):
     per_s_error: float | None = None
     count_error: int | None = None
     why_unknown: str | None = None
+    unseen: int = 0
 
 
 class Lost(NamedTuple):
@@ -174,6 +176,8 @@ def _counted(reader: RunReader, process: ProcessRow, selection: Selection) -> St
     most = 1 + 1.5 * made / took_s * (first.at_ns - process.seen_ns) / SECOND_NS
     is_whole = selection.from_ns is None and reader.info.mode == "launched"
     before = first.value if is_whole and 0 <= first.value <= most else 0.0
+    # What a script starts to train is numbered, and known some seconds later: its loop may not be its first one.
+    late_s = (first.at_ns - process.seen_ns) / SECOND_NS if is_whole and process.ordinal is not None else 0.0
     # What was done, on average, of the step that a counter was read in, where that step was surely finished. Nearly all
     # counters say how many steps are done: those of a loop over a range, and those that go up at a step's end.
     begun = 0.5 if process.exit_code == 0 and selection.to_ns is None else 0.0
@@ -182,7 +186,8 @@ def _counted(reader: RunReader, process: ProcessRow, selection: Selection) -> St
     source = next((one.text for one in reversed(named) if one.at_ns <= last.at_ns), named[0].text if named else None)
     count = None if counts.why else round(before + made + begun)
     count_error = None if counts.why else math.ceil(error)
-    return Steps(made / took_s, count, source, error / took_s, count_error, counts.why)
+    unseen = max(math.ceil(late_s * made / took_s - before), 0)
+    return Steps(made / took_s, count, source, error / took_s, count_error, counts.why, unseen)
 
 
 def _by_cycles(reader: RunReader, process: ProcessRow, selection: Selection, phases: PhaseIndex) -> Steps | None:

@@ -81,7 +81,8 @@ def _title(summary: Summary) -> str:
     title = f"{script(summary.target.command)}{colon} {ended} after {duration(summary.duration_s)}"
     steps = summary.steps
     if steps.count is not None:
-        title += f", {'~' if is_estimate(steps) else ''}{steps.count:,} steps"
+        about = "at least " if steps.unseen > 0.02 * steps.count else "~" if is_estimate(steps) else ""
+        title += f", {about}{steps.count:,} steps"
         title += f" at {rate(steps.per_s)}" if steps.per_s is not None else ""
     elif steps.per_s is not None:
         title += f", {rate(steps.per_s)} steps"

@@ -88,10 +88,12 @@ class ProcessTree:
         member.trains = member.trains or roles.is_training(stacks)
         if member.role == roles.MAIN:
             return [member] if self._learn_place(member) else []
+        if member.trains and (changed := self._take_trainer(member)):  # in a pool of processes, too
+            return changed
         if member.role == roles.HELPER and roles.is_worker(stacks):
             member.role, member.ordinal = roles.WORKER, self._next_ordinal(member)
             return [member]
-        return self._take_trainer(member) if member.trains else []
+        return []
 
     def _take_trainer(self, member: Member) -> list[Member]:
         """Make a main of a process that trains; returns the members that changed.
@@ -105,7 +107,7 @@ class ProcessTree:
         above = self.members.get(member.parent) if member.parent else None
         while above is not None and above.role == roles.HELPER:
             above = self.members.get(above.parent) if above.parent else None
-        if member.role != roles.HELPER or above is None or above.trains or above.role == roles.WORKER:
+        if above is None or above.trains or above.role == roles.WORKER:
             return []
         member.role, member.ordinal = roles.MAIN, self._next_ordinal(member)
         return [member, *self._take_launcher(above)]
@@ -116,7 +118,8 @@ class ProcessTree:
         return changed
 
     def _next_ordinal(self, member: Member) -> int:
-        return roles.next_ordinal([other.ordinal for other in self.members.values() if other.parent == member.parent])
+        others = (other for other in self.members.values() if other is not member)
+        return roles.next_ordinal([other.ordinal for other in others if other.parent == member.parent])
 
     def take_ranks(self, ranks: Mapping[int, int]) -> list[Member]:
         """Learn which processes (by PID) are which rank of a job; returns those that their environment did not say.

@@ -97,6 +97,16 @@ def test_the_steps_of_a_range_are_those_between_its_counts(
     assert (steps.count, steps.count_error) == (count, error)
 
 
+@pytest.mark.parametrize(("first", "unseen"), [(0, 200), (150, 50), (200, 0)])
+def test_steps_from_before_a_child_was_known_to_train_may_be_unseen(tmp_path: Path, first: int, unseen: int) -> None:
+    child = msgspec.structs.replace(main_process(), ordinal=1)
+    counts = [(10, first, 0), (20, first + 200, 0)]  # 20 a second
+    steps = steps_of(counted_run(tmp_path / "r", counts, more=[child]))
+    assert (steps.count, steps.unseen) == (first + 200, unseen)
+    assert steps_of(counted_run(tmp_path / "main", counts)).unseen == 0
+    assert steps_of(counted_run(tmp_path / "attached", counts, mode="attached", more=[child])).unseen == 0
+
+
 @pytest.mark.parametrize(("exit_code", "count"), [(0, 1190), (1, 1189)])
 def test_the_step_that_was_under_way_counts_where_the_script_ended_well(
     tmp_path: Path, exit_code: int, count: int

@@ -21,7 +21,7 @@ from profd.daemon import processes
 from profd.daemon.clock import Clock
 from profd.daemon.errors import NoSuchProcess
 from profd.daemon.stacks.dump import DumpedFrame, DumpedThread, DumpFailed
-from profd.daemon.store.records import Identity, Placement
+from profd.daemon.store.records import Frame, Identity, Placement
 from profd.daemon.tree import roles, tree
 from profd.daemon.tree.exitstatus import Watch
 from profd.daemon.tree.tree import FULL_SCAN_EVERY, Change, DumpedProcess, MergedStack, ProcessTree, dump_tree, merge
@@ -309,6 +309,20 @@ def test_children_that_train_are_mains_and_what_started_them_is_a_launcher(root:
     assert started.member.role == roles.HELPER  # it may load data for an evaluation that comes after the training
     assert tree.take_stacks(root.identity, [BACKWARD]) == [parent]
     assert (parent.role, tree.take_stacks(started.member.identity, [BACKWARD])) == (roles.MAIN, [])
+
+
+def test_workers_of_a_pool_that_train_are_mains(root: Obedient, fifo: str) -> None:
+    root.fork(fifo)
+    root.fork(fifo)
+    tree = watch(root.identity)
+    parent, first, second = [change.member for change in tree.poll()]
+    of_pool = Frame("worker", "/usr/lib/python3.11/multiprocessing/pool.py", 125)
+    assert tree.take_stacks(first.identity, [(of_pool,)]) == [first]
+    assert (first.role, first.ordinal) == (roles.WORKER, 1)
+    assert tree.take_stacks(second.identity, [(of_pool, *BACKWARD)]) == [second, parent]
+    assert tree.take_stacks(first.identity, [(of_pool, *BACKWARD)]) == [first]
+    assert [member.role for member in (parent, first, second)] == [roles.LAUNCHER, roles.MAIN, roles.MAIN]
+    assert sorted(there(member.ordinal) for member in (first, second)) == [1, 2]
 
 
 def test_a_helper_of_a_process_that_trains_stays_one(root: Obedient, fifo: str) -> None:
