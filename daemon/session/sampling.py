@@ -126,7 +126,8 @@ class Members:
                 self._say(change.kind, f"{member.role} {member.identity.pid}{place}: {command}", member)
             else:
                 self._say(change.kind, f"process {member.identity.pid} became {command}", member)
-            if member.python is None:
+            is_idle = member.role == roles.HELPER and roles.only_waits(member.command)  # others wait for their turns
+            if member.python is None or is_idle:
                 self.sampling.end(member)
             else:
                 self.sampling.begin(member)

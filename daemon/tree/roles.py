@@ -11,7 +11,8 @@ from profd.daemon.store.records import Frame, Placement
 
 MAIN, WORKER, HELPER, LAUNCHER = "main", "worker", "helper", "launcher"
 
-_HELPER = re.compile(r"multiprocessing[.](resource_tracker|semaphore_tracker|forkserver)|_inductor.compile_worker")
+_TRACKER = re.compile(r"multiprocessing[.](resource|semaphore)_tracker")
+_HELPER = re.compile(rf"{_TRACKER.pattern}|multiprocessing[.]forkserver|_inductor.compile_worker")
 # (function without its class, end of the file's path): the loop that a worker process stands in all its life.
 _WORKER_LOOPS = (
     ("_worker_loop", "torch/utils/data/_utils/worker.py"),
@@ -35,6 +36,11 @@ def role_of(command: Sequence[str], is_python: bool, parent_role: str | None) ->
     if is_launcher(_program(command)):
         return LAUNCHER
     return MAIN if parent_role in (None, LAUNCHER) else HELPER
+
+
+def only_waits(command: Sequence[str]) -> bool:
+    """Say whether a process is one of multiprocessing's that wait for others to end, and do nothing else."""
+    return _TRACKER.search(" ".join(command)) is not None
 
 
 def is_worker(stacks: Collection[Sequence[Frame]]) -> bool:

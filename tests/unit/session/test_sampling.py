@@ -168,6 +168,7 @@ async def test_closing_breaks_off_a_chain_that_does_not_end(studio: Studio, monk
 
 ROOT, CHILD = records.Identity(10, 100), records.Identity(11, 110)
 KILLED = 9
+TRACKS = "from multiprocessing.resource_tracker import main;main(20)"
 WORKER_STACK = (records.Frame("_worker_loop", "/lib/torch/utils/data/_utils/worker.py", 1),)
 
 
@@ -257,6 +258,18 @@ def test_threads_are_those_of_the_last_recording_and_nothing_is_held_of_workers_
     stage.look(Change("ended", member(CHILD), 0))
     stage.members.take_recording(recording(CHILD, 11))
     assert not stage.members.python_threads
+
+
+def test_a_process_that_only_waits_is_not_sampled(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun: list[records.Identity] = []
+    monkeypatch.setattr(stage.members.sampling, "begin", lambda member: begun.append(member.identity))
+    root, tracker = member(ROOT, role=roles.MAIN), member(CHILD, ("python", "-c", TRACKS))
+    root.python = tracker.python = "3.11.7"
+    stage.look(Change("started", root), Change("started", tracker))
+    assert begun == [ROOT]
+    root.command = tracker.command  # one that was asked for
+    stage.look(Change("exec", root))
+    assert begun == [ROOT, ROOT]
 
 
 def test_a_process_that_turns_out_to_be_a_worker_is_written_again(stage: Stage) -> None:

@@ -58,6 +58,15 @@ def test_a_shell_on_the_way_launches_and_what_the_training_starts_helps(parent: 
     assert roles.role_of(TRAIN, True, parent) == (roles.MAIN if is_outside else roles.HELPER)
 
 
+def test_trackers_of_multiprocessing_only_wait() -> None:
+    assert roles.only_waits((PYTHON, "-c", "from multiprocessing.resource_tracker import main;main(20)"))
+    assert roles.only_waits((PYTHON, "-c", "from multiprocessing.semaphore_tracker import main;main(4)"))
+    assert not roles.only_waits(
+        (PYTHON, "-c", "from multiprocessing.spawn import spawn_main; spawn_main(tracker_fd=9)")
+    )
+    assert not roles.only_waits(TRAIN)
+
+
 HELPERS = ("multiprocessing.resource_tracker", "multiprocessing.forkserver", "torch._inductor.compile_worker.__main__")
 
 
