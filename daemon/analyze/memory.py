@@ -63,7 +63,7 @@ def _last(reader: RunReader, row: SeriesRow | None, selection: Selection) -> flo
 
 LEAST_GROWTH_BYTES, LEAST_GROWTH_SHARE = 4e6, 0.0025  # less is what allocators keep for themselves
 EVERYTHING = Selection()
-LEAST_MINUTES = 240  # from this many minutes on, the least and the highest value of each are all that is looked at
+LEAST_MINUTES = 60  # from this many minutes on, the least and the highest value of each say as much, and take less
 
 
 class Growth(msgspec.Struct, frozen=True):
