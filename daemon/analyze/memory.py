@@ -19,7 +19,7 @@ from profd.daemon.analyze.trend import LEAST_SPAN_S, Trend, trend
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import EventRow, FrameRow, PointRow, ProcessRow, SeriesRow
-from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS
+from profd.daemon.store.stepfunction import MEMORY_OF_PROCESS, MINUTE_NS
 
 
 class Limit(msgspec.Struct, frozen=True):
@@ -63,7 +63,8 @@ def _last(reader: RunReader, row: SeriesRow | None, selection: Selection) -> flo
 
 LEAST_GROWTH_BYTES, LEAST_GROWTH_SHARE = 4e6, 0.0025  # less is what allocators keep for themselves
 EVERYTHING = Selection()
-LEAST_MINUTES = 60  # from this many minutes on, the least and the highest value of each say as much, and take less
+# From so many minutes on, the least and the highest value of each are all that is looked at.
+LEAST_MINUTES, JUMP_LEAST_MINUTES = 60, 240
 
 
 class Growth(msgspec.Struct, frozen=True):
@@ -122,8 +123,7 @@ def _growths(reader: RunReader, selection: Selection) -> tuple[Growth, ...]:
 
 
 def _growth(reader: RunReader, process: ProcessRow, row: SeriesRow, selection: Selection) -> Growth:
-    course = take_course(reader, row.id, selection.from_ns, selection.to_ns, LEAST_MINUTES)
-    points = _before_its_end(course.extremes(reader.info.started_ns), process)
+    points = _before_its_end(_readings(reader, row, selection, process.ended_ns), process)
     unknown = Growth(process.id, process.pid, row.name, row.device, "unknown")
     if not points:
         return unknown
@@ -148,6 +148,17 @@ def _growth(reader: RunReader, process: ProcessRow, row: SeriesRow, selection: S
         since_ns=round(found.start_s * SECOND_NS),
         limit=tightest(reader, row, selection),
     )
+
+
+def _readings(reader: RunReader, row: SeriesRow, selection: Selection, ended_ns: int | None) -> Sequence[PointRow]:
+    """Return the readings of a series, of a long time the extremes of minutes: but for the last one of its process."""
+    from_ns, to_ns, started_ns = selection.from_ns, selection.to_ns, reader.info.started_ns
+    if ended_ns is None:
+        return take_course(reader, row.id, from_ns, to_ns, LEAST_MINUTES).extremes(started_ns)
+    until_ns = max(ended_ns - MINUTE_NS, from_ns or 0)
+    until_ns = until_ns if to_ns is None else min(until_ns, to_ns)
+    before = take_course(reader, row.id, from_ns, until_ns, LEAST_MINUTES).extremes(started_ns)
+    return [*before, *reader.points(row.id, until_ns, to_ns)]
 
 
 def _before_its_end(points: Sequence[PointRow], process: ProcessRow) -> Sequence[PointRow]:
@@ -250,7 +261,7 @@ def jumps(reader: RunReader, phases: PhaseIndex, selection: Selection = EVERYTHI
 
 def _steps_of(reader: RunReader, series: int, selection: Selection) -> Iterable[tuple[PointRow, PointRow]]:
     """Return the readings between which a series jumped; of a long time, those in the minutes that show it."""
-    course = take_course(reader, series, selection.from_ns, selection.to_ns, LEAST_MINUTES)
+    course = take_course(reader, series, selection.from_ns, selection.to_ns, JUMP_LEAST_MINUTES)
     coarse = list(_steps(course.extremes(reader.info.started_ns)))
     if not course.minutes:
         return coarse

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
+from longrun import describe, run_started
 from support import synthetic
 from support.memorycurves import MB
 from support.present import there
@@ -15,9 +16,10 @@ from profd.daemon.analyze.memory import MOST_JUMPS, Growth, Jump, growth, jumps
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.store import records
+from profd.daemon.store import database, records
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity, Point
+from profd.daemon.store.tables import Tables
 
 SECONDS = 60
 GB = 1e9
@@ -85,6 +87,25 @@ def test_a_leak_grows_though_all_is_given_back_as_the_process_ends(tmp_path: Pat
     found = only(grown(tmp_path, of("rss_bytes", freed), ends=True))
     assert found.verdict == "growing"
     assert found.slope_bytes_per_s == pytest.approx(2 * MB)
+
+
+@pytest.mark.parametrize("seconds", [4200, 4201, 4202, 4230])
+def test_a_leak_of_an_hour_is_seen_by_minutes_whatever_is_given_back_at_its_end(tmp_path: Path, seconds: int) -> None:
+    def held(second: int) -> float:
+        return 1e9 + 0.02 * MB * second if second < seconds - 4 else 0.8e9 - 100 * MB * (second - seconds + 4)
+
+    tables = Tables(database.create(tmp_path / "a.profd"), describe)
+    tables.begin(run_started())
+    tables.commit([synthetic.main_process()])
+    for second in range(seconds):
+        points = (Point("rss_bytes", held(second), MAIN),)
+        tables.commit([records.PointsTaken(STARTED_NS + second * SECOND_NS, points)])
+    tables.commit([records.ProcessEnded(MAIN, STARTED_NS + seconds * SECOND_NS, 0)])
+    with RunReader(tmp_path / "a.profd") as reader:
+        one = only(growth(reader))
+    tables.close()
+    assert one.verdict == "growing"
+    assert one.slope_bytes_per_s == pytest.approx(0.02 * MB, rel=0.01)
 
 
 def test_a_fall_that_is_not_at_the_end_of_the_process_counts(tmp_path: Path) -> None:
