@@ -60,6 +60,7 @@ class RunSeries:
         self._finished: set[int] = set()
         self._ids: defaultdict[tuple[str, int | None], list[int]] = defaultdict(list)
         self._rows: list[SeriesRow] = []
+        self._listed = 0
         self._cells: dict[tuple[str, Grid], dict[int, Cell]] = {}
         self._means: dict[tuple[str, int | None, Range], float | None] = {}
         info = reader.info
@@ -185,11 +186,10 @@ class RunSeries:
 
     def _list(self) -> None:
         """Note the series that are new: they are looked for by name and process at each look."""
-        last = self._rows[-1].id if self._rows else 0
-        new = self._reader.list_series(*_STRIPS, *_NUMBERS, after_id=last)
-        self._rows += [row for row in new if row.os_tid is None]
-        for row in new:
+        for row in self._reader.list_series(*_STRIPS, *_NUMBERS, after_id=self._listed):
+            self._listed = row.id
             if row.os_tid is None:
+                self._rows.append(row)
                 self._ids[row.name, row.process].append(row.id)
 
     def _is_much(self, name: str, length_ns: int) -> bool:

@@ -70,10 +70,9 @@ def covers_of(
     own: dict[int, list[IntervalSet]] = {thread: [] for thread in processes}
     if len(of_process) < len(conditions):
         used = cpu_series(reader, [reader.threads[thread] for thread in processes])
-        own = {
-            thread: [stepfunction.on_cpu_time(reader.steps(used[thread], *time)) if thread in used else IntervalSet()]
-            for thread in processes
-        }
+        for thread, covered in own.items():
+            track = reader.steps(used[thread], *time) if thread in used else StepFunction([], None)
+            covered.append(stepfunction.on_cpu_time(track))
     return {thread: reduce(stepfunction.common, own[thread] + covers[process]) for thread, process in processes.items()}
 
 

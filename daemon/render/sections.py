@@ -190,10 +190,14 @@ def post_mortem_lines(post_mortem: PostMortem | None, columns: int) -> Iterator[
         yield visible(f"  │ {line}")
 
 
+_LONG_AGO_S = 5.0  # two recordings of a watched run: later, it may have been anywhere
+
+
 def _last(place: LastPlace) -> str:
     rank = f"rank {place.rank} " if place.rank is not None else ""
     code = f": {place.source}" if place.source else ""
-    return f"{rank}in {place.place}{code}"
+    ago = f"{duration(place.before_end_s)} before the end " if place.before_end_s >= _LONG_AGO_S else ""
+    return f"{rank}{ago}in {place.place}{code}"
 
 
 LEAST_SURPLUS = 0.02

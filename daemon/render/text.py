@@ -91,7 +91,7 @@ def _title(summary: Summary) -> str:
 
 def is_estimate(steps: Steps) -> bool:
     """Say whether the number of steps is known less exactly than its digits suggest."""
-    error = steps.count_error or 0
+    error = (steps.count_error or 0) + steps.unseen
     # A step is whole, the moment of a reading lies within one.
     return error > 1 or error > 0.02 * (steps.count or 0)
 

@@ -193,7 +193,7 @@ class ProcessTree:
     def _read(self, member: Member, image: int) -> None:
         pid = member.identity.pid
         parent = self.members.get(member.parent) if member.parent else None
-        member.image = image
+        member.image, member.trains, member.has_ranks = image, False, False
         member.command = self.mask(processes.command_line(pid))
         member.python = processes.python_version(pid)
         above = None if parent is None else roles.MAIN if parent.has_ranks else parent.role

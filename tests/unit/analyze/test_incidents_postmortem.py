@@ -68,6 +68,9 @@ def test_the_last_line_is_one_of_the_script_where_python_then_took_time_to_end(t
     (before,) = post_mortem(run(tmp_path / "before", ended)).last
     assert last.place == before.place
     assert last.before_end_s == pytest.approx(1.0, abs=0.1)
+    assert "last seen in " in post_mortem_sentence(post_mortem(tmp_path / "run"))
+    late = post_mortem(run(tmp_path / "late", RunEnded(STARTED_NS + 31 * SECOND_NS, "target-exited", 1)))
+    assert "last seen 30.0 s before the end in " in post_mortem_sentence(late)
     stacks = [(MAIN_TID, "MainThread", True, [(at_exit, 900)])]
     alone = write_records(tmp_path / "alone", [main_process(), recording(MAIN, STARTED_NS, stacks), ended])
     assert [place.place for place in post_mortem(alone).last] == ["finalize._exitfunc (weakref.py:666)"]

@@ -69,7 +69,7 @@ def test_closing_lines_take_in_steps_what_counts_them_and_the_first_finding(summ
         (Steps(20.13, 2480, "loop", 0.3, 1), "after 20.0 s, 2,480 steps at 20.1/s"),
         (Steps(20.13, 2480, "loop", 0.3, 2), "after 20.0 s, ~2,480 steps at 20.1/s"),
         (Steps(20.13, 2480, "loop", 0.3, 1, unseen=60), "after 20.0 s, at least 2,480 steps at 20.1/s"),
-        (Steps(20.13, 2480, "loop", 0.3, 1, unseen=40), "after 20.0 s, 2,480 steps at 20.1/s"),
+        (Steps(20.13, 2480, "loop", 0.3, 1, unseen=40), "after 20.0 s, ~2,480 steps at 20.1/s"),
         (Steps(1530.4, 91_000, "loop", 1.0, 900), "after 20.0 s, ~91,000 steps at 1,530/s"),
         (Steps(0.034, 7, "loop", 0.0, 0), "after 20.0 s, 7 steps at 0.0340/s"),
         (Steps(20.13, None, "loop", 0.3, None, "not any more"), "after 20.0 s, 20.1/s steps"),
