@@ -73,10 +73,10 @@ class Pace:
         if of_all and self._reader.info.state != "live":
             if self._whole is None:
                 # Here and not above: the summary's text brings all the rules along; the first picture needs none.
-                from profd.daemon.render.text import is_estimate
+                from profd.daemon.render.text import exactness
 
                 whole, latest = take_steps(self._reader, Selection(), self._phases), self._latest()
-                self._whole = replace(latest, per_s=whole.per_s, made=whole.count, is_about=is_estimate(whole))
+                self._whole = replace(latest, per_s=whole.per_s, made=whole.count, exactness=exactness(whole))
             return self._whole
         return self._latest()
 
@@ -103,7 +103,9 @@ class Pace:
         mean = _per_s(begun, last) if last.at_ns > begun.at_ns else per_s
         if self._lost:  # nobody knows how many there were before
             return Steps(None, per_s, recent, pauses=pauses)
-        return Steps(int(last.value) + ahead, per_s, recent, is_about=ahead > 0, mean_per_s=mean, pauses=pauses)
+        return Steps(
+            int(last.value) + ahead, per_s, recent, exactness="~" if ahead else "", mean_per_s=mean, pauses=pauses
+        )
 
     def strip(self, ruler: Ruler, chosen: Range | None) -> Series:
         """Return the steps a second in each column, and one value: of a range, else of now while the run is live."""

@@ -16,17 +16,17 @@ class Steps(msgspec.Struct, frozen=True):
     """The step that the script is at; its rate over the last ten seconds, and from count to count.
 
     Both are None where the training goes on in a loop that nothing counts, the step also afterwards.
-    ``is_about`` says that the step goes on at that rate from the last count, a second ago. ``mean_per_s`` is the rate
-    since the first count; ``pauses`` says that the loop stands still. ``made`` are all steps of a run that has ended,
-    as the summary counts them: ``per_s`` is the rate over all of them then, and ``is_about`` says that they may be more
-    or fewer by a part that matters. None while the run is live.
+    ``exactness`` goes before the number: ``~`` where the step goes on at that rate from the last count, a second ago.
+    ``mean_per_s`` is the rate since the first count; ``pauses`` says that the loop stands still. ``made`` are all steps
+    of a run that has ended, as the summary counts them, and its words for how exactly: ``per_s`` is the rate over all
+    of them then. None while the run is live.
     """
 
     step: int | None
     per_s: float | None
     recent_per_s: tuple[float, ...]
     made: int | None = None
-    is_about: bool = False
+    exactness: str = ""
     mean_per_s: float | None = None
     pauses: bool = False
 

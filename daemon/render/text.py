@@ -81,19 +81,21 @@ def _title(summary: Summary) -> str:
     title = f"{script(summary.target.command)}{colon} {ended} after {duration(summary.duration_s)}"
     steps = summary.steps
     if steps.count is not None:
-        about = "at least " if steps.unseen > 0.02 * steps.count else "~" if is_estimate(steps) else ""
-        title += f", {about}{steps.count:,} steps"
+        title += f", {exactness(steps)}{steps.count:,} steps"
         title += f" at {rate(steps.per_s)}" if steps.per_s is not None else ""
     elif steps.per_s is not None:
         title += f", {rate(steps.per_s)} steps"
     return title
 
 
-def is_estimate(steps: Steps) -> bool:
-    """Say whether the number of steps is known less exactly than its digits suggest."""
+def exactness(steps: Steps) -> str:
+    """Return what stands before a number of steps that is known less exactly than its digits suggest."""
+    matters = 0.02 * (steps.count or 0)
+    if steps.unseen > matters:
+        return "at least "
     error = (steps.count_error or 0) + steps.unseen
     # A step is whole, the moment of a reading lies within one.
-    return error > 1 or error > 0.02 * (steps.count or 0)
+    return "~" if error > 1 or error > matters else ""
 
 
 def _evidence(summary: Summary) -> str:

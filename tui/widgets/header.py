@@ -74,9 +74,8 @@ class Header(LineWidget):
         steps = snapshot.steps
         if steps is None or steps.per_s is None:
             return []
-        about = "~" if steps.is_about else ""
-        count = "steps" if steps.step is None else f"step {about}{steps.step:,}"
-        count = count if steps.made is None else f"{about}{plural(steps.made, 'step')}"
+        count = "steps" if steps.step is None else f"step {steps.exactness}{steps.step:,}"
+        count = count if steps.made is None else f"{steps.exactness}{plural(steps.made, 'step')}"
         pauses = steps.pauses and steps.made is None
         pace = self.run("pauses", "warn") if pauses else self.run(rate(steps.per_s), "bright")
         parts = [Part(4, (self.run(f"{count}  "), pace))]

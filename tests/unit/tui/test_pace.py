@@ -6,6 +6,7 @@ import time
 from pathlib import Path
 
 import pytest
+from msgspec.structs import replace
 from support import synthetic
 from support.dashboard import open_dashboard
 from support.present import there
@@ -22,16 +23,24 @@ from profd.tui.view import Range
 from profd.tui.widgets.header import Header
 
 
-def counted(path: Path, *counts: int, live: bool = False, lost_s: tuple[int, int | None] | None = None) -> Path:
-    """Write a run with a count each five seconds."""
-    started_ns = time.time_ns() - 5 * len(counts) * SECOND_NS if live else synthetic.STARTED_NS
-    found: list[Record] = [synthetic.main_process(started_ns)]
-    found += [synthetic.steps_counted(5 * number, count, started_ns=started_ns) for number, count in enumerate(counts)]
+def counted(
+    path: Path,
+    *counts: int,
+    live: bool = False,
+    lost_s: tuple[int, int | None] | None = None,
+    child_s: int | None = None,
+) -> Path:
+    """Write a run with a count each five seconds, of a process that is a child and counted from ``child_s`` on."""
+    length_s = (child_s or 0) + 5 * len(counts)
+    started_ns = time.time_ns() - length_s * SECOND_NS if live else synthetic.STARTED_NS
+    found: list[Record] = [replace(synthetic.main_process(started_ns), ordinal=None if child_s is None else 1)]
+    seconds = range(child_s or 0, length_s, 5)
+    found += [synthetic.steps_counted(*each, started_ns=started_ns) for each in zip(seconds, counts, strict=True)]
     for kind, at_s in zip((STEPS_LOST, STEP_SOURCE), lost_s or (), strict=False):
         if at_s is not None:
             found.append(EventHappened(started_ns + at_s * SECOND_NS, kind, "", synthetic.MAIN))
     if not live:
-        found.append(RunEnded(started_ns + 5 * len(counts) * SECOND_NS, "target-exited", 0))
+        found.append(RunEnded(started_ns + length_s * SECOND_NS, "target-exited", 0))
     return synthetic.write_records(path, found, synthetic.run_started(started_ns, live=live))
 
 
@@ -48,7 +57,7 @@ def test_the_pace_is_that_of_the_last_ten_seconds_and_the_mean_that_of_all(tmp_p
     with RunReader(counted(tmp_path / "a", 0, 5_000, *range(5_100, 5_901, 100), live=True)) as reader:
         steps = there(pace_of(reader).steps())
     assert (steps.step, steps.per_s, steps.recent_per_s) == (5_900, 20.0, (1000.0, *(20.0,) * 9))
-    assert (steps.mean_per_s, steps.is_about, steps.pauses) == (5_900 / 50, False, False)
+    assert (steps.mean_per_s, steps.exactness, steps.pauses) == (5_900 / 50, "", False)
     with RunReader(counted(tmp_path / "b", 15_000)) as reader:
         assert pace_of(reader).steps() is None  # one count is no pace
 
@@ -60,20 +69,20 @@ async def test_the_header_shows_the_step_its_rate_and_its_course(tmp_path: Path)
 
 
 @pytest.mark.parametrize(
-    ("last", "since_s", "step", "is_about", "pauses"),
+    ("last", "since_s", "step", "exactness", "pauses"),
     [
-        (300, 0.5, 310, True, False),
-        (300, 1.4, 328, True, False),
-        (300, 2.0, 300, False, False),
-        (200, 0.5, 200, False, True),  # the count stands still
+        (300, 0.5, 310, "~", False),
+        (300, 1.4, 328, "~", False),
+        (300, 2.0, 300, "", False),
+        (200, 0.5, 200, "", True),  # the count stands still
     ],
 )
 def test_the_step_goes_on_at_its_pace_for_ten_seconds(
-    tmp_path: Path, last: int, since_s: float, step: int, is_about: bool, pauses: bool
+    tmp_path: Path, last: int, since_s: float, step: int, exactness: str, pauses: bool
 ) -> None:
     with RunReader(counted(tmp_path / "a", 0, 100, 200, last, live=True)) as reader:
         steps = there(pace_of(reader, since_s).steps())
-    assert (steps.step, steps.is_about, steps.pauses) == (step, is_about, pauses)
+    assert (steps.step, steps.exactness, steps.pauses) == (step, exactness, pauses)
 
 
 @pytest.mark.parametrize(("to_s", "per_s"), [(None, None), (24, 20.0)])
@@ -107,5 +116,7 @@ async def test_an_ended_run_has_the_steps_that_its_summary_has(tmp_path: Path) -
     async with open_dashboard(run) as opened:
         assert " 260 steps  17.3/s" in opened.text(Header)
         assert "step 260" not in opened.text(Header)
+    async with open_dashboard(counted(tmp_path / "of_child", 0, 100, 200, 260, child_s=10)) as opened:
+        assert " at least 260 steps  17.3/s" in opened.text(Header)
     async with open_dashboard(synthetic.write_run(tmp_path / "b")) as opened:
         assert "step" not in opened.text(Header)  # nobody counted them
