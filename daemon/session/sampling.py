@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import math
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -30,6 +31,9 @@ if TYPE_CHECKING:
 # 5 s in all. To start one takes 15 to 20 ms of CPU time, most of it to read the symbols of the interpreter.
 LENGTH_S = 4.5
 WATCHED_LENGTH_S = 1.6
+# A new helper may be a rank or a worker, which its stacks show once it has imported what it needs. So its turns are
+# short at first: of two that train after 20 s, both are known after 25 s, whatever the budget.
+_HELPER_GROWTH = 1.5
 CLOSING_TIMEOUT_S = 10.0
 
 
@@ -90,7 +94,8 @@ class Sampling:
         length_s = WATCHED_LENGTH_S if self.is_watched else LENGTH_S
         # However small the budget: new processes are to be seen, and stacks show which are workers.
         turn_share = max(self.governor.turn_share, 0.1)
-        return Pace(rate_hz, max(length_s - OVERLAP_SAMPLES / rate_hz, 0.5), (1 - turn_share) / turn_share)
+        length_s, rest_ratio = max(length_s - OVERLAP_SAMPLES / rate_hz, 0.5), (1 - turn_share) / turn_share
+        return Pace(rate_hz, length_s, rest_ratio, _HELPER_GROWTH if member.role == roles.HELPER else math.inf)
 
     def _forget(self, identity: Identity, task: asyncio.Task[None]) -> None:
         self._chains.pop(identity, None)

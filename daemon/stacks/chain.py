@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -36,13 +37,15 @@ REPORT_AFTER_FAILURES = 8
 class Pace(NamedTuple):
     """How a process is to be sampled, from the next recording on.
 
-    ``length_s`` is how long a recording lasts before the next one is started, which it then overlaps; ``rest_ratio``
-    how long nothing is recorded for each second of a turn.
+    ``length_s`` is how long a recording lasts before the next one is started, which it then overlaps. The first one is
+    shorter, and each is at most ``growth`` times as long as the one before. ``rest_ratio`` is how long nothing is
+    recorded for each second of a turn; after the shorter ones it is at most 1.
     """
 
     rate_hz: int
     length_s: float
     rest_ratio: float = 1.0
+    growth: float = math.inf
 
 
 @dataclass(eq=False)
@@ -61,7 +64,7 @@ class StackChain:
         self._stop = asyncio.Event()
         self._is_in_turns = True
         self._in_flight: set[Recording] = set()
-        self._has_recorded = False
+        self._recordings = 0
         self._failures = 0
         self._has_reported_log = False
         self._threads = Threads()
@@ -104,7 +107,9 @@ class StackChain:
                         await self._finish(recording, Span())
                         # Then none is recorded: processes that are alike need not be sampled all the time.
                         if self._is_in_turns:
-                            await self._wait(self._hurry, recording.length_s * self.pace().rest_ratio)
+                            pace = self.pace()
+                            ratio = pace.rest_ratio if recording.length_s >= pace.length_s else min(pace.rest_ratio, 1)
+                            await self._wait(self._hurry, recording.length_s * ratio)
                 if recording is None:
                     await self._wait(self._hurry, RETRY_LAST_S)
         await self.run()
@@ -133,8 +138,8 @@ class StackChain:
 
     async def _begin(self) -> Recording | None:
         """Start a recording and return it once it has sampled for a moment; None where it would not."""
-        rate_hz, length_s, _ = self.pace()
-        length_s = length_s if self._has_recorded else FIRST_LENGTH_S
+        rate_hz, length_s, _, growth = self.pace()
+        length_s = min(length_s, FIRST_LENGTH_S * growth**self._recordings) if self._recordings else FIRST_LENGTH_S
         try:
             recording = Recording(self.executable, self.identity.pid, rate_hz, length_s, self.clock)
         except RecordingFailed as error:
@@ -153,7 +158,7 @@ class StackChain:
             self._in_flight.discard(recording)
             self._count_failure(reason)
             return None
-        self._has_recorded, self._failures = True, 0
+        self._recordings, self._failures = self._recordings + 1, 0
         await self._wait(self._stop, OVERLAP_SAMPLES / recording.rate_hz, recording.ended)
         return recording
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 import os
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -36,9 +37,11 @@ class ManualClock(StoppedClock):
 class FixedPace:
     hz: int = 1_000_000
     seconds: float = LONG_S
+    rest_ratio: float = 1.0
+    growth: float = math.inf
 
     def __call__(self) -> Pace:
-        return Pace(self.hz, self.seconds)
+        return Pace(self.hz, self.seconds, self.rest_ratio, self.growth)
 
 
 class FakeRecording:

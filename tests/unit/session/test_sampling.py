@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, cast
 
@@ -111,12 +112,14 @@ async def test_rate_is_the_governors_in_whole_numbers_and_a_part_of_it_and_of_th
     assert [main.pace().rate_hz for _ in range(4)] == 2 * main_hz
     assert worker.pace().rate_hz == worker_hz
     assert worker.pace().rest_ratio == pytest.approx(rest_ratio)
+    assert main.pace().growth == worker.pace().growth == math.inf
 
 
 async def test_few_helpers_have_more_of_the_rate(studio: Studio) -> None:
     await studio.begin(roles.MAIN, 1)
     helper = await studio.begin(roles.HELPER, 2)
     assert helper.pace().rate_hz == 100
+    assert helper.pace().growth == 1.5
     for pid in range(3, 9):
         await studio.begin(roles.HELPER, pid)
     assert helper.pace().rate_hz == 20

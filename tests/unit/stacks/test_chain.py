@@ -47,7 +47,8 @@ async def test_the_one_before_ends_only_once_the_next_one_samples(stage: Stage) 
     await stage.end(chain)
 
 
-async def test_the_next_one_overlaps_by_three_mean_distances(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+def note_waits(monkeypatch: pytest.MonkeyPatch, *, are_short: bool = False) -> list[float]:
+    """Return how long the chains wait from now on, in seconds; ``are_short``: and let them not wait for it."""
     waited: list[float] = []
     real = StackChain._wait
 
@@ -55,9 +56,14 @@ async def test_the_next_one_overlaps_by_three_mean_distances(stage: Stage, monke
         self: StackChain, event: asyncio.Event, timeout_s: float, future: asyncio.Future[bool] | None = None
     ) -> None:
         waited.append(timeout_s)
-        await real(self, event, timeout_s, future)
+        await real(self, event, 0.0 if are_short else timeout_s, future)
 
     monkeypatch.setattr(StackChain, "_wait", wait)
+    return waited
+
+
+async def test_the_next_one_overlaps_by_three_mean_distances(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    waited = note_waits(monkeypatch)
     stage.pace.hz = 50
     chain = stage.begin()
     await stage.studio.until_made(1)
@@ -254,6 +260,26 @@ async def test_in_turns_one_is_recorded_at_a_time(stage: Stage, monkeypatch: pyt
         assert len(stage.studio.in_flight()) <= 1
     await stage.end(*chains)
     assert len(stage.taken) >= 7
+
+
+async def test_in_turns_each_recording_is_a_little_longer_and_rests_are_long_only_after_whole_ones(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chain_module, "FIRST_LENGTH_S", 1.0)
+    stage.pace.seconds, stage.pace.rest_ratio, stage.pace.growth = 4.0, 9.0, 2.0
+    waited = note_waits(monkeypatch, are_short=True)
+    chain = stage.begin(asyncio.Semaphore(1))
+    await stage.studio.until_made(4)
+    await stage.end(chain)
+    assert [made.length_s for made in stage.studio.made[:4]] == [1.0, 2.0, 4.0, 4.0]
+    assert [wait_s for wait_s in waited if 1.0 <= wait_s < chain_module.START_TIMEOUT_S][:5] == [
+        1.0,
+        1.0,
+        2.0,
+        2.0,
+        4.0,
+    ]
+    assert 36.0 in waited
 
 
 async def test_in_turns_stopping_starts_nothing_more(stage: Stage) -> None:
