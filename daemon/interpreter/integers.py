@@ -17,7 +17,7 @@ from typing import NamedTuple, TypeAlias
 
 import msgspec
 
-from profd.daemon.interpreter.frames import Frame, Interpreter
+from profd.daemon.interpreter.frames import Frame, Interpreter, open_interpreter
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.interpreter.objects import Held, Missing, alive, generator_frame, object_at
 from profd.daemon.interpreter.offsets import CELL_VALUE, DIGITS, SIZE, TYPE
@@ -88,6 +88,24 @@ def local_of(frame: Frame, name: str) -> Local | None:
     # Up to 3.10 an argument that an inner function uses is there twice, and has its value in the second place.
     places = [place for place, variable in enumerate(frame.code.variables) if variable == name]
     return Local(frame.code.address, places[-1]) if places else None
+
+
+def local_integer(pid: int, function: str, file: str, name: str) -> int | None:
+    """Return a variable of a function that the main thread of a process is in; None where it cannot be read.
+
+    The function is known by its name and by the end of its file's path.
+    """
+    try:
+        python = open_interpreter(pid)
+    except Unreadable:
+        return None
+    with contextlib.closing(python.memory), contextlib.suppress(Missing, Unreadable):
+        thread = python.main_thread()
+        for frame in python.stack(thread):
+            if frame.code.name == function and frame.code.file.endswith(file):
+                variable = local_of(frame, name)
+                return None if variable is None else IntegerReader(python, thread).read(variable)
+    return None
 
 
 class IntegerReader:

@@ -20,6 +20,14 @@ _WORKER_LOOPS = (
     ("_process_worker", "concurrent/futures/process.py"),
 )
 _BACKWARD = ("backward", "grad")
+SPAWNED, SPAWNED_NUMBER = ("_wrap", "torch/multiprocessing/spawn.py"), "i"
+"""The first function of a process that ``torch.multiprocessing.spawn`` started, and its variable with the number."""
+# What a process calls only as one of a group: a model that is trained in parallel, a collective.
+_IN_GROUP = (
+    ("forward", "torch/nn/parallel/distributed.py"),
+    ("forward", "torch/distributed/fsdp/fully_sharded_data_parallel.py"),
+    ("wrapper", "torch/distributed/c10d_logger.py"),
+)
 
 
 def role_of(command: Sequence[str], is_python: bool, parent_role: str | None) -> str:
@@ -53,6 +61,16 @@ def is_training(stacks: Collection[Sequence[Frame]]) -> bool:
     """Say whether stacks show a backward pass of torch."""
     frames = (frame for stack in stacks for frame in stack)
     return any(frame.function in _BACKWARD and frame.file.endswith("torch/autograd/__init__.py") for frame in frames)
+
+
+def is_spawned_rank(stacks: Collection[Sequence[Frame]]) -> bool:
+    """Say whether stacks show that ``torch.multiprocessing.spawn`` started a process, which is one of a group."""
+    return any(_holds(stack, SPAWNED) and any(_holds(stack, call) for call in _IN_GROUP) for stack in stacks)
+
+
+def _holds(stack: Sequence[Frame], call: tuple[str, str]) -> bool:
+    function, path = call
+    return any(frame.function.rpartition(".")[2] == function and frame.file.endswith(path) for frame in stack)
 
 
 def _program(command: Sequence[str]) -> str:

@@ -11,6 +11,7 @@ import msgspec
 
 from profd.daemon import processes
 from profd.daemon.clock import Clock
+from profd.daemon.interpreter.integers import local_integer
 from profd.daemon.interpreter.memory import variables_now
 from profd.daemon.rights import Rights
 from profd.daemon.secrets import mask_command
@@ -87,7 +88,9 @@ class ProcessTree:
             return []
         member.trains = member.trains or roles.is_training(stacks)
         if member.role == roles.MAIN:
-            return [member] if self._learn_place(member) else []
+            if self._learn_place(member) or self._learn_number(member, stacks):
+                return [member, *self._inherit(member)]
+            return []
         if member.trains and (changed := self._take_trainer(member)):  # in a pool of processes, too
             return changed
         if member.role == roles.HELPER and roles.is_worker(stacks):
@@ -127,12 +130,12 @@ class ProcessTree:
         What started them is no rank itself, and so a launcher.
         """
         changed = []
-        for member in self.members.values():
+        for member in list(self.members.values()):
             rank = ranks.get(member.identity.pid)
             if rank is None or member.placement is not None or member.rank == rank:
                 continue
             member.role, member.rank, member.ordinal = roles.MAIN, rank, None
-            changed.append(member)
+            changed += [member, *self._inherit(member)]
             above = self.members.get(member.parent) if member.parent else None
             if above is not None and above.role == roles.MAIN and above.identity.pid not in ranks:
                 changed += self._take_launcher(above)
@@ -145,16 +148,37 @@ class ProcessTree:
         member.looks += 1
         if member.looks & (member.looks - 1):  # not a power of two: each look reads the process's whole memory map
             return False
-        stat = processes.read_stat(member.identity.pid)
-        if stat is None or stat.start_ticks != member.identity.start_ticks:
+        if not processes.is_running(*member.identity):
             return False
         placement = placement_of(variables_now(member.identity.pid, VARIABLES))
-        siblings = (other for other in self.members.values() if other is not member and other.parent == member.parent)
         # With Accelerate's launcher for tests each of them says that it is rank 0.
-        if placement is None or any(other.role == roles.MAIN and other.rank == placement.rank for other in siblings):
+        if placement is None or self._is_taken(placement.rank, member):
             return False  # it keeps the rank that NCCL may have said
         member.placement, member.rank = placement, placement.rank
         return True
+
+    def _learn_number(self, member: Member, stacks: Sequence[Sequence[Frame]]) -> bool:
+        """Learn the rank of one of a group that ``torch.multiprocessing.spawn`` started: its number on this machine."""
+        if member.rank is not None or not roles.is_spawned_rank(stacks) or not processes.is_running(*member.identity):
+            return False
+        number = local_integer(member.identity.pid, *roles.SPAWNED, roles.SPAWNED_NUMBER)
+        if number is None or self._is_taken(number, member):
+            return False
+        member.rank = number
+        return True
+
+    def _is_taken(self, rank: int, member: Member) -> bool:
+        siblings = (other for other in self.members.values() if other is not member and other.parent == member.parent)
+        return any(other.role == roles.MAIN and other.rank == rank for other in siblings)
+
+    def _inherit(self, member: Member) -> list[Member]:
+        """Give what a rank has started its rank; returns the members that changed."""
+        changed = []
+        for child in self.members.values():
+            if child.parent == member.identity and child.role != roles.MAIN and child.rank != member.rank:
+                child.rank = member.rank
+                changed += [child, *self._inherit(child)]
+        return changed
 
     def record_of(self, member: Member) -> ProcessSeen:
         fields = msgspec.structs.asdict(member)

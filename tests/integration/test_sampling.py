@@ -56,14 +56,18 @@ def functions_of(reader: RunReader, process: int) -> set[str]:
 
 
 @pytest.mark.requires("torch")
-def test_processes_that_a_script_starts_to_train_are_its_mains_and_their_steps_are_counted() -> None:
-    with running("spawned.py") as program:
+@pytest.mark.parametrize("is_job", [False, True], ids=["each for itself", "ranks of a job"])
+def test_processes_that_a_script_starts_to_train_are_its_mains_and_their_steps_are_counted(
+    tmp_path: Path, is_job: bool
+) -> None:
+    ranks = [0, 1] if is_job else [None, None]
+    with running("spawned.py", *([tmp_path / "meeting"] if is_job else [])) as program:
         session = begin_session(program.pid)
 
         def are_counted(reader: RunReader) -> bool:
-            mains = [row.id for row in reader.processes.values() if row.role == "main"]
-            counted = {row.process for row in reader.list_series("step_count", processes=mains)}
-            return len(counted) == 2
+            mains = [row for row in reader.processes.values() if row.role == "main"]
+            counted = {row.process for row in reader.list_series("step_count", processes=[row.id for row in mains])}
+            return len(counted) == 2 and [row.rank for row in mains] == ranks
 
         hurry_until(session.run_file, lambda: seen(session, are_counted), "the steps of both")
         reader = finished(session)

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+import subprocess
 from collections.abc import Iterator
 
 import pytest
 from support.interpreters import VERSIONS, Program, python, standing
 
-from profd.daemon.interpreter.integers import WALKS
+from profd.daemon.interpreter.integers import WALKS, local_integer
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.interpreter.objects import Missing
 
@@ -61,6 +62,25 @@ def test_each_reading_is_the_value_that_the_program_has(version: str) -> None:
         assert read(local("train", "negative")) == -12345
         assert read(local("train", "large")) == (1 << 70) + 3
         assert read(program.of_module("name49")) == 49
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_one_variable_of_a_function_is_read_by_the_names_of_function_and_file(version: str) -> None:
+    with standing(COUNTING, python(version)) as running:
+        running.go_on()
+        assert local_integer(running.pid, "train", "string>", "step") == 5000
+        for function, file, name in (
+            ("train", "other.py", "step"),
+            ("main", "string>", "step"),
+            ("train", "string>", "other"),
+            ("train", "string>", "text"),
+        ):
+            assert local_integer(running.pid, function, file, name) is None
+
+
+def test_a_process_without_a_python_has_no_variables() -> None:
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as process:
+        assert local_integer(process.pid, "train", "", "step") is None
 
 
 @pytest.mark.parametrize("version", VERSIONS)

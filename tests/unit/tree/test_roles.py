@@ -86,6 +86,18 @@ def test_the_loop_of_a_data_loader_alone_makes_a_worker() -> None:
     assert roles.is_worker([[Frame("worker", "/usr/lib/python3.11/multiprocessing/pool.py", 125)]])
 
 
+def test_a_spawned_process_is_a_rank_where_it_trains_with_others() -> None:
+    spawned = Frame("_wrap", "/venv/torch/multiprocessing/spawn.py", 95)
+    for in_group in (
+        Frame("DistributedDataParallel.forward", "/venv/torch/nn/parallel/distributed.py", 1700),
+        Frame("forward", "/venv/torch/distributed/fsdp/fully_sharded_data_parallel.py", 860),
+        Frame("wrapper", "/venv/torch/distributed/c10d_logger.py", 81),
+    ):
+        assert roles.is_spawned_rank([CONV, (spawned, Frame("train", "/home/ada/train.py", 3), in_group)])
+        assert not roles.is_spawned_rank([(spawned, *CONV), (in_group, *CONV)])
+    assert not roles.is_spawned_rank([(spawned, *CONV)])
+
+
 def test_ordinals_of_the_dead_are_given_again_and_little_of_an_environment_is_asked_for() -> None:
     assert roles.next_ordinal([]) == 1
     assert roles.next_ordinal([None, 1, 3]) == 2

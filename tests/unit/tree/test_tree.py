@@ -262,6 +262,36 @@ def test_of_two_siblings_that_say_the_same_rank_one_has_it(
     assert [(member.role, member.rank) for member in children] == [(roles.MAIN, 0), (roles.MAIN, None)]
 
 
+SPAWNED_RANK = (
+    Frame("_wrap", "/venv/torch/multiprocessing/spawn.py", 95),
+    Frame("forward", "/venv/torch/nn/parallel/distributed.py", 1700),
+    *BACKWARD,
+)
+
+
+def test_spawned_ranks_have_the_numbers_that_they_were_given_and_so_has_what_they_started(
+    root: Obedient, fifo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for _ in range(3):
+        root.fork(fifo)
+    watched = watch(root.identity)
+    _, *children = [change.member for change in watched.poll()]
+    first, second, same = (member.identity for member in children)
+    numbers = {first.pid: 1, second.pid: 0, same.pid: 0}
+    monkeypatch.setattr(tree, "local_integer", lambda pid, function, file, name: numbers[pid])
+    child = msgspec.structs.replace(children[0], identity=Identity(2**22, 1), parent=first)
+    watched.members[child.identity] = child
+    for member in children:
+        watched.take_stacks(member.identity, [BACKWARD])
+    assert [member.rank for member in children] == [None, None, None]
+    assert watched.take_stacks(first, [SPAWNED_RANK]) == [children[0], child]
+    for identity in (second, same, first):
+        watched.take_stacks(identity, [SPAWNED_RANK])
+    assert [member.rank for member in (*children, child)] == [1, 0, None, 1]
+    assert watched.take_ranks({same.pid: 2, first.pid: 3}) == [children[0], child, children[2]]  # NCCL knows better
+    assert [member.rank for member in (*children, child)] == [3, 0, 2, 3]
+
+
 def test_a_rank_is_looked_for_less_the_longer_there_is_none(root: Obedient, monkeypatch: pytest.MonkeyPatch) -> None:
     watched, looked_at = watch(root.identity), list[int]()
     watched.poll()
