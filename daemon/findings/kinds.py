@@ -117,9 +117,12 @@ def named_rest(reader: RunReader, profile: Profile, phases: PhaseIndex) -> dict[
 
 
 def part_name(frames: Sequence[FrameRow]) -> str:
-    """Return the name of the user's innermost function, or of the library that a script itself calls; else none."""
+    """Return the name of the user's innermost function, or of the library that the script or its main calls; else none.
+
+    What a whole script is in says nothing of a part.
+    """
     name = next((name for name, _ in own_functions(frames)), "") if own_frame(frames) else ""
-    if name != _SCRIPT:
+    if name not in (_SCRIPT, "main"):
         return name
     below = list(itertools.takewhile(lambda one: one.is_library, reversed(frames)))
     return library_of(below[-1]) if below else name

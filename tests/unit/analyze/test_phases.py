@@ -91,6 +91,7 @@ EVERY_STACK: list[tuple[str, Sequence[str]]] = [
     ("evaluation", (UPDATE[0], "Language.evaluate | spacy/language.py", "forward | thinc/layers/maxout.py")),
     ("optimizer", (UPDATE[0], "Adam._parallel_update_step | keras/src/backend/torch/optimizers/torch_adam.py")),
     ("compile", (f"train | {TRAIN} | state = step(state)", "backend_compile_and_load | jax/_src/compiler.py")),
+    ("compile", (f"train | {TRAIN} | y = f(x)", "_DispatcherBase._compile_for_args | numba/core/dispatcher.py")),
     ("forward", (f"train | {TRAIN} | loss = cross_entropy(net(x), y)", "_conv_nd | paddle/nn/functional/conv.py")),
     ("loss", (f"train | {TRAIN} | loss = cross_entropy(net(x), y)", "cross_entropy | paddle/nn/functional/loss.py")),
     ("backward", (f"train | {TRAIN} | x.run()", "f.<locals>.backward | paddle/base/dygraph/tensor_patch_methods.py")),

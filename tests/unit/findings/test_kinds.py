@@ -30,10 +30,20 @@ def _fresh_table() -> None:
 def test_what_other_and_waiting_consist_of_is_named_by_kind_or_function(tmp_path: Path) -> None:
     wait = (*SNAPSHOT, QUEUE_GET)
     hook = (*CALL, Frame("_optimizer_post_hook", LIBRARY + "torch/profiler/__init__.py", 54))
-    script = (Frame("<module>", OWN[-1].file, 9), Frame("Learner.fit", LIBRARY + "fastai/learner.py", 9))
+    script, own_main = Frame("<module>", OWN[-1].file, 9), Frame("main", OWN[-1].file, 5)
+    fit = Frame("Learner.fit", LIBRARY + "fastai/learner.py", 9)
     window = (*hook, Frame("KinetoStepTracker.increment_step", LIBRARY + "torch/autograd/profiler.py", 1287))
     path = write_case(
-        tmp_path / "a.profd", step((ENCODE, 100), (OWN, 50), (window, 40), (wait, 25), (script, 15), ((*LOOP,), 2))
+        tmp_path / "a.profd",
+        step(
+            (ENCODE, 100),
+            (OWN, 50),
+            (window, 40),
+            (wait, 25),
+            ((script, fit), 10),
+            ((script, own_main, fit), 5),
+            ((*LOOP,), 2),
+        ),
     )
     with RunReader(path) as reader:
         phases = PhaseIndex(reader)
