@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Mapping
 from functools import partial
+from operator import itemgetter
 
-from profd.daemon.analyze.phases import EVALUATION, OPTIMIZER, OTHER, STEP, SYNCHRONIZE
+from profd.daemon.analyze.phases import COMPILE, EVALUATION, OPTIMIZER, OTHER, STEP, SYNCHRONIZE
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import INFO, Finding, Measure
@@ -13,6 +15,9 @@ from profd.daemon.findings.overhead import overhead
 from profd.daemon.findings.texts import table
 from profd.daemon.store.rows import FrameRow
 from profd.daemon.units import percent
+
+_COMPILERS = ("jax", "numba")
+"""Packages with a compiler that torch's advice is no help for."""
 
 
 def of_phase(name: str, context: FindingContext) -> Finding | None:
@@ -23,7 +28,19 @@ def of_phase(name: str, context: FindingContext) -> Finding | None:
 
 checkpoints = partial(of_phase, "checkpoint-stalls")
 logging_stalls = partial(of_phase, "logging-stalls")
-compilation = partial(of_phase, "compile-share")
+
+
+def compilation(context: FindingContext) -> Finding | None:
+    """Return the finding on compilers, with what helps against the one that takes most."""
+    took_ns: defaultdict[str, float] = defaultdict(float)
+    for stack, time_ns in context.profile.time_ns.items():
+        if context.phases.of_stack(stack) == COMPILE:
+            packages = {one.module_path.partition("/")[0] for one in context.reader.frames_of(stack)}
+            took_ns[next((name for name in _COMPILERS if name in packages), "")] += time_ns
+    compiler, _ = max(took_ns.items(), key=itemgetter(1), default=("", 0))
+    share = context.share(COMPILE)
+    cases = {"jax": compiler == "jax", "numba": compiler == "numba"}
+    return context.finding("compile-share", share, gain=lambda: bound(context, share), cases=cases)
 
 
 def of_stacks(

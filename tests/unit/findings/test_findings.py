@@ -34,6 +34,19 @@ from profd.daemon.store.records import Frame
 COMPILE = (*ROOT, Frame("compile_fx", LIBRARY + "torch/_inductor/compile_fx.py", 1200))
 
 
+def test_what_helps_against_compiling_is_of_the_compiler_that_takes_most(case: Case) -> None:
+    jax = (*ROOT, Frame("backend_compile_and_load", LIBRARY + "jax/_src/compiler.py", 353))
+    numba = (*ROOT, Frame("_compile_for_args", LIBRARY + "numba/core/dispatcher.py", 344))
+    for costs, advice in (
+        ((100, 60, 60), "TORCH_LOGS=recompiles"),
+        ((60, 100, 60), "JAX_COMPILATION_CACHE_DIR"),
+        ((60, 60, 100), "cache=True"),
+    ):
+        found = case.finding(compilation, step(*zip((COMPILE, jax, numba), costs, strict=True)))
+        assert advice in found.remedy
+        assert "compiling takes 44 % of the time" in found.title
+
+
 def test_a_gpu_that_waits_for_python_wants_larger_batches(case: Case) -> None:
     found = case.finding(small_batches, HEALTHY, series=gpu(0.4))
     assert found.severity == CRITICAL
