@@ -2,13 +2,16 @@
 
 While the counter grows, the rounds between two readings are plain. Where it has begun anew, the number of rounds of
 the whole loop (an epoch) is needed: from the loop's ``range``, from a reading in the last round, or from two readings
-less than two rounds apart. Until then the count goes by the loop's rate, and the error says how exact that is.
+less than two rounds apart. Until then the count goes by the loop's rate, and the error says how exact that is. Where
+epochs have different numbers of rounds, as episodes do, it goes by the rate within them for good: such a loop may also
+have begun anew, and come further than before, between two readings.
 """
 
 from __future__ import annotations
 
 import math
 from collections import deque
+from typing import NamedTuple
 
 from profd.daemon.clock import SECOND_NS
 
@@ -17,7 +20,26 @@ CLOSE_ROUNDS = 0.5
 # The rate is not known before this many readings.
 _KNOWN = 5
 
+# So many epochs that surely ended before the longest one show that epochs have different numbers of rounds. A pause may
+# look like one of them.
+_SHORT_ENDS = 3
+# The rate within epochs is that of so many readings.
+_MOST_WITHIN = 60
+
 Off = tuple[int, int] | None
+
+
+class _Unsure(NamedTuple):
+    """A time that the loop began anew: ``uncounted`` is the round after it less those counted meanwhile.
+
+    ``error`` is how many of these may be wrong, ``by_pace`` how many there were by the loop's rate alone.
+    """
+
+    epochs: int
+    last: int
+    uncounted: int
+    error: int
+    by_pace: int
 
 
 class Count:
@@ -41,17 +63,22 @@ class Count:
         self.has_moved = False
         self.length: int | None = None
         """The rounds of the whole loop, once they are known."""
-        self._is_length_read = self._varies = False
+        self._is_length_read = False
+        self.varies = False
+        """Whether epochs have different numbers of rounds."""
         self._epoch: int | None = None
         self._longest = self._seen_length = 0
+        self._short_ends = 0
+        """How many more epochs ended long before the longest one than did not."""
         self._ended_at: int | None = None
         """The round that was read last before the loop began anew."""
         self._assumed = 0
         """How many epochs were taken for as long as the others, though their own end was not seen."""
-        self.unsure: list[tuple[int, int, int, int]] = []
-        """Of each time that the loop began anew before its rounds were known: how many epochs, the round before, that
-        after it less those counted meanwhile, and how many of these may be wrong."""
+        self.unsure: list[_Unsure] = []
+        """Each time that the loop began anew before its rounds were known."""
         self._recent: deque[tuple[int, int]] = deque()
+        self._within: deque[tuple[float, int]] = deque(maxlen=_MOST_WITHIN)
+        """Seconds from one reading to the next, and the rounds made, where both were surely in the same epoch."""
         self._off_ns = 0
 
     def take(self, at_ns: int, number: int, epoch: int | None = None, end: int | None = None, off: Off = None) -> None:
@@ -76,7 +103,7 @@ class Count:
         self.round, self.at_ns = number, at_ns
         longer = max(number + (not self._is_late) - self._longest, 0)
         self._longest += longer
-        if longer and (self._varies or (self.length is not None and self._longest > self.length)):
+        if longer and (self.varies or (self.length is not None and self._longest > self.length)):
             self._forget_length(longer)
         self._recent.append((at_ns - self._off_ns, self.rounds))
         while len(self._recent) > 2 and self._recent[1][0] <= at_ns - self._off_ns - 10 * SECOND_NS:
@@ -104,6 +131,11 @@ class Count:
         (first_ns, first), (last_ns, last) = self._recent[0], self._recent[-1]
         return (last - first) * SECOND_NS / (last_ns - first_ns) if last_ns > first_ns else 0.0
 
+    def pace_within(self) -> float:
+        """Return the rounds a second within an epoch."""
+        took_s, made = sum(gap_s for gap_s, _ in self._within), sum(rounds for _, rounds in self._within)
+        return made / took_s if made >= _KNOWN else self.per_s()
+
     def is_near_end(self, ahead_s: float) -> bool:
         """Say whether the loop may begin anew within some seconds, or is in what has to be its last round."""
         if self.round is None:
@@ -128,9 +160,12 @@ class Count:
         # A function that was left and called again has begun anew, though a generator goes on: the pace shows which.
         since = self.per_s() * after_ns / SECOND_NS
         is_anew = was_off and known and not self.is_added and abs(number - since) < abs(number - last - expected)
+        if self.varies:
+            return self._made_of_unlike(last, before_ns, after_ns, number, now, is_anew=is_anew)
         # Where the loop is short it may have begun anew, and come as far again.
         is_short = not known or expected >= (self.length or self._longest) / 2
         if number >= last and not is_short and not is_anew:
+            self._within.append(((before_ns + after_ns) / SECOND_NS, number - last))
             return number - last
         epochs = None if now is None or self._epoch is None else now - self._epoch
         if now is not None and self._epoch is not None and self._early:
@@ -145,21 +180,8 @@ class Count:
             elif epochs is None and self.length and expected > self.length:
                 self.error += round(expected)
             return number - last
-        self._ended_at = last
         unread = self.per_s() * before_ns / SECOND_NS
-        # The last round was read where the counter stood still there, for 4 rounds or more, or less than a round may
-        # follow.
-        still_s = (self.at_ns - self.changed_ns) / SECOND_NS
-        is_still = still_s > 0.25 and still_s * self.per_s() > 4
-        is_close = unread <= CLOSE_ROUNDS and len(self._recent) >= _KNOWN and not self._is_late
-        is_seen = epochs in (None, 1) and (is_still or is_close)
-        if is_seen and not self._is_length_read:
-            length = last + (not self._is_late)
-            # Two epochs that were alike after all: what was in doubt was one reading.
-            if self._varies and length == self._seen_length:
-                self._varies, self._longest, self._assumed = False, length, 0
-            self._seen_length = length
-            self._learn(length)
+        is_seen = epochs in (None, 1) and self._sees_end(last, unread)
         epochs = max(epochs or 1, 1)
         if self.length is not None:
             made = epochs * self.length - last + number
@@ -168,30 +190,90 @@ class Count:
                 self._assumed += 0 if is_sure else epochs
                 return made
             self._forget_length(round(made - expected))
-        least = epochs * self._longest - last + number if epochs > 1 or not self._varies else 1 + number
         # What was made since it was back is known.
-        made = max(least, round(expected) if unread >= expected else number + round(unread))
+        by_pace = max(epochs + number, round(expected) if unread >= expected else number + round(unread))
+        if known and epochs == 1:
+            is_short_end = last + 3 + 2 * self.pace_within() * before_ns / SECOND_NS < self._longest
+            self._short_ends = max(self._short_ends + (1 if is_short_end else -1), 0)
+            if self._short_ends == _SHORT_ENDS:
+                self._vary()
+        if self.varies:
+            return self._count_by_pace(epochs + number, by_pace, min(expected, unread))
+        least = epochs * self._longest - last + number
+        made = max(least, by_pace)
         error = max(made - least, 1 + math.ceil(min(expected, unread) / 2))
         self.error += error
-        if not self._varies:
-            self.unsure.append((epochs, last, number - made, error))
+        self.unsure.append(_Unsure(epochs, last, number - made, error, by_pace - number))
         return made
+
+    def _made_of_unlike(
+        self, last: int, before_ns: int, after_ns: int, number: int, now: int | None, *, is_anew: bool
+    ) -> int:
+        """Return the same where epochs have different numbers of rounds."""
+        epochs = None if now is None or self._epoch is None else now - self._epoch
+        self._epoch = now
+        gap_s, unread = (before_ns + after_ns) / SECOND_NS, self.pace_within() * before_ns / SECOND_NS
+        expected = self.pace_within() * gap_s
+        if number >= last and not is_anew and not epochs:
+            if epochs == 0 or self.is_added or number + 1 > 2 * expected:
+                self._within.append((gap_s, number - last))
+                return number - last
+            return self._count_by_pace(number - last, expected, expected)
+        self._sees_end(last, unread)
+        least = max(epochs or 1, 1) + number
+        if not self.varies:  # they are alike after all
+            return least + (self.length or 0) - last - 1
+        by_pace = expected if unread >= expected else number + unread
+        return self._count_by_pace(least, by_pace, min(expected, unread))
+
+    def _count_by_pace(self, least: int, by_pace: float, doubtful: float) -> int:
+        made = max(least, round(by_pace))
+        self.error += max(made - least, 1 + math.ceil(doubtful / 2))
+        return made
+
+    def _sees_end(self, last: int, unread: float) -> bool:
+        """Say whether the last reading was in the last round of an epoch, and learn from that how many it has.
+
+        That is so where the counter stood still there, for 4 rounds or more, or less than a round may follow.
+        """
+        self._ended_at = last
+        still_s = (self.at_ns - self.changed_ns) / SECOND_NS
+        is_still = still_s > 0.25 and still_s * self.per_s() > 4
+        is_close = unread <= CLOSE_ROUNDS and len(self._recent) >= _KNOWN and not self._is_late
+        if not is_still and not is_close:
+            return False
+        if not self._is_length_read:
+            length = last + (not self._is_late)
+            # Two epochs that were alike after all: what was in doubt was one reading.
+            if self.varies and length == self._seen_length:
+                self.varies, self._longest, self._assumed = False, length, 0
+            self._seen_length = length
+            self._learn(length)
+        return True
 
     def _learn(self, length: int) -> None:
         """Set the rounds of the loop, and correct what was counted without that."""
-        if length < self._longest or length == self.length or self._varies:
+        if length < self._longest or length == self.length or self.varies:
             if self.length not in (None, length):
                 self._forget_length(abs(length - (self.length or 0)))
             return
         self.length = length
-        for epochs, last, uncounted, error in self.unsure:
-            self.rounds += epochs * length - last + uncounted
-            self.error -= error
-            self._assumed += epochs if last + 1 < length else 0
+        for one in self.unsure:
+            self.rounds += one.epochs * length - one.last + one.uncounted
+            self.error -= one.error
+            self._assumed += one.epochs if one.last + 1 < length else 0
         self.unsure.clear()
 
     def _forget_length(self, apart: int) -> None:
         """Take the loop for one whose rounds vary: each epoch that was assumed may be wrong by ``apart``."""
-        self._varies = not self._is_length_read
-        self.length, self._is_length_read = None, False
+        self.length, was_read, self._is_length_read = None, self._is_length_read, False
         self.error += apart * self._assumed
+        if not was_read:
+            self._vary()
+
+    def _vary(self) -> None:
+        """Count by pace from now on, and what was counted as if all epochs were as long as the longest."""
+        self.varies, self._short_ends = True, 0
+        for one in self.unsure:
+            self.rounds += one.by_pace + one.uncounted
+        self.unsure.clear()

@@ -282,13 +282,14 @@ class StepReader:
 
     def _pause_s(self) -> float:
         count = self._count
-        if count.is_near_end(READ_S) and self._balance_s > 0:
-            return END_S
-        if count.length is None and self._balance_s > CAPITAL_S / 3:
-            # So often that the last round before the loop begins anew is seen.
-            fine_s = 0.6 * CLOSE_ROUNDS / count.per_s() if count.per_s() else READ_S
-            if count.unsure or (not count.is_added and fine_s >= FINE_S):
-                return min(max(fine_s, FINE_S), READ_S)
+        # So often that the last round before the loop begins anew is seen.
+        fine_s = min(0.6 * CLOSE_ROUNDS / count.per_s(), READ_S) if count.per_s() else READ_S
+        # Where that round differs from epoch to epoch, most looks for it are in vain.
+        if count.is_near_end(READ_S) and self._balance_s > (CAPITAL_S / 3 if count.varies else 0):
+            return max(fine_s / 2, END_S)
+        is_looked_for = count.unsure or (not count.is_added and fine_s >= FINE_S)
+        if count.length is None and is_looked_for and self._balance_s > CAPITAL_S / 3:
+            return max(fine_s, FINE_S)
         return self._usual_s()
 
     # What is stored

@@ -36,12 +36,20 @@ def epochs(*lengths: int, step_s: float = 0.05, pause_s: float = 0.0, jitter: fl
 class Followed:
     """A count that reads a program as the reader does: each tenth of a second, and closer where it asks for that.
 
+    With ``every_s`` it reads no closer, as where readings have become too dear.
+
     ``off`` is how much more than that the count has gone wrong that it says. While the loop pauses its variable is
     there (``stands``), or is not.
     """
 
     def __init__(
-        self, moments: Iterator[Moment], *, stands: bool = False, knows_epoch: bool = False, ends: int | None = None
+        self,
+        moments: Iterator[Moment],
+        *,
+        stands: bool = False,
+        knows_epoch: bool = False,
+        ends: int | None = None,
+        every_s: float | None = None,
     ) -> None:
         self.count = Count()
         self.off = 0
@@ -63,7 +71,8 @@ class Followed:
             first = now.made - self.count.rounds if first is None else first
             wrong = abs(self.count.rounds - now.made + first)
             self.off = max(self.off, wrong - self.count.error)
-            at_s += 0.002 if self.count.is_near_end(0.1) else 0.012 if self.count.unsure else 0.1
+            closer_s = 0.002 if self.count.is_near_end(0.1) else 0.012 if self.count.unsure else 0.1
+            at_s += every_s or closer_s
         self.made = now.made - (first or 0)
 
 
@@ -164,3 +173,25 @@ def test_where_an_epoch_may_have_passed_between_two_readings_the_error_says_so()
     assert count.error == 63
     count.take(round(1.45 * SECOND_NS), 25)
     assert count.error == 63
+
+
+@pytest.mark.parametrize("knows_epoch", [True, False])
+@pytest.mark.parametrize("every_s", [0.1, 0.3])
+@pytest.mark.parametrize(("mean", "part"), [(16, 0.25), (60, 0.08), (200, 0.05)])
+def test_episodes_are_counted_by_their_pace_also_where_whole_ones_pass_between_two_readings(
+    mean: int, part: float, every_s: float, knows_epoch: bool
+) -> None:
+    chance = random.Random(3)
+    lengths = [9 + int(chance.expovariate(1 / (mean - 9))) for _ in range(6_000 // mean)]
+    program = epochs(*lengths, step_s=0.017, jitter=0.3)
+    followed = Followed(program, stands=True, knows_epoch=knows_epoch, every_s=every_s)
+    apart = abs(followed.count.rounds - followed.made)
+    assert apart <= part * followed.made
+    assert apart <= followed.count.error
+
+
+def test_a_pause_at_the_end_of_an_epoch_makes_no_episodes_of_them() -> None:
+    program = [*epochs(*[100] * 4, step_s=0.03)]
+    late = [moment._replace(at_s=moment.at_s + moment.epoch + ((moment.round or 0) > 95)) for moment in program]
+    followed = Followed(iter(late), every_s=0.25)
+    assert not followed.count.varies
