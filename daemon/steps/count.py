@@ -32,7 +32,8 @@ Off = tuple[int, int] | None
 class _Unsure(NamedTuple):
     """A time that the loop began anew: ``uncounted`` is the round after it less those counted meanwhile.
 
-    ``error`` is how many of these may be wrong, ``by_pace`` how many there were by the loop's rate alone.
+    ``error`` is how many of these may be wrong. ``by_pace`` is how many more there were by the loop's rate alone, and
+    ``pace_error`` how many of those may be wrong.
     """
 
     epochs: int
@@ -40,6 +41,7 @@ class _Unsure(NamedTuple):
     uncounted: int
     error: int
     by_pace: int
+    pace_error: int
 
 
 class Count:
@@ -47,12 +49,21 @@ class Count:
 
     Of a loop that another counter has counted so far (``goes_on``) they begin with none. A counter that ``is_added``
     goes on over epochs, until it is seen to begin anew. One that ``is_late`` stands at the number of rounds after the
-    last of them. Epochs may come in groups of ``early`` at most, as the loop of the epochs may end early (0: it does
-    not).
+    last of them. A loop that ``breaks`` may end before its last round. Epochs may come in groups of ``early`` at most,
+    as the loop of the epochs may end early (0: it does not).
     """
 
-    def __init__(self, *, is_added: bool = False, is_late: bool = False, goes_on: bool = False, early: int = 0) -> None:
-        self.is_added, self._is_late, self._goes_on, self._early = is_added, is_late, goes_on, early
+    def __init__(
+        self,
+        *,
+        is_added: bool = False,
+        is_late: bool = False,
+        goes_on: bool = False,
+        breaks: bool = False,
+        early: int = 0,
+    ) -> None:
+        self.is_added, self._is_late, self._goes_on, self._breaks = is_added, is_late, goes_on, breaks
+        self._early = early
         self.rounds = 0
         self.error = 0
         """How many more or fewer there may have been since the first reading."""
@@ -87,7 +98,7 @@ class Count:
         ``epoch`` is the counter of the loop outside; ``end`` is the number of rounds, where the loop has it.
         ``off`` is from when to when the loop was seen to be left, since the last time.
         """
-        if end is not None and end != self.length:
+        if end is not None and end != self.length and not self.varies:
             self._learn(end)
             self._is_length_read = True
         if self.round is None:
@@ -150,6 +161,8 @@ class Count:
             return False
         if self.length is None:
             return self.is_added and self._ended_at is None
+        if self._breaks and self._ended_at is not None:
+            return False
         return self.round + self.per_s() * ahead_s < self.length
 
     def _made(
@@ -185,8 +198,9 @@ class Count:
         epochs = max(epochs or 1, 1)
         if self.length is not None:
             made = epochs * self.length - last + number
-            is_sure = is_seen or self._is_length_read
-            if is_sure or len(self._recent) < _KNOWN or made <= 1.5 * (expected + 1):
+            is_sure = is_seen or (self._is_length_read and not self._breaks)
+            is_new = len(self._recent) < _KNOWN and not self._breaks
+            if is_sure or is_new or made <= 1.5 * (expected + 1):
                 self._assumed += 0 if is_sure else epochs
                 return made
             self._forget_length(round(made - expected))
@@ -199,11 +213,11 @@ class Count:
                 self._vary()
         if self.varies:
             return self._count_by_pace(epochs + number, by_pace, min(expected, unread))
-        least = epochs * self._longest - last + number
-        made = max(least, by_pace)
-        error = max(made - least, 1 + math.ceil(min(expected, unread) / 2))
+        made = max(epochs * self._longest - last + number, by_pace)
+        pace_error = max(by_pace - epochs - number, 1 + math.ceil(min(expected, unread) / 2))
+        error = max(made - epochs - number, pace_error)  # epochs may be unlike, for all that is known
         self.error += error
-        self.unsure.append(_Unsure(epochs, last, number - made, error, by_pace - number))
+        self.unsure.append(_Unsure(epochs, last, number - made, error, by_pace - made, pace_error))
         return made
 
     def _made_of_unlike(
@@ -266,14 +280,15 @@ class Count:
 
     def _forget_length(self, apart: int) -> None:
         """Take the loop for one whose rounds vary: each epoch that was assumed may be wrong by ``apart``."""
-        self.length, was_read, self._is_length_read = None, self._is_length_read, False
+        self.length, was_sure, self._is_length_read = None, self._is_length_read and not self._breaks, False
         self.error += apart * self._assumed
-        if not was_read:
+        if not was_sure:
             self._vary()
 
     def _vary(self) -> None:
         """Count by pace from now on, and what was counted as if all epochs were as long as the longest."""
         self.varies, self._short_ends = True, 0
         for one in self.unsure:
-            self.rounds += one.by_pace + one.uncounted
+            self.rounds += one.by_pace
+            self.error += one.pace_error - one.error
         self.unsure.clear()

@@ -145,7 +145,7 @@ def _loop(node: Loops, before: int, nodes: Sequence[ast.AST], stores: dict[Loops
                 bars += [] if ifs else [bar]
             case ast.Yield():
                 yields = True
-            case ast.Break():
+            case ast.Break() | ast.Return():
                 breaks = True
     backward = [one.lineno for one in ast.walk(node) if isinstance(one, ast.Call) and _name(one.func) == "backward"]
     middle = min(backward, default=(node.body[0].lineno + last_line) / 2)

@@ -235,7 +235,8 @@ class StepReader:
     def _count_of(self, source: Source, *, goes_on: bool = False) -> Count:
         nearest = self._outside[-1] if len(self._outside) > 1 else None
         early = nearest.rounds if nearest is not None and nearest.breaks else 0
-        return Count(is_added=source.is_added, is_late=source.is_late, goes_on=goes_on, early=early)
+        breaks = self._loop is not None and self._loop.place.loop.breaks
+        return Count(is_added=source.is_added, is_late=source.is_late, goes_on=goes_on, breaks=breaks, early=early)
 
     # Readings
 
@@ -254,7 +255,9 @@ class StepReader:
             self._off = self._off[0] if self._off else at_ns, at_ns
             return is_variable
         end = None
-        if source.end is not None and self._count.length is None:  # its iterator knows how many rounds are left
+        if (
+            source.end is not None and self._count.length is None and not self._count.varies
+        ):  # its iterator knows how many rounds are left
             left = program.value(source.end)
             end = number + 1 + left if left is not None and program.round_of(source) == number else None
         self._count.take(at_ns, number, epoch, end, self._off)

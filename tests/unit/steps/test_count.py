@@ -50,8 +50,9 @@ class Followed:
         knows_epoch: bool = False,
         ends: int | None = None,
         every_s: float | None = None,
+        breaks: bool = False,
     ) -> None:
-        self.count = Count()
+        self.count = Count(breaks=breaks)
         self.off = 0
         program, at_s, off = list(moments), 0.0, None
         place = 0
@@ -188,6 +189,18 @@ def test_episodes_are_counted_by_their_pace_also_where_whole_ones_pass_between_t
     apart = abs(followed.count.rounds - followed.made)
     assert apart <= part * followed.made
     assert apart <= followed.count.error
+
+
+@pytest.mark.parametrize("knows_epoch", [True, False])
+def test_a_range_that_a_loop_may_leave_does_not_say_how_many_rounds_it_had(knows_epoch: bool) -> None:
+    chance = random.Random(6)
+    lengths = [9 + int(chance.expovariate(1 / 50)) for _ in range(60)]
+    followed = Followed(
+        epochs(*lengths, step_s=0.02, jitter=0.3), stands=True, knows_epoch=knows_epoch, ends=10_000, breaks=True
+    )
+    assert abs(followed.count.rounds - followed.made) <= min(0.03 * followed.made, followed.count.error)
+    whole = Followed(epochs(*[50] * 20, step_s=0.02), stands=True, ends=50, breaks=True)
+    assert (whole.count.length, whole.count.error, whole.off) == (50, 0, 0)
 
 
 def test_a_pause_at_the_end_of_an_epoch_makes_no_episodes_of_them() -> None:

@@ -107,14 +107,15 @@ def test_an_update_with_a_scaler_or_without_is_one_of_each_round(tmp_path: Path)
     assert (loop.updates, loop.every) == (True, "")
 
 
-def test_a_loop_says_what_another_one_sets_too_and_whether_it_may_end_early(tmp_path: Path) -> None:
-    source = """
+@pytest.mark.parametrize("leave", ["break", "return"])
+def test_a_loop_says_what_another_one_sets_too_and_whether_it_may_end_early(tmp_path: Path, leave: str) -> None:
+    source = f"""
 def train():
     step = 0
     for epoch in range(9):
         for step, batch in enumerate(loader):
             if done:
-                break
+                {leave}
             work()
         for step, batch in enumerate(others):
             evaluate()

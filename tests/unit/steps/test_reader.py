@@ -34,6 +34,11 @@ def train():
 def endless():
     while True:
         loss.backward()
+def play():
+    for t in range(1000):
+        loss.backward()
+        if done:
+            return
 """
 FIRST = Source("first", Local(1, 0))
 SECOND = Source("second", Local(2, 0))
@@ -170,6 +175,17 @@ def test_a_loop_is_read_seldom_by_how_far_its_end_is_and_its_pace(tmp_path: Path
         found.clock.at_ns += int(max(paused_s, 0.25) * SECOND_NS)
     assert paused_s == pause_s
     assert looks <= 40 * pause_s / 2 + 1  # one in two seconds: it is no pause while nothing is read
+
+
+def test_a_loop_that_may_be_left_is_not_counted_by_its_range(tmp_path: Path) -> None:
+    found = Reading(tmp_path)
+    found.program.sources = [Source("first", FIRST.variable, end=LEFT)]
+    found.finds("play")
+    states = [tenth % 20 for tenth in range(100)]
+    found.goes({FIRST.variable: number, LEFT: 999 - number} for number in states)
+    at_s, count = found.counts[-1]
+    assert at_s > 8
+    assert count == pytest.approx(10 * at_s, abs=3)
 
 
 def test_a_loop_that_pauses_is_stored_as_standing_still_and_the_end_of_the_pause_at_once(reading: Reading) -> None:
