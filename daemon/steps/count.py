@@ -3,8 +3,8 @@
 While the counter grows, the rounds between two readings are plain. Where it has begun anew, the number of rounds of
 the whole loop (an epoch) is needed: from the loop's ``range``, from a reading in the last round, or from two readings
 less than two rounds apart. Until then the count goes by the loop's rate, and the error says how exact that is. Where
-epochs have different numbers of rounds, as episodes do, it goes by the rate within them for good: such a loop may also
-have begun anew, and come further than before, between two readings.
+epochs have different numbers of rounds, as episodes do, it goes by the rate within them: such a loop may also have
+begun anew, and come further than before, between two readings.
 """
 
 from __future__ import annotations
@@ -98,7 +98,8 @@ class Count:
         ``epoch`` is the counter of the loop outside; ``end`` is the number of rounds, where the loop has it.
         ``off`` is from when to when the loop was seen to be left, since the last time.
         """
-        if end is not None and end != self.length and not self.varies:
+        is_doubtful = self.varies or (self._breaks and self.unsure)  # the range says nothing of epochs that have ended
+        if end is not None and end != self.length and not is_doubtful:
             self._learn(end)
             self._is_length_read = True
         if self.round is None:

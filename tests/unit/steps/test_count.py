@@ -199,6 +199,10 @@ def test_a_range_that_a_loop_may_leave_does_not_say_how_many_rounds_it_had(knows
         epochs(*lengths, step_s=0.02, jitter=0.3), stands=True, knows_epoch=knows_epoch, ends=10_000, breaks=True
     )
     assert abs(followed.count.rounds - followed.made) <= min(0.03 * followed.made, followed.count.error)
+    late = Count(breaks=True)
+    for tenth in range(100):
+        late.take(tenth * SECOND_NS // 10, tenth % 20, end=None if tenth < 30 else 10_000)
+    assert abs(late.rounds - 99) <= late.error < 60
     whole = Followed(epochs(*[50] * 20, step_s=0.02), stands=True, ends=50, breaks=True)
     assert (whole.count.length, whole.count.error, whole.off) == (50, 0, 0)
 
