@@ -5,6 +5,7 @@ Reads /proc from outside and asks profd nothing, so what profd says of its own c
 
 from __future__ import annotations
 
+import ctypes
 import os
 import re
 from collections.abc import Iterable, Sequence
@@ -70,8 +71,24 @@ def cores_between(marks: Sequence[Mark], from_s: float, to_s: float) -> float:
 
 
 def memory_of(pids: Iterable[int]) -> Memory:
-    """Return the memory of processes together; one that is gone, or not ours to look into, counts nothing."""
-    return _sum([parse_rollup(_rollup(pid)) for pid in pids])
+    """Return the memory of processes together; one that is gone, or not ours to look into, counts nothing.
+
+    Neither does a child that has not begun its program yet: between vfork and exec it has its parent's memory.
+    """
+    counted: list[int] = []
+    for pid in pids:
+        if not any(_have_one_memory(pid, other) for other in counted):
+            counted.append(pid)
+    return _sum([parse_rollup(_rollup(pid)) for pid in counted])
+
+
+def _have_one_memory(pid: int, other: int) -> bool:
+    return _libc.syscall(_KCMP, pid, other, _KCMP_VM, 0, 0) == 0  # else an order, or -1
+
+
+# Of x86-64 (asm/unistd_64.h and linux/kcmp.h).
+_KCMP, _KCMP_VM = 312, 1
+_libc = ctypes.CDLL(None)
 
 
 def parse_rollup(text: str) -> Memory:
