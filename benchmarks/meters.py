@@ -83,7 +83,8 @@ def memory_of(pids: Iterable[int]) -> Memory:
 
 
 def _have_one_memory(pid: int, other: int) -> bool:
-    return _libc.syscall(_KCMP, pid, other, _KCMP_VM, 0, 0) == 0  # else an order, or -1
+    order: int = _libc.syscall(_KCMP, pid, other, _KCMP_VM, 0, 0)  # -1 where it cannot be known
+    return order == 0
 
 
 # Of x86-64 (asm/unistd_64.h and linux/kcmp.h).

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 import functools
-import math
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -31,9 +30,6 @@ if TYPE_CHECKING:
 # 5 s in all. To start one takes 15 to 20 ms of CPU time, most of it to read the symbols of the interpreter.
 LENGTH_S = 4.5
 WATCHED_LENGTH_S = 1.6
-# A new helper may be a rank or a worker, which its stacks show once it has imported what it needs. So its turns are
-# short at first: of two that train after 20 s, both are known after 25 s, whatever the budget.
-_HELPER_GROWTH = 1.5
 CLOSING_TIMEOUT_S = 10.0
 
 
@@ -60,9 +56,12 @@ class Sampling:
         task.add_done_callback(lambda done: self._forget(member.identity, done))
 
     def take_main(self, member: Member) -> None:
-        """Sample a process without a gap from now on that has turned out to be a main one."""
+        """Sample a process without a gap from now on that has turned out to be a main one, and look at the others."""
         if member.identity in self._chains:
             self._chains[member.identity][0].leave_turns()
+        for chain, _ in self._chains.values():
+            if chain.is_in_turns:  # what was started beside it may be another rank
+                chain.hurry()
 
     def end(self, member: Member) -> None:
         if member.identity in self._chains:
@@ -95,7 +94,8 @@ class Sampling:
         # However small the budget: new processes are to be seen, and stacks show which are workers.
         turn_share = max(self.governor.turn_share, 0.1)
         length_s, rest_ratio = max(length_s - OVERLAP_SAMPLES / rate_hz, 0.5), (1 - turn_share) / turn_share
-        return Pace(rate_hz, length_s, rest_ratio, _HELPER_GROWTH if member.role == roles.HELPER else math.inf)
+        # A helper may be a rank or a worker, which its stacks show once it has imported what it needs.
+        return Pace(rate_hz, length_s, rest_ratio, is_unknown=member.role == roles.HELPER)
 
     def _forget(self, identity: Identity, task: asyncio.Task[None]) -> None:
         self._chains.pop(identity, None)

@@ -8,13 +8,12 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from profd.daemon import processes
-from profd.daemon.clock import Clock
+from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.stacks import assembly
 from profd.daemon.stacks.assembly import Span, Threads, TraceDamaged
 from profd.daemon.stacks.evidence import Evidence
@@ -37,15 +36,15 @@ REPORT_AFTER_FAILURES = 8
 class Pace(NamedTuple):
     """How a process is to be sampled, from the next recording on.
 
-    ``length_s`` is how long a recording lasts before the next one is started, which it then overlaps. The first one is
-    shorter, and each is at most ``growth`` times as long as the one before. ``rest_ratio`` is how long nothing is
-    recorded for each second of a turn; after the shorter ones it is at most 1.
+    ``length_s`` is how long a recording lasts before the next one is started, which it then overlaps; ``rest_ratio``
+    how long nothing is recorded for each second of a turn. Where it ``is_unknown`` what the process is for, neither a
+    turn nor a rest is longer than an eighth of the time for which it has been there.
     """
 
     rate_hz: int
     length_s: float
     rest_ratio: float = 1.0
-    growth: float = math.inf
+    is_unknown: bool = False
 
 
 @dataclass(eq=False)
@@ -64,7 +63,7 @@ class StackChain:
         self._stop = asyncio.Event()
         self._is_in_turns = True
         self._in_flight: set[Recording] = set()
-        self._recordings = 0
+        self._has_recorded, self._begun_ns = False, self.clock.now_ns()
         self._failures = 0
         self._has_reported_log = False
         self._threads = Threads()
@@ -77,6 +76,10 @@ class StackChain:
     def stop(self) -> None:
         self._stop.set()
         self._hurry.set()
+
+    @property
+    def is_in_turns(self) -> bool:
+        return self._is_in_turns
 
     def leave_turns(self) -> None:
         """Record without a gap from now on."""
@@ -108,11 +111,16 @@ class StackChain:
                         # Then none is recorded: processes that are alike need not be sampled all the time.
                         if self._is_in_turns:
                             pace = self.pace()
-                            ratio = pace.rest_ratio if recording.length_s >= pace.length_s else min(pace.rest_ratio, 1)
-                            await self._wait(self._hurry, recording.length_s * ratio)
+                            rest_s = recording.length_s * pace.rest_ratio
+                            if pace.is_unknown:
+                                rest_s = min(rest_s, max(recording.length_s, self._eighth_s()))
+                            await self._wait(self._hurry, rest_s)
                 if recording is None:
                     await self._wait(self._hurry, RETRY_LAST_S)
         await self.run()
+
+    def _eighth_s(self) -> float:
+        return (self.clock.now_ns() - self._begun_ns) / SECOND_NS / 8
 
     def _goes_on(self) -> bool:
         return not self._stop.is_set() and processes.is_running(*self.identity)
@@ -138,8 +146,11 @@ class StackChain:
 
     async def _begin(self) -> Recording | None:
         """Start a recording and return it once it has sampled for a moment; None where it would not."""
-        rate_hz, length_s, _, growth = self.pace()
-        length_s = min(length_s, FIRST_LENGTH_S * growth**self._recordings) if self._recordings else FIRST_LENGTH_S
+        rate_hz, length_s, _, is_unknown = self.pace()
+        if not self._has_recorded:
+            length_s = FIRST_LENGTH_S
+        elif is_unknown:
+            length_s = min(length_s, max(FIRST_LENGTH_S, self._eighth_s()))
         try:
             recording = Recording(self.executable, self.identity.pid, rate_hz, length_s, self.clock)
         except RecordingFailed as error:
@@ -158,7 +169,7 @@ class StackChain:
             self._in_flight.discard(recording)
             self._count_failure(reason)
             return None
-        self._recordings, self._failures = self._recordings + 1, 0
+        self._has_recorded, self._failures = True, 0
         await self._wait(self._stop, OVERLAP_SAMPLES / recording.rate_hz, recording.ended)
         return recording
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 import os
 from collections.abc import AsyncIterator, Callable
 from dataclasses import dataclass, field
@@ -38,10 +37,10 @@ class FixedPace:
     hz: int = 1_000_000
     seconds: float = LONG_S
     rest_ratio: float = 1.0
-    growth: float = math.inf
+    is_unknown: bool = False
 
     def __call__(self) -> Pace:
-        return Pace(self.hz, self.seconds, self.rest_ratio, self.growth)
+        return Pace(self.hz, self.seconds, self.rest_ratio, self.is_unknown)
 
 
 class FakeRecording:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import math
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import Any, cast
 
@@ -34,7 +33,7 @@ class FakeChain:
         self.source = source
         self.turn: asyncio.Semaphore | None = None
         self.hurries = 0
-        self.has_left_turns = False
+        self.is_in_turns = True
         self.is_deaf = False
         self.was_cancelled = False
         self._over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
@@ -54,7 +53,7 @@ class FakeChain:
         self.hurries += 1
 
     def leave_turns(self) -> None:
-        self.has_left_turns = True
+        self.is_in_turns = False
 
     def stop(self) -> None:
         if not self.is_deaf and not self._over.done():
@@ -112,14 +111,15 @@ async def test_rate_is_the_governors_in_whole_numbers_and_a_part_of_it_and_of_th
     assert [main.pace().rate_hz for _ in range(4)] == 2 * main_hz
     assert worker.pace().rate_hz == worker_hz
     assert worker.pace().rest_ratio == pytest.approx(rest_ratio)
-    assert main.pace().growth == worker.pace().growth == math.inf
+    assert not main.pace().is_unknown
+    assert not worker.pace().is_unknown
 
 
 async def test_few_helpers_have_more_of_the_rate(studio: Studio) -> None:
     await studio.begin(roles.MAIN, 1)
     helper = await studio.begin(roles.HELPER, 2)
     assert helper.pace().rate_hz == 100
-    assert helper.pace().growth == 1.5
+    assert helper.pace().is_unknown
     for pid in range(3, 9):
         await studio.begin(roles.HELPER, pid)
     assert helper.pace().rate_hz == 20
@@ -305,8 +305,9 @@ def test_a_child_that_trains_is_written_again_with_its_parent_and_sampled_and_co
     assert (mains, followed) == ([CHILD], {CHILD})
 
 
-async def test_a_helper_that_becomes_a_main_leaves_its_turns(studio: Studio) -> None:
+async def test_a_helper_that_becomes_a_main_leaves_its_turns_and_the_others_are_looked_at(studio: Studio) -> None:
     helper, other = await studio.begin(roles.HELPER, 1), await studio.begin(roles.HELPER, 2)
     studio.sampling.take_main(Member(helper.identity, None, (), roles.MAIN, None, None, None, 1))
     studio.sampling.take_main(Member(records.Identity(3, 3), None, (), roles.MAIN, None, None, None, 1))
-    assert (helper.has_left_turns, other.has_left_turns) == (True, False)
+    assert (helper.is_in_turns, other.is_in_turns) == (False, True)
+    assert helper.hurries == 0 < other.hurries

@@ -7,11 +7,12 @@ import os
 from collections.abc import Callable
 
 import pytest
-from support.fakerecordings import LONG_S, FakeRecording, Stage, fail, hang, kill, sample, stage
+from support.fakerecordings import LONG_S, FakeRecording, ManualClock, Stage, fail, hang, kill, sample, stage
 from support.synthetic import identity_of
 from support.waiting import DEADLINE_S
 
 from profd.daemon import processes
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.stacks import assembly
 from profd.daemon.stacks import chain as chain_module
 from profd.daemon.stacks.assembly import Span, Threads
@@ -47,8 +48,8 @@ async def test_the_one_before_ends_only_once_the_next_one_samples(stage: Stage) 
     await stage.end(chain)
 
 
-def note_waits(monkeypatch: pytest.MonkeyPatch, *, are_short: bool = False) -> list[float]:
-    """Return how long the chains wait from now on, in seconds; ``are_short``: and let them not wait for it."""
+def note_waits(monkeypatch: pytest.MonkeyPatch, clock: ManualClock | None = None) -> list[float]:
+    """Return how long the chains wait from now on, in seconds; with a clock, the time passes there alone."""
     waited: list[float] = []
     real = StackChain._wait
 
@@ -56,7 +57,9 @@ def note_waits(monkeypatch: pytest.MonkeyPatch, *, are_short: bool = False) -> l
         self: StackChain, event: asyncio.Event, timeout_s: float, future: asyncio.Future[bool] | None = None
     ) -> None:
         waited.append(timeout_s)
-        await real(self, event, 0.0 if are_short else timeout_s, future)
+        if clock is not None and timeout_s != chain_module.START_TIMEOUT_S:
+            clock.at_ns += round(timeout_s * SECOND_NS)
+        await real(self, event, timeout_s if clock is None else 0.0, future)
 
     monkeypatch.setattr(StackChain, "_wait", wait)
     return waited
@@ -262,24 +265,30 @@ async def test_in_turns_one_is_recorded_at_a_time(stage: Stage, monkeypatch: pyt
     assert len(stage.taken) >= 7
 
 
-async def test_in_turns_each_recording_is_a_little_longer_and_rests_are_long_only_after_whole_ones(
+async def test_in_turns_recordings_and_rests_are_short_at_first_where_it_is_unknown_what_a_process_is_for(
     stage: Stage, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(chain_module, "FIRST_LENGTH_S", 1.0)
-    stage.pace.seconds, stage.pace.rest_ratio, stage.pace.growth = 4.0, 9.0, 2.0
-    waited = note_waits(monkeypatch, are_short=True)
+    monkeypatch.setattr(chain_module, "FIRST_LENGTH_S", 0.5)
+    stage.pace.seconds, stage.pace.rest_ratio, stage.pace.is_unknown = 4.0, 9.0, True
+    waited = note_waits(monkeypatch, stage.clock)
     chain = stage.begin(asyncio.Semaphore(1))
-    await stage.studio.until_made(4)
+    begun_ns = stage.clock.at_ns
+    await stage.studio.until_made(20)
     await stage.end(chain)
-    assert [made.length_s for made in stage.studio.made[:4]] == [1.0, 2.0, 4.0, 4.0]
-    assert [wait_s for wait_s in waited if 1.0 <= wait_s < chain_module.START_TIMEOUT_S][:5] == [
-        1.0,
-        1.0,
-        2.0,
-        2.0,
-        4.0,
-    ]
-    assert 36.0 in waited
+    eighths_s = [(made.begun_ns - begun_ns) / SECOND_NS / 8 for made in stage.studio.made]
+    due_s = [min(max(eighth_s, 0.5), 4.0) for eighth_s in eighths_s]
+    assert [made.length_s for made in stage.studio.made] == pytest.approx(due_s, abs=0.05)
+    assert due_s[0] < due_s[8] < due_s[19]
+    assert all(wait_s <= max(eighths_s) + 1 for wait_s in waited if wait_s != chain_module.START_TIMEOUT_S)
+
+
+async def test_in_turns_what_is_known_rests_as_the_pace_says(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    stage.pace.seconds, stage.pace.rest_ratio = 4.0, 9.0
+    waited = note_waits(monkeypatch, stage.clock)
+    chain = stage.begin(asyncio.Semaphore(1))
+    await stage.studio.until_made(3)
+    await stage.end(chain)
+    assert waited.count(36.0) >= 1
 
 
 async def test_in_turns_stopping_starts_nothing_more(stage: Stage) -> None:
