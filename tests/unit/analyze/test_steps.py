@@ -7,6 +7,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from support.findingruns import LOAD_IN_PROCESS, OWN, write_case
 from support.phasevisits import held_up, on_and_off, sampled
 from support.present import there
 from support.synthetic import (
@@ -21,6 +22,7 @@ from support.synthetic import (
     write_records,
     write_run,
 )
+from support.training_stacks import BACKWARD
 
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
@@ -144,6 +146,13 @@ def test_phases_tell_where_no_counter_does(tmp_path: Path) -> None:
     assert steps.count == pytest.approx(40, abs=1)
     assert steps.per_s == pytest.approx(2, rel=0.02)
     assert there(steps.per_s_error) < 0.2
+
+
+def test_loading_data_evenly_is_no_step_where_nothing_is_trained(tmp_path: Path) -> None:
+    loads = write_case(tmp_path / "loads", ((LOAD_IN_PROCESS, 200), (OWN, 300)))
+    assert steps_of(loads).source is None
+    trains = write_case(tmp_path / "trains", ((LOAD_IN_PROCESS, 200), (OWN, 50), (BACKWARD, 250)))
+    assert there(steps_of(trains).source).startswith("cycles of ")
 
 
 WHY = "steps are not counted any more: the loop at train.py:304 has no counter that can be read"
