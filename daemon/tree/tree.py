@@ -38,6 +38,8 @@ class Member(msgspec.Struct):
     placement: Placement | None = None
     looks: int = 0
     """How many recordings were taken while it had no place in a job: with the 1st, 2nd, 4th, … it is looked for one."""
+    tries: int = 0
+    """The same for the number that it was spawned with."""
     trains: bool = False
     """Whether its stacks have shown that it trains."""
     has_ranks: bool = False
@@ -159,7 +161,10 @@ class ProcessTree:
 
     def _learn_number(self, member: Member, stacks: Sequence[Sequence[Frame]]) -> bool:
         """Learn the rank of one of a group that ``torch.multiprocessing.spawn`` started: its number on this machine."""
-        if member.rank is not None or not roles.is_spawned_rank(stacks) or not processes.is_running(*member.identity):
+        if member.rank is not None or not roles.is_spawned_rank(stacks):
+            return False
+        member.tries += 1
+        if member.tries & (member.tries - 1) or not processes.is_running(*member.identity):
             return False
         number = local_integer(member.identity.pid, *roles.SPAWNED, roles.SPAWNED_NUMBER)
         if number is None or self._is_taken(number, member):
@@ -182,7 +187,7 @@ class ProcessTree:
 
     def record_of(self, member: Member) -> ProcessSeen:
         fields = msgspec.structs.asdict(member)
-        for name in ("image", "looks", "trains", "has_ranks"):
+        for name in ("image", "looks", "tries", "trains", "has_ranks"):
             del fields[name]
         return ProcessSeen(**fields, at_ns=self.clock.now_ns())
 

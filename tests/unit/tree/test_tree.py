@@ -292,6 +292,20 @@ def test_spawned_ranks_have_the_numbers_that_they_were_given_and_so_has_what_the
     assert [member.rank for member in (*children, child)] == [3, 0, 2, 3]
 
 
+def test_a_number_that_cannot_be_read_is_looked_for_less(
+    root: Obedient, fifo: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    root.fork(fifo)
+    watched, tried = watch(root.identity), list[int]()
+    _, child = [change.member for change in watched.poll()]
+    watched.take_stacks(child.identity, [BACKWARD])
+    monkeypatch.setattr(tree, "local_integer", lambda pid, function, file, name: tried.append(child.tries))
+    for _ in range(20):
+        watched.take_stacks(child.identity, [SPAWNED_RANK])
+    assert tried == [1, 2, 4, 8, 16]
+    assert watched.record_of(child).rank is None
+
+
 def test_a_rank_is_looked_for_less_the_longer_there_is_none(root: Obedient, monkeypatch: pytest.MonkeyPatch) -> None:
     watched, looked_at = watch(root.identity), list[int]()
     watched.poll()
