@@ -98,8 +98,7 @@ class Count:
         ``epoch`` is the counter of the loop outside; ``end`` is the number of rounds, where the loop has it.
         ``off`` is from when to when the loop was seen to be left, since the last time.
         """
-        is_doubtful = self.varies or (self._breaks and self.unsure)  # the range says nothing of epochs that have ended
-        if end is not None and end != self.length and not is_doubtful:
+        if end is not None and self.needs_end:
             self._learn(end)
             self._is_length_read = True
         if self.round is None:
@@ -120,6 +119,11 @@ class Count:
         self._recent.append((at_ns - self._off_ns, self.rounds))
         while len(self._recent) > 2 and self._recent[1][0] <= at_ns - self._off_ns - 10 * SECOND_NS:
             self._recent.popleft()
+
+    @property
+    def needs_end(self) -> bool:
+        """Whether the number of rounds of a ``range`` would say how long epochs are; not of those left before it."""
+        return self.length is None and not self.varies and not (self._breaks and self.unsure)
 
     def forget_epoch(self) -> None:
         """Compare the next number of the loops outside with none before it."""

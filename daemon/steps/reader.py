@@ -255,9 +255,7 @@ class StepReader:
             self._off = self._off[0] if self._off else at_ns, at_ns
             return is_variable
         end = None
-        if (
-            source.end is not None and self._count.length is None and not self._count.varies
-        ):  # its iterator knows how many rounds are left
+        if source.end is not None and self._count.needs_end:  # its iterator knows how many rounds are left
             left = program.value(source.end)
             end = number + 1 + left if left is not None and program.round_of(source) == number else None
         self._count.take(at_ns, number, epoch, end, self._off)
