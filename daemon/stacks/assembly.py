@@ -1,8 +1,5 @@
 """Makes a record of the run out of a py-spy recording: decoded, clock applied, cut, samples apportioned. Pure.
 
-py-spy's chrometrace format holds *changes*: at a sample whose stack differs from the one before, the frames that went
-are ended and the new ones begun. A sample that repeats the stack before it leaves no trace.
-
 py-spy reads a stack from the leaf to the root, frame by frame out of the memory of another process, and notes the time
 when it has all threads. A deep stack is noted later after it was true than a flat one. Taken as they are noted, deep
 stacks would lose that time to flat ones with every sample: 15 points of a recursion 200 deep, one or two of a training
@@ -15,117 +12,18 @@ the one estimate that is unbiased whatever the program's own rhythm (docs/decisi
 
 from __future__ import annotations
 
-import functools
 import itertools
-import re
-from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Annotated
 
 import msgspec
 
 from profd.daemon.clock import MICROSECOND_NS, SECOND_NS
 from profd.daemon.stacks import misreads
+from profd.daemon.stacks.chrometrace import ThreadTrace, decode
 from profd.daemon.stacks.evidence import Evidence
 from profd.daemon.stacks.misreads import Change
 from profd.daemon.stacks.pyspy import RawRecording
-from profd.daemon.store.records import Frame, Identity, Interval, RecordingTaken, Stack, ThreadTimeline
-
-_THREAD = re.compile(r"thread \((?:0x[0-9a-fA-F]+|(\d{1,9}))\)(?:: (.*))?", re.DOTALL)
-
-
-class ThreadTrace(msgspec.Struct, frozen=True):
-    """The changes of one thread in order of time; the last one only marks the end of the trace.
-
-    ``ident`` is the interpreter's id of the thread, ``os_tid`` the kernel's in the process's own PID namespace: None up
-    to Python 3.10, which does not have it.
-    """
-
-    ident: int
-    os_tid: int | None
-    name: str
-    changes: tuple[Change, ...]
-
-
-class TraceDamaged(Exception):
-    """The bytes are no trace of py-spy's; the message says why."""
-
-
-# A recording has thousands of events, which hold nothing that could hold them: the collector need not look at them.
-class _Arguments(msgspec.Struct, gc=False):
-    filename: str = ""
-    # 32 bits, with or without a sign: the line of a frame that was read torn may be anything.
-    line: Annotated[int, msgspec.Meta(ge=-(1 << 31), lt=1 << 32)] | None = None
-
-
-class _Event(msgspec.Struct, gc=False):
-    ph: str
-    tid: int
-    ts: Annotated[int, msgspec.Meta(ge=0, le=1 << 50)]  # decades: what is later is no time
-    name: str = ""
-    args: _Arguments = msgspec.field(default_factory=_Arguments)
-
-
-_decoder = msgspec.json.Decoder(list[_Event])
-
-
-def decode(data: bytes) -> list[ThreadTrace]:
-    """Return what each thread did by py-spy's chrometrace, in order of appearance; raises TraceDamaged."""
-    try:
-        events = _decoder.decode(data)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise TraceDamaged(f"py-spy wrote no trace ({error})") from error
-    threads: defaultdict[int, list[_Event]] = defaultdict(list)
-    for event in events:
-        if event.ph in ("B", "E"):
-            threads[event.tid].append(event)
-    # What a target calls a thread may have 64 bits, a run file holds one less.
-    traces = (_trace(ident & ((1 << 63) - 1), of_thread) for ident, of_thread in threads.items())
-    return [trace for trace in traces if trace is not None]
-
-
-# The one object for a frame: later look-ups, in whichever recording, compare no text.
-_frame = functools.lru_cache(1 << 11)(Frame)
-
-
-def _trace(ident: int, events: Sequence[_Event]) -> ThreadTrace | None:
-    """Rebuild the stacks of one thread; several events at one time are one change. None where nothing was seen."""
-    stack: list[Frame] = []
-    changes: list[Change] = []
-    at_us, roots = -1, dict[str, None]()
-    known: dict[tuple[str, str, int], Frame] = {}
-    for event in (*events, None):
-        if event is None or event.ts != at_us:
-            if at_us >= 0:
-                changes.append(Change(at_us, tuple(stack[1:])))
-                roots |= {frame.function: None for frame in stack[:1]}
-            if event is None:
-                break
-            if event.ts < at_us:
-                raise TraceDamaged("py-spy went back in time")
-            at_us = event.ts
-        if event.ph == "B":
-            named = (event.name, event.args.filename, event.args.line or 0)
-            frame = known.get(named)
-            if frame is None:
-                # The root names one thread alone: workers that come and go would fill the cache with theirs.
-                frame = known[named] = _frame(*named) if stack else Frame(*named)
-            stack.append(frame)
-        elif stack:
-            stack.pop()
-        else:
-            raise TraceDamaged("py-spy ended a frame that it had not begun")
-    # py-spy names a thread once it can: hardly before the program has imported threading.
-    if not roots or len(changes) < 2:
-        return None
-    os_tid, name = None, ""
-    for root in roots:
-        match = _THREAD.fullmatch(root)
-        if not match:
-            raise TraceDamaged("py-spy did not name the threads")
-        os_tid, name = int(match[1]) if match[1] else os_tid, name or match[2] or ""
-    return ThreadTrace(ident, os_tid, name, tuple(changes))
-
+from profd.daemon.store.records import Identity, Interval, RecordingTaken, Stack, ThreadTimeline
 
 START_US = 15_000
 """CPU time of a recording that is no reading: starting py-spy, finding the interpreter, writing the file."""

@@ -15,7 +15,8 @@ from typing import Any, NamedTuple
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.stacks import assembly
-from profd.daemon.stacks.assembly import Span, Threads, TraceDamaged
+from profd.daemon.stacks.assembly import Span, Threads
+from profd.daemon.stacks.chrometrace import TraceDamaged
 from profd.daemon.stacks.evidence import Evidence
 from profd.daemon.stacks.pyspy import RecordingFailed
 from profd.daemon.stacks.recording import Recording
