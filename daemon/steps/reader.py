@@ -1,7 +1,7 @@
 """Follows the steps of one training process from outside: finds its loop on its stack, and reads what counts it.
 
 A reading takes 0.1 to 0.3 ms of CPU time, and 0.02 ms where nothing has changed. There are ten a second, four while
-the loop's end is far, two where its rounds are short besides, and more where that shows how many rounds an epoch has.
+the loop's end is far, one where its rounds are short besides, and more where that shows how many rounds an epoch has.
 What is stored: `step_count` and `step_count_error` as series, and events that name the source, and that there is none.
 """
 
@@ -28,7 +28,7 @@ from profd.daemon.userfiles import files_of
 
 LOG = Source("the script's own log", Global(0, ""))
 """What counts where nothing else does; it is no variable."""
-READ_S, FAR_S, SHORT_S, FINE_S, END_S = 0.1, 0.25, 0.5, 0.005, 0.002
+READ_S, FAR_S, SHORT_S, FINE_S, END_S = 0.1, 0.25, 1.0, 0.005, 0.002
 # So many rounds from one reading to the next show the pace: when a round began is then no matter.
 _SHORT_ROUNDS = 4
 # Readings may take 2 ms a second in the long run, and this much more at first: that shows how long an epoch is.

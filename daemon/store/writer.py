@@ -103,7 +103,7 @@ def _size(path: Path) -> int:
 
 QUEUE_LENGTH = 4096  # in records of some kilobytes: a large one counts for as many as it takes the memory of
 BATCH_LENGTH = 256
-GATHER_S, WATCHED_GATHER_S = 1.0, 0.1
+GATHER_S, WATCHED_GATHER_S = 3.0, 0.1
 """How long readings wait for others, where nobody watches and where somebody does: a transaction takes longer than to
 write them."""
 FIRST_WAIT_S, LONGEST_WAIT_S = 0.05, 2.0  # between two tries at what was refused; each wait is twice the one before
