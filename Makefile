@@ -68,6 +68,7 @@ truth: .venv/dev-installed ## measure on a quiet machine how true shares, interv
 	$(BIN)/python benchmarks/windowclock.py
 	$(BIN)/python benchmarks/nodes.py
 	$(BIN)/python benchmarks/ranks.py
+	$(BIN)/python benchmarks/simulatedsteps.py
 	$(BIN)/python benchmarks/stepcounts.py
 	$(BIN)/python benchmarks/live_findings.py
 	$(BIN)/python benchmarks/oracle.py --profd-only --runs 16 --jobs 4 --title "Truth of shares, many runs" flat generators threads coroutines

@@ -27,9 +27,8 @@ from profd.daemon.errors import ProfdError
 from profd.daemon.session.control import Request
 from profd.daemon.stacks import assembly
 from profd.daemon.stacks.assembly import Span
-from profd.daemon.stacks.chrometrace import TraceDamaged
 from profd.daemon.stacks.dump import decode_dump
-from profd.daemon.stacks.pyspy import RawRecording, last_timestamp_us
+from profd.daemon.stacks.pyspy import RawRecording, TraceDamaged, last_timestamp_us
 from profd.daemon.steps.declared import Declared
 from profd.daemon.steps.log import StepLog
 from profd.daemon.store import database

@@ -16,9 +16,8 @@ from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.stacks import assembly
 from profd.daemon.stacks.assembly import Span, Threads
-from profd.daemon.stacks.chrometrace import TraceDamaged
 from profd.daemon.stacks.evidence import Evidence
-from profd.daemon.stacks.pyspy import RecordingFailed
+from profd.daemon.stacks.pyspy import RecordingFailed, TraceDamaged
 from profd.daemon.stacks.recording import Recording
 from profd.daemon.stacks.source import Statements
 from profd.daemon.store.records import EventHappened, Identity, Record

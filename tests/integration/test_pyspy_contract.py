@@ -23,7 +23,7 @@ from support.waiting import until
 
 from profd.daemon import processes
 from profd.daemon.clock import Clock
-from profd.daemon.stacks import chrometrace, pyspy
+from profd.daemon.stacks import pyspy
 from profd.daemon.stacks.dump import take_dump
 from profd.daemon.stacks.pyspy import find_py_spy
 from profd.daemon.stacks.recording import Recording
@@ -100,7 +100,7 @@ def test_recording_says_that_it_samples_and_then_its_totals(recorded: tuple[Ende
 def test_trace_has_the_events_that_are_decoded(recorded: tuple[Ended, Path], calm: subprocess.Popen[str]) -> None:
     data = recorded[1].read_bytes()
     events = json.loads(data)
-    assert data.count(chrometrace.BETWEEN) == len(events) - 1
+    assert data.count(pyspy.BETWEEN) == len(events) - 1
     for event in events:
         assert set(event) == {"args", "cat", "name", "ph", "pid", "tid", "ts"}
         assert set(event["args"]) == {"filename", "line"}
@@ -112,7 +112,7 @@ def test_trace_has_the_events_that_are_decoded(recorded: tuple[Ended, Path], cal
     roots = {event["name"] for event in events if not event["args"]["filename"]}
     assert f"thread ({calm.pid}): MainThread" in roots
 
-    traces = {trace.name: trace for trace in chrometrace.decode(data)}
+    traces = {trace.name: trace for trace in pyspy.decode(data)}
     assert set(traces) == {"MainThread", "helper"}
     main = traces["MainThread"]
     assert main.os_tid == calm.pid
@@ -267,7 +267,7 @@ async def test_profd_records_and_reads_with_it(
     assert await recording.sampling
     assert await recording.ended
     raw = await recording.collect()
-    assert {trace.name for trace in chrometrace.decode(raw.data)} == {"MainThread", "helper"}
+    assert {trace.name for trace in pyspy.decode(raw.data)} == {"MainThread", "helper"}
     assert (raw.samples > 0, raw.errors, raw.failed) == (True, 0, ())
     assert begun_ns <= raw.zero_ns + raw.clock_error_ns <= clock.now_ns()
 

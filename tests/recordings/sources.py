@@ -10,7 +10,7 @@ from support.folders import ROOT
 from support.recordinglines import File, Line, PySpyRecord, Sources, Started, StoredLine
 
 from profd.daemon.naming import script_folder
-from profd.daemon.stacks import chrometrace
+from profd.daemon.stacks import pyspy
 from profd.daemon.stacks.source import SourceTree, Statements
 from profd.daemon.store.records import Frame
 
@@ -30,7 +30,7 @@ def sources_of(lines: Iterable[StoredLine]) -> Sources:
 
 def _frames(line: StoredLine) -> set[Frame]:
     if isinstance(line, PySpyRecord):
-        traces = chrometrace.decode(line.trace.encode())
+        traces = pyspy.decode(line.trace.encode())
         return {frame for trace in traces for change in trace.changes for frame in change.frames}
     return set()
 

@@ -13,7 +13,7 @@ from support.recordinglines import Diary, PySpyRecord, read_lines
 from support.recordings import recording_file, recording_names, replay
 
 from profd.daemon.clock import MILLISECOND_NS
-from profd.daemon.stacks import chrometrace
+from profd.daemon.stacks import pyspy
 from profd.daemon.stacks.pyspy import read_output
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import IntervalRow
@@ -96,7 +96,7 @@ def test_every_failed_read_has_its_time_and_its_thread(name: str) -> None:
         if not isinstance(line, PySpyRecord) or not line.output.trace:
             continue
         raw = read_output(line.output)
-        threads = {trace.ident: trace.changes[-1].at_us for trace in chrometrace.decode(raw.data)}
+        threads = {trace.ident: trace.changes[-1].at_us for trace in pyspy.decode(raw.data)}
         error_us = raw.clock_error_ns // 1000
         assert len(raw.failed) <= raw.errors
         for one in raw.failed:

@@ -10,9 +10,8 @@ from typing import TypeVar
 
 from profd.daemon.naming import script_folder
 from profd.daemon.stacks import assembly
-from profd.daemon.stacks.chrometrace import TraceDamaged
 from profd.daemon.stacks.evidence import Evidence
-from profd.daemon.stacks.pyspy import read_output
+from profd.daemon.stacks.pyspy import TraceDamaged, read_output
 from profd.daemon.stacks.source import SourceTree, Statement, Statements
 from profd.daemon.store.records import Frame, FrameDescription, Record
 from profd.daemon.store.writer import RunWriter

@@ -1,6 +1,6 @@
 """The program that stands in for the ``py-spy`` executable.
 
-It follows py-spy 0.4.2 and 0.4.3: the former's source (main.rs, config.rs, sampler.rs, chrometrace.rs, speedscope.rs,
+It follows py-spy 0.4.2 and 0.4.3: the former's source (main.rs, config.rs, sampler.rs, pyspy.rs, speedscope.rs,
 flamegraph.rs, dump.rs, stack_trace.rs), the latter's ``--help`` and what it prints. It knows nothing of how profd reads
 any of that. ``tests/integration/test_pyspy_contract.py`` holds it and the real py-spy to the same assertions.
 

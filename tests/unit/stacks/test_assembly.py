@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.traces import MAIN_TID, ZERO_NS, ThreadTrace, raw_recording, stack
 
 from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS
-from profd.daemon.stacks import chrometrace
+from profd.daemon.stacks import pyspy
 from profd.daemon.stacks.assembly import Span, Threads, apportion, assemble
 from profd.daemon.stacks.pyspy import FailedRead
 from profd.daemon.store.records import Frame, Identity, RecordingTaken, Stack
@@ -92,7 +92,7 @@ def test_threads_that_come_and_go_leave_no_frames_behind() -> None:
             100,
             Span(),
         )
-        return chrometrace._frame.cache_info().currsize
+        return pyspy._frame.cache_info().currsize
 
     assert held(71) == held(72)
 

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.traces import stack
 
-from profd.daemon.stacks import assembly, chrometrace
+from profd.daemon.stacks import assembly, pyspy
 from profd.daemon.stacks.misreads import Change
 from profd.daemon.store.records import Stack
 
@@ -22,18 +22,18 @@ def read_us(frames: Stack) -> int:
     return PER_FRAME_US * (assembly.FRAMES_AROUND + len(frames))
 
 
-def trace(*changes: tuple[int, Stack]) -> chrometrace.ThreadTrace:
-    return chrometrace.ThreadTrace(1, 1, "MainThread", tuple(Change(at_us, frames) for at_us, frames in changes))
+def trace(*changes: tuple[int, Stack]) -> pyspy.ThreadTrace:
+    return pyspy.ThreadTrace(1, 1, "MainThread", tuple(Change(at_us, frames) for at_us, frames in changes))
 
 
-def share_of_deep(one: chrometrace.ThreadTrace) -> float:
+def share_of_deep(one: pyspy.ThreadTrace) -> float:
     spent = {True: 0, False: 0}
     for now, after in itertools.pairwise(one.changes):
         spent[now.frames == DEEP] += after.at_us - now.at_us
     return spent[True] / sum(spent.values())
 
 
-def simulated(seconds: int, seed: int) -> tuple[chrometrace.ThreadTrace, int, int]:
+def simulated(seconds: int, seed: int) -> tuple[pyspy.ThreadTrace, int, int]:
     """Return what py-spy notes of a program that is deep for half of its time, with samples and CPU time in ns."""
     chance = random.Random(seed)
     changes: list[tuple[int, Stack]] = []

@@ -17,7 +17,7 @@ from support.traces import ThreadTrace, stack, write_trace
 
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS, Clock
 from profd.daemon.errors import MissingTool
-from profd.daemon.stacks import chrometrace, pyspy
+from profd.daemon.stacks import pyspy
 from profd.daemon.stacks import recording as running
 from profd.daemon.stacks.recording import Recording
 
@@ -78,7 +78,7 @@ async def test_a_recording_gives_what_py_spy_wrote_and_said_with_times_as_things
     raw = await recording.collect()
     assert before_ns <= raw.zero_ns - raw.clock_error_ns + 1
     assert raw.zero_ns + raw.clock_error_ns <= sampling_ns
-    (thread,) = chrometrace.decode(raw.data)
+    (thread,) = pyspy.decode(raw.data)
     assert [frame.function for frame in thread.changes[0].frames] == ["<module>", "train"]
     assert f"Samples: {raw.samples} Errors: {raw.errors}" in py_spy.wait("wrote").says
     assert raw.cpu_ns == recording.cpu_ns > MILLISECOND_NS
@@ -173,7 +173,7 @@ async def test_garbage_and_a_large_trace_are_handed_on_whole(py_spy: StandIn) ->
     py_spy.fails(Fault(trace="enormous", size=8 << 20))
     raw = await take()
     assert len(raw.data) > 8 << 20
-    assert len(chrometrace.decode(raw.data)) == 1
+    assert len(pyspy.decode(raw.data)) == 1
 
 
 @pytest.mark.parametrize("fault", [Fault("end", "hang"), Fault("sampling", "silence"), Fault(deaf=True)])

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support.traces import MAIN_TID, ThreadTrace, stack, write_trace
 
-from profd.daemon.stacks import chrometrace
+from profd.daemon.stacks import pyspy
 
 A_TO_C = (stack("a"), stack("a", "b"), stack("c"))
 stacks = st.lists(st.sampled_from(["a", "b", "c"]), max_size=5).map(lambda functions: stack(*functions))
@@ -24,7 +24,7 @@ def begin(name: str, at_us: int = 0) -> str:
 def test_every_change_comes_back(seen: list[tuple[object, ...]]) -> None:
     changes = [(10 * place, frames) for place, frames in enumerate(seen) if place == 0 or frames != seen[place - 1]]
     end_us = 10 * len(seen)
-    (trace,) = chrometrace.decode(write_trace(ThreadTrace(changes, end_us)))  # type: ignore[arg-type]
+    (trace,) = pyspy.decode(write_trace(ThreadTrace(changes, end_us)))  # type: ignore[arg-type]
     assert [(change.at_us, change.frames) for change in trace.changes] == [*changes, (end_us, ())]
     assert (trace.os_tid, trace.name) == (MAIN_TID, "MainThread")
 
@@ -32,16 +32,16 @@ def test_every_change_comes_back(seen: list[tuple[object, ...]]) -> None:
 def test_threads_differ_by_their_ident_and_have_their_latest_name() -> None:
     main = ThreadTrace([(0, A_TO_C[0]), (20, A_TO_C[1])], 30)
     other = ThreadTrace([(5, A_TO_C[2])], 25, "thread (4250): Thread-1: (pin)", 0x7F11)
-    first, second = chrometrace.decode(write_trace(main, other))
+    first, second = pyspy.decode(write_trace(main, other))
     assert [change.at_us for change in first.changes] == [0, 20, 30]
     assert (second.ident, second.os_tid, second.name) == (0x7F11, 4250, "Thread-1: (pin)")
     assert [change.at_us for change in second.changes] == [5, 25]
     before = ThreadTrace([(0, A_TO_C[0])], 20, "thread (12)")
     after = ThreadTrace([(20, A_TO_C[1])], 30, "thread (12): feeder")
-    (trace,) = chrometrace.decode(write_trace(before, after))
+    (trace,) = pyspy.decode(write_trace(before, after))
     assert (trace.os_tid, trace.name) == (12, "feeder")
     assert [change.at_us for change in trace.changes] == [0, 20, 30]
-    (trace,) = chrometrace.decode(write_trace(ThreadTrace([(0, A_TO_C[0])], 5, "thread (0x1)", (1 << 64) - 1)))
+    (trace,) = pyspy.decode(write_trace(ThreadTrace([(0, A_TO_C[0])], 5, "thread (0x1)", (1 << 64) - 1)))
     assert 0 <= trace.ident < 1 << 63
 
 
@@ -54,19 +54,17 @@ def test_threads_differ_by_their_ident_and_have_their_latest_name() -> None:
     ],
 )
 def test_thread_is_named_as_far_as_the_interpreter_tells(label: str, os_tid: int | None, name: str) -> None:
-    (trace,) = chrometrace.decode(write_trace(ThreadTrace([(0, A_TO_C[0])], 5, label.replace("\\n", "\n"))))
+    (trace,) = pyspy.decode(write_trace(ThreadTrace([(0, A_TO_C[0])], 5, label.replace("\\n", "\n"))))
     assert (trace.os_tid, trace.name) == (os_tid, name)
 
 
 def test_equal_frames_are_one_object_and_an_unknown_line_is_zero() -> None:
-    (trace,) = chrometrace.decode(
-        write_trace(ThreadTrace([(0, stack("a", "b")), (5, stack()), (9, stack("a", "b"))], 20))
-    )
+    (trace,) = pyspy.decode(write_trace(ThreadTrace([(0, stack("a", "b")), (5, stack()), (9, stack("a", "b"))], 20)))
     assert trace.changes[0].frames[2] is trace.changes[2].frames[2]
     data = write_trace(ThreadTrace([(0, stack("a"))], 5))
-    (trace,) = chrometrace.decode(data.replace(b'"line":10', b'"line":null'))
+    (trace,) = pyspy.decode(data.replace(b'"line":10', b'"line":null'))
     assert [frame.line for frame in trace.changes[0].frames] == [96, 0]
-    assert chrometrace.decode(b'[{"ph": "M", "tid": 1, "ts": 0},' + data[1:]) == chrometrace.decode(data)
+    assert pyspy.decode(b'[{"ph": "M", "tid": 1, "ts": 0},' + data[1:]) == pyspy.decode(data)
 
 
 @pytest.mark.parametrize("part_bytes", [0, 1, 200, 3000])
@@ -75,27 +73,27 @@ def test_a_trace_is_the_same_in_parts_of_any_size(monkeypatch: pytest.MonkeyPatc
     main = ThreadTrace([(10 * place, frames) for place, frames in enumerate(seen)], 60)
     other = ThreadTrace([(5, stack("b")), (20, stack("c"))], 60, "thread (7): other", 7)
     data = write_trace(main, other)
-    whole = chrometrace.decode(data)
+    whole = pyspy.decode(data)
     decoded: list[int] = []
 
     def decode(part: bytes) -> list[Any]:
         decoded.append(len(part))
         return whole_decoder.decode(part)
 
-    whole_decoder = chrometrace._decoder
-    monkeypatch.setattr(chrometrace, "_decoder", SimpleNamespace(decode=decode))
-    monkeypatch.setattr(chrometrace, "_PART_BYTES", part_bytes)
-    assert chrometrace.decode(data) == whole
+    whole_decoder = pyspy._decoder
+    monkeypatch.setattr(pyspy, "_decoder", SimpleNamespace(decode=decode))
+    monkeypatch.setattr(pyspy, "_PART_BYTES", part_bytes)
+    assert pyspy.decode(data) == whole
     assert len(decoded) > 1
     assert max(decoded) < part_bytes + 300
     for damaged in (data[:-1], data.replace(b"},{", b"}{", 1), data + b"[]"):
-        with pytest.raises(chrometrace.TraceDamaged):
-            chrometrace.decode(damaged)
+        with pytest.raises(pyspy.TraceDamaged):
+            pyspy.decode(damaged)
 
 
 @pytest.mark.parametrize("data", [b"[]", f"[{begin('thread (1)')}]".encode()])
 def test_a_trace_without_any_time_has_no_threads(data: bytes) -> None:
-    assert chrometrace.decode(data) == []
+    assert pyspy.decode(data) == []
 
 
 @pytest.mark.parametrize(
@@ -118,5 +116,5 @@ def test_a_trace_without_any_time_has_no_threads(data: bytes) -> None:
     ],
 )
 def test_what_is_no_trace_is_damaged(data: bytes) -> None:
-    with pytest.raises(chrometrace.TraceDamaged):
-        chrometrace.decode(data)
+    with pytest.raises(pyspy.TraceDamaged):
+        pyspy.decode(data)
