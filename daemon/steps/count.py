@@ -90,6 +90,8 @@ class Count:
         self._recent: deque[tuple[int, int]] = deque()
         self._within: deque[tuple[float, int]] = deque(maxlen=_MOST_WITHIN)
         """Seconds from one reading to the next, and the rounds made, where both were surely in the same epoch."""
+        self._fastest = 0.0
+        """The most rounds a second that surely passed from one reading to the next."""
         self._off_ns = 0
 
     def take(self, at_ns: int, number: int, epoch: int | None = None, end: int | None = None, off: Off = None) -> None:
@@ -183,7 +185,9 @@ class Count:
         # Where the loop is short it may have begun anew, and come as far again.
         is_short = not known or expected >= (self.length or self._longest) / 2
         if number >= last and not is_short and not is_anew:
-            self._within.append(((before_ns + after_ns) / SECOND_NS, number - last))
+            gap_s = (before_ns + after_ns) / SECOND_NS
+            self._within.append((gap_s, number - last))
+            self._fastest = max(self._fastest, (number - last - 1) / gap_s if gap_s else 0.0)
             return number - last
         epochs = None if now is None or self._epoch is None else now - self._epoch
         if now is not None and self._epoch is not None and self._early:
@@ -211,10 +215,12 @@ class Count:
             self._forget_length(round(made - expected))
         # What was made since it was back is known.
         by_pace = max(epochs + number, round(expected) if unread >= expected else number + round(unread))
-        if known and epochs == 1:
-            is_short_end = last + 3 + 2 * self.pace_within() * before_ns / SECOND_NS < self._longest
+        if known:
+            missed, gap_s = epochs * self._longest - last, (before_ns + after_ns * (epochs > 1)) / SECOND_NS
+            is_short_end = missed > 3 + 2 * self.pace_within() * gap_s
             self._short_ends = max(self._short_ends + (1 if is_short_end else -1), 0)
-            if self._short_ends == _SHORT_ENDS:
+            # Faster than it ever was it hardly went on to the end of an epoch as long as the longest.
+            if self._short_ends == _SHORT_ENDS or missed > 3 + 2 * max(self._fastest, self.pace_within()) * gap_s:
                 self._vary()
         if self.varies:
             return self._count_by_pace(epochs + number, by_pace, min(expected, unread))

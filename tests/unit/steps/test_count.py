@@ -192,6 +192,13 @@ def test_episodes_are_counted_by_their_pace_also_where_whole_ones_pass_between_t
 
 
 @pytest.mark.parametrize("knows_epoch", [True, False])
+def test_an_epoch_that_had_no_time_to_go_on_to_the_longest_ends_early(knows_epoch: bool) -> None:
+    followed = Followed(epochs(300, 60, 30), stands=True, knows_epoch=knows_epoch, every_s=0.27)
+    apart = abs(followed.count.rounds - followed.made)
+    assert apart <= followed.count.error <= 12
+
+
+@pytest.mark.parametrize("knows_epoch", [True, False])
 def test_a_range_that_a_loop_may_leave_does_not_say_how_many_rounds_it_had(knows_epoch: bool) -> None:
     chance = random.Random(6)
     lengths = [9 + int(chance.expovariate(1 / 50)) for _ in range(60)]
