@@ -50,53 +50,57 @@ METHOD = (
 )
 
 
-class Round(NamedTuple):
-    """A step: when it begins, its number in its epoch, and that of the epoch."""
+class Moment(NamedTuple):
+    """When the variables of a loop get these numbers of the step and the epoch, and how many steps have begun."""
 
     begin_s: float
     number: int
     epoch: int
+    begun: int
 
 
-def episodes(mean: int, step_s: float, chance: random.Random) -> Iterator[Round]:
+def episodes(mean: int, step_s: float, chance: random.Random) -> Iterator[Moment]:
     """Yield the steps of episodes of different lengths, forever."""
-    at_s = 0.0
+    at_s, begun = 0.0, itertools.count(1)
     for epoch in itertools.count():
         for number in range(9 + int(chance.expovariate(1 / (mean - 9)))):
-            yield Round(at_s, number, epoch)
+            yield Moment(at_s, number, epoch, next(begun))
             at_s += step_s * chance.lognormvariate(0, 0.3)
         at_s += 0.3 * step_s
 
 
 def epochs(
     length: int, step_s: float, chance: random.Random, *, spread: float, stalls: float, rest_s: float
-) -> Iterator[Round]:
-    """Yield the steps of epochs of one length, forever: at changing speed, with stalls and with rests between."""
-    at_s, speed = 0.0, 1.0
+) -> Iterator[Moment]:
+    """Yield the steps of epochs of one length, forever: at changing speed, with stalls and with rests between.
+
+    In the second half of a rest, while workers begin, the epoch is the next one, and the step still the last.
+    """
+    at_s, speed, begun = 0.0, 1.0, 0
     for epoch in itertools.count():
         if chance.random() < 0.3:
             speed = chance.choice([0.5, 1, 1, 2])
         for number in range(length):
-            yield Round(at_s, number, epoch)
+            begun += 1
+            yield Moment(at_s, number, epoch, begun)
             at_s += speed * step_s * chance.lognormvariate(0, spread)
             if chance.random() < stalls:
                 at_s += chance.uniform(0.2, 1.5)
+        if rest_s:
+            yield Moment(at_s + rest_s / 2, length - 1, epoch + 1, begun)
         at_s += rest_s
 
 
 class SimulatedProgram(Program):
-    """A program that is in one of these rounds by a clock."""
+    """A program that is at one of these moments by a clock."""
 
-    def __init__(self, rounds: list[Round], clock: StoppedClock, file: Path, *, has_epoch: bool) -> None:
-        self._rounds, self._clock, self._file = rounds, clock, file
-        self._begins_s, self._has_epoch = [one.begin_s for one in rounds], has_epoch
+    def __init__(self, moments: list[Moment], clock: StoppedClock, file: Path, *, has_epoch: bool) -> None:
+        self._moments, self._clock, self._file = moments, clock, file
+        self._begins_s, self._has_epoch = [one.begin_s for one in moments], has_epoch
 
-    def place(self, at_ns: int) -> int:
-        """Return which of the rounds it is in."""
-        return bisect_right(self._begins_s, at_ns / SECOND_NS) - 1
-
-    def _round(self) -> Round:
-        return self._rounds[self.place(self._clock.at_ns)]
+    def at(self, at_ns: int) -> Moment:
+        """Return its moment at a time."""
+        return self._moments[bisect_right(self._begins_s, at_ns / SECOND_NS) - 1]
 
     def stack(self) -> list[Frame]:
         return [Frame("train", str(self._file), 3), Frame("Tensor.backward", "/x/torch/_tensor.py", 9)]
@@ -108,10 +112,10 @@ class SimulatedProgram(Program):
         return [Around(EPOCH, 0)] if self._has_epoch else []
 
     def round_of(self, _source: Source) -> int | None:
-        return self._round().number
+        return self.at(self._clock.at_ns).number
 
     def value(self, variable: Variable | None) -> int | None:
-        return self._round().epoch if variable == EPOCH else None
+        return self.at(self._clock.at_ns).epoch if variable == EPOCH else None
 
     def close(self) -> None:
         pass
@@ -132,27 +136,27 @@ class Counted(NamedTuple):
         return abs(self.counted - self.true) <= max(self.error, 1)
 
 
-Kind = Callable[[random.Random], Iterator[Round]]
+Kind = Callable[[random.Random], Iterator[Moment]]
 
 
 def simulate(kind: Kind, cost_s: float, has_epoch: bool, seed: int) -> Counted:
     """Read one loop, where a reading takes ``cost_s`` of CPU time."""
     chance = random.Random(seed)
-    rounds = list(itertools.takewhile(lambda one: one.begin_s < SECONDS, kind(chance)))
+    moments = list(itertools.takewhile(lambda one: one.begin_s < SECONDS, kind(chance)))
     clock, taken = StoppedClock(int(FIRST_READING_S * SECOND_NS)), list[Record]()
     cpu_ns = itertools.count(0, int(cost_s * SECOND_NS))
     with tempfile.TemporaryDirectory() as folder, contextlib.ExitStack() as replaced:
         replaced.enter_context(mock.patch.object(reader, "time", SimpleNamespace(thread_time_ns=cpu_ns.__next__)))
         (file := Path(folder) / "train.py").write_text(SCRIPT)
-        program = SimulatedProgram(rounds, clock, file, has_epoch=has_epoch)
+        program = SimulatedProgram(moments, clock, file, has_epoch=has_epoch)
         steps = reader.StepReader(Identity(os.getpid(), 1), clock, taken.append, lambda *_: program)
         while clock.at_ns < SECONDS * SECOND_NS:
             clock.at_ns += int((steps.poll() + chance.expovariate(1 / LATE_S)) * SECOND_NS)
         clock.at_ns = int(SECONDS * SECOND_NS)
         steps.end()
     counts = [one for one in taken if isinstance(one, PointsTaken)]
-    (first, last), begin = (counts[0].points, counts[-1].points), program.place(counts[0].at_ns)
-    return Counted(len(rounds) - 1 - begin, int(last[0].value - first[0].value), int(last[1].value))
+    (first, last), begun = (counts[0].points, counts[-1].points), program.at(counts[0].at_ns).begun
+    return Counted(moments[-1].begun - begun, int(last[0].value - first[0].value), int(last[1].value))
 
 
 STEADY, RESTING, RESTLESS = (0.1, 0.0, 0.5), (0.5, 0.002, 0.3), (0.5, 0.01, 0.0)

@@ -20,8 +20,7 @@ import msgspec
 from profd.daemon.clock import MICROSECOND_NS, SECOND_NS
 from profd.daemon.stacks import misreads
 from profd.daemon.stacks.evidence import Evidence
-from profd.daemon.stacks.misreads import Change
-from profd.daemon.stacks.pyspy import RawRecording, ThreadTrace, decode
+from profd.daemon.stacks.pyspy import Change, RawRecording, ThreadTrace, decode
 from profd.daemon.store.records import Identity, Interval, RecordingTaken, Stack, ThreadTimeline
 
 START_US = 15_000

@@ -30,18 +30,9 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-import msgspec
-
 from profd.daemon.stacks.evidence import Evidence, TornShares, common, is_possible_call
+from profd.daemon.stacks.pyspy import Change
 from profd.daemon.store.records import Frame, Stack
-
-
-class Change(msgspec.Struct, frozen=True, gc=False):
-    """From ``at_us`` on, until the next change, the thread stood in ``frames`` (root first; empty: in none)."""
-
-    at_us: int
-    frames: Stack
-
 
 # Where CPython starts a thread's Python code: scripts, `-m` and interactive code in the main thread, threading's
 # bootstrap elsewhere (with its class before it from Python 3.11 on).

@@ -23,8 +23,7 @@ import msgspec
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import MissingTool
-from profd.daemon.stacks.misreads import Change
-from profd.daemon.store.records import Frame
+from profd.daemon.store.records import Frame, Stack
 
 EXECUTABLE_VARIABLE = "PROFD_PY_SPY"
 """Names another py-spy than the one installed beside profd."""
@@ -166,6 +165,13 @@ def last_timestamp_us(data: bytes) -> int:
 
 
 _THREAD = re.compile(r"thread \((?:0x[0-9a-fA-F]+|(\d{1,9}))\)(?:: (.*))?", re.DOTALL)
+
+
+class Change(msgspec.Struct, frozen=True, gc=False):
+    """From ``at_us`` on, until the next change, the thread stood in ``frames`` (root first; empty: in none)."""
+
+    at_us: int
+    frames: Stack
 
 
 class ThreadTrace(msgspec.Struct, frozen=True):

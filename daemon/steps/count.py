@@ -23,6 +23,8 @@ _KNOWN = 5
 # So many epochs that surely ended before the longest one show that epochs have different numbers of rounds. A pause may
 # look like one of them.
 _SHORT_ENDS = 3
+# So many in a row that were read last in the same round, the furthest of all, show that it was the last one.
+_SAME_ENDS = 3
 # The rate within epochs is that of so many readings.
 _MOST_WITHIN = 60
 
@@ -78,6 +80,8 @@ class Count:
         self.varies = False
         """Whether epochs have different numbers of rounds."""
         self._epoch: int | None = None
+        self._epoch_ns = 0
+        """When the loop was last read in this epoch; one of the next may have passed while the counter stood."""
         self._longest = self._seen_length = 0
         self._short_ends = 0
         """How many more epochs ended long before the longest one than did not."""
@@ -90,6 +94,8 @@ class Count:
         self._recent: deque[tuple[int, int]] = deque()
         self._within: deque[tuple[float, int]] = deque(maxlen=_MOST_WITHIN)
         """Seconds from one reading to the next, and the rounds made, where both were surely in the same epoch."""
+        self._same_ends = 0
+        """How many epochs in a row were read last in the same round."""
         self._fastest = 0.0
         """The most rounds a second that surely passed from one reading to the next."""
         self._off_ns = 0
@@ -114,6 +120,8 @@ class Count:
             if made:
                 self.changed_ns, self.has_moved = at_ns, True
         self.round, self.at_ns = number, at_ns
+        if epoch == self._epoch:
+            self._epoch_ns = at_ns
         longer = max(number + (not self._is_late) - self._longest, 0)
         self._longest += longer
         if longer and (self.varies or (self.length is not None and self._longest > self.length)):
@@ -176,58 +184,69 @@ class Count:
         self, last: int, before_ns: int, after_ns: int, number: int, now: int | None, *, was_off: bool = False
     ) -> int:
         """Return the rounds since the last reading: made so long after it, and before this one."""
-        expected, known = self.per_s() * (before_ns + after_ns) / SECOND_NS, len(self._recent) >= _KNOWN
+        gap_s, length = (before_ns + after_ns) / SECOND_NS, self.length or self._longest
+        expected, known = self.per_s() * gap_s, len(self._recent) >= _KNOWN
+        if now is not None and now != self._epoch and number + 1 == self.length:
+            # The number of the next epoch is there before its first round: until then the counter stands at its end.
+            now -= number - last + length / 2 > expected
+        epochs = None if now is None or self._epoch is None else now - self._epoch
+        fastest = max(expected, self._fastest * ((self.at_ns - self._epoch_ns) / SECOND_NS * bool(epochs) + gap_s))
         # A function that was left and called again has begun anew, though a generator goes on: the pace shows which.
         since = self.per_s() * after_ns / SECOND_NS
         is_anew = was_off and known and not self.is_added and abs(number - since) < abs(number - last - expected)
         if self.varies:
             return self._made_of_unlike(last, before_ns, after_ns, number, now, is_anew=is_anew)
         # Where the loop is short it may have begun anew, and come as far again.
-        is_short = not known or expected >= (self.length or self._longest) / 2
-        if number >= last and not is_short and not is_anew:
-            gap_s = (before_ns + after_ns) / SECOND_NS
+        is_short = not known or expected >= length / 2
+        is_next = epochs and self.length and epochs * length - last + number <= 1.5 * (fastest + 1)
+        if number >= last and not (is_short or is_next or is_anew):
             self._within.append((gap_s, number - last))
             self._fastest = max(self._fastest, (number - last - 1) / gap_s if gap_s else 0.0)
             return number - last
-        epochs = None if now is None or self._epoch is None else now - self._epoch
         if now is not None and self._epoch is not None and self._early:
             groups = now // self._early - self._epoch // self._early
             ended = self._early - 1 - self._epoch % self._early
-            self.error += (self.length or self._longest) * (ended + (groups - 1) * (self._early - 1)) * (groups > 0)
+            self.error += length * (ended + (groups - 1) * (self._early - 1)) * (groups > 0)
         self._epoch = now
+
+        def unseen(made: int) -> int:
+            """Return the rounds of an epoch if a whole one more may have passed."""
+            return length if now is None and known and 1.5 * fastest - made > length else 0
+
         if number >= last and not is_anew and (not epochs or (self.is_added and self._ended_at is None)):
             unmade = round(expected) - (number - last)
-            if epochs is None and known and self._ended_at is not None and unmade > (self.length or self._longest) / 2:
-                self.error += max(unmade, self.length or self._longest)  # it may have begun anew, and come further
-            elif epochs is None and self.length and expected > self.length:
-                self.error += round(expected)
+            if epochs is None and known and self._ended_at is not None and unmade > length / 2:
+                self.error += max(unmade, length)  # it may have begun anew, and come further
+            elif self.length:
+                self.error += unseen(number - last)
             return number - last
         unread = self.per_s() * before_ns / SECOND_NS
-        is_seen = epochs in (None, 1) and self._sees_end(last, unread)
+        is_seen = epochs in (None, 1) and self._sees_end(last, unread, 1.5 * self._fastest * before_ns / SECOND_NS)
         epochs = max(epochs or 1, 1)
         if self.length is not None:
             made = epochs * self.length - last + number
             is_sure = is_seen or (self._is_length_read and not self._breaks)
-            is_new = len(self._recent) < _KNOWN and not self._breaks
-            if is_sure or is_new or made <= 1.5 * (expected + 1):
+            is_new = not known and not self._breaks
+            if is_sure or is_new or made <= 1.5 * (fastest + 1):
                 self._assumed += 0 if is_sure else epochs
+                self.error += unseen(made)
                 return made
             self._forget_length(round(made - expected))
         # What was made since it was back is known.
         by_pace = max(epochs + number, round(expected) if unread >= expected else number + round(unread))
+        missed, missed_s = epochs * self._longest - last, (before_ns + after_ns * (epochs > 1)) / SECOND_NS
         if known:
-            missed, gap_s = epochs * self._longest - last, (before_ns + after_ns * (epochs > 1)) / SECOND_NS
-            is_short_end = missed > 3 + 2 * self.pace_within() * gap_s
+            is_short_end = missed > 3 + 2 * self.pace_within() * missed_s
             self._short_ends = max(self._short_ends + (1 if is_short_end else -1), 0)
             # Faster than it ever was it hardly went on to the end of an epoch as long as the longest.
-            if self._short_ends == _SHORT_ENDS or missed > 3 + 2 * max(self._fastest, self.pace_within()) * gap_s:
+            if self._short_ends == _SHORT_ENDS or missed > 3 + 2 * max(self._fastest, self.pace_within()) * missed_s:
                 self._vary()
         if self.varies:
             return self._count_by_pace(epochs + number, by_pace, min(expected, unread))
-        made = max(epochs * self._longest - last + number, by_pace)
+        made = max(missed + number, by_pace)
         pace_error = max(by_pace - epochs - number, 1 + math.ceil(min(expected, unread) / 2))
         error = max(made - epochs - number, pace_error)  # epochs may be unlike, for all that is known
-        self.error += error
+        self.error += error + unseen(made)
         self.unsure.append(_Unsure(epochs, last, number - made, error, by_pace - made, pace_error))
         return made
 
@@ -244,7 +263,7 @@ class Count:
                 self._within.append((gap_s, number - last))
                 return number - last
             return self._count_by_pace(number - last, expected, expected)
-        self._sees_end(last, unread)
+        self._sees_end(last, unread, 0.0)
         least = max(epochs or 1, 1) + number
         if not self.varies:  # they are alike after all
             return least + (self.length or 0) - last - 1
@@ -256,16 +275,21 @@ class Count:
         self.error += max(made - least, 1 + math.ceil(doubtful / 2))
         return made
 
-    def _sees_end(self, last: int, unread: float) -> bool:
+    def _sees_end(self, last: int, unread: float, most_unread: float) -> bool:
         """Say whether the last reading was in the last round of an epoch, and learn from that how many it has.
 
-        That is so where the counter stood still there, for 4 rounds or more, or less than a round may follow.
+        That is so where the counter stood still there, for 4 rounds or more, or less than a round may follow; unless
+        as many may follow, at most, as the epoch still had.
         """
+        self._same_ends = self._same_ends + 1 if last == self._ended_at else 1
         self._ended_at = last
+        if self.length is not None and 1 < self.length - last <= 1 + most_unread:
+            return False
         still_s = (self.at_ns - self.changed_ns) / SECOND_NS
         is_still = still_s > 0.25 and still_s * self.per_s() > 4
         is_close = unread <= CLOSE_ROUNDS and len(self._recent) >= _KNOWN and not self._is_late
-        if not is_still and not is_close:
+        is_usual = self._same_ends >= _SAME_ENDS and last + 1 == self._longest
+        if not is_still and not is_close and not is_usual:
             return False
         if not self._is_length_read:
             length = last + (not self._is_late)

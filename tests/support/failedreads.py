@@ -6,7 +6,7 @@ import itertools
 import random
 from collections.abc import Sequence
 
-from profd.daemon.stacks.misreads import Change
+from profd.daemon.stacks.pyspy import Change
 from profd.daemon.store.records import Stack
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from support.traces import stack
 
 from profd.daemon.stacks import assembly, pyspy
-from profd.daemon.stacks.misreads import Change
+from profd.daemon.stacks.pyspy import Change
 from profd.daemon.store.records import Stack
 
 DEEP, FLAT = stack(*"abcdefghijklmnopqrstuvwxyz" * 4), stack("a")

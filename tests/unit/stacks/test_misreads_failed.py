@@ -13,8 +13,8 @@ from support.traces import stack
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.stacks.evidence import MOST_PLACES, TornShares
-from profd.daemon.stacks.misreads import Change, cap, with_visits
-from profd.daemon.stacks.pyspy import FailedRead, read_log, without_log
+from profd.daemon.stacks.misreads import cap, with_visits
+from profd.daemon.stacks.pyspy import Change, FailedRead, read_log, without_log
 from profd.daemon.store.records import Stack
 
 ZERO_NS = 1_795_267_341 * SECOND_NS

@@ -219,3 +219,41 @@ def test_a_pause_at_the_end_of_an_epoch_makes_no_episodes_of_them() -> None:
     late = [moment._replace(at_s=moment.at_s + moment.epoch + ((moment.round or 0) > 95)) for moment in program]
     followed = Followed(iter(late), every_s=0.25)
     assert not followed.count.varies
+
+
+def known(length: int = 63) -> Count:
+    """Return a count of epochs of so many rounds, 40 a second at most, that was read in the last one of the first."""
+    count = Count()
+    for tenth in range(length // 4 + 1):
+        count.take(tenth * SECOND_NS // 10, min(4 * tenth, length - 1), 0)
+    count.length = length
+    return count
+
+
+def test_the_number_of_the_next_epoch_counts_from_its_first_round_on() -> None:
+    count = known()
+    assert (count.rounds, count.round) == (60, 60)
+    count.take(round(1.6 * SECOND_NS), 62, 1)  # the last round of the epoch before: workers of the next one begin
+    for at_s in (1.8, 2.1, 2.4, 2.7, 3.0, 3.3, 3.6):
+        count.take(round(at_s * SECOND_NS), 62, 1)
+    assert (count.rounds, count.error) == (62, 0)
+    count.take(round(3.7 * SECOND_NS), 2, 1)
+    assert (count.rounds, count.error) == (65, 0)
+    count.take(round(7.0 * SECOND_NS), 10, 3)  # the second was over meanwhile, and so was the third
+    assert (count.rounds, count.error) == (2 * 63 + 73, 0)
+
+
+def test_a_counter_that_stands_just_before_the_end_that_is_known_shows_no_other_end() -> None:
+    count = known()
+    for at_s, number, epoch in ((1.6, 62, 0), (1.7, 2, 1), (2.4, 30, 1), (3.0, 58, 1), (4.5, 58, 1), (4.6, 0, 2)):
+        count.take(round(at_s * SECOND_NS), number, epoch)
+    assert (count.length, count.varies, count.rounds, count.error) == (63, False, 2 * 63, 0)
+
+
+def test_ends_of_epochs_that_are_read_in_the_same_round_show_how_many_they_have() -> None:
+    count = Count()
+    for epoch in range(4):
+        for tenth in range(16):
+            count.take((20 * epoch + tenth) * SECOND_NS // 10, min(4 * tenth, 59), epoch)
+        assert count.length == (60 if epoch > 2 else None)
+    assert (count.rounds, count.error) == (3 * 60 + 59, 0)
