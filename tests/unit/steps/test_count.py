@@ -257,3 +257,12 @@ def test_ends_of_epochs_that_are_read_in_the_same_round_show_how_many_they_have(
             count.take((20 * epoch + tenth) * SECOND_NS // 10, min(4 * tenth, 59), epoch)
         assert count.length == (60 if epoch > 2 else None)
     assert (count.rounds, count.error) == (3 * 60 + 59, 0)
+
+
+def test_an_epoch_that_passed_between_two_readings_counts_at_once_also_where_the_loop_mostly_rests() -> None:
+    count = known(40)
+    for tenth in range(12, 90, 4):
+        count.take(tenth * SECOND_NS // 10, 39, 0)
+    count.take(round(9.1 * SECOND_NS), 5, 1)
+    count.take(round(10.1 * SECOND_NS), 8, 2)
+    assert (count.rounds, count.error) == (2 * 40 + 8, 0)
