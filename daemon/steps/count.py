@@ -291,8 +291,8 @@ class Count:
         is_usual = self._same_ends >= _SAME_ENDS and last + 1 == self._longest
         if not is_still and not is_close and not is_usual:
             return False
-        if not self._is_length_read:
-            length = last + (not self._is_late)
+        if self._breaks or not self._is_length_read:
+            self._is_length_read, length = False, last + (not self._is_late)
             # Two epochs that were alike after all: what was in doubt was one reading.
             if self.varies and length == self._seen_length:
                 self.varies, self._longest, self._assumed = False, length, 0

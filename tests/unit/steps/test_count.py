@@ -191,6 +191,14 @@ def test_episodes_are_counted_by_their_pace_also_where_whole_ones_pass_between_t
     assert apart <= followed.count.error
 
 
+def test_a_range_that_is_read_as_its_first_round_was_left_does_not_say_how_many_it_had() -> None:
+    count = Count(breaks=True)
+    for tenth in range(16):
+        count.take(tenth * SECOND_NS // 10, 4 * tenth)
+    count.take(round(1.506 * SECOND_NS), 0, end=10_000)
+    assert count.rounds == 61
+
+
 @pytest.mark.parametrize("knows_epoch", [True, False])
 def test_an_epoch_that_had_no_time_to_go_on_to_the_longest_ends_early(knows_epoch: bool) -> None:
     followed = Followed(epochs(300, 60, 30), stands=True, knows_epoch=knows_epoch, every_s=0.27)
