@@ -176,8 +176,8 @@ class Count:
             return False
         if self.length is None:
             return self.is_added and self._ended_at is None
-        if self._breaks and self._ended_at is not None:
-            return False
+        if self._breaks and (self._ended_at is not None or self.round < 4 * self.per_s() * ahead_s):
+            return False  # it may be left soon, unless it was not for long
         return self.round + self.per_s() * ahead_s < self.length
 
     def _made(

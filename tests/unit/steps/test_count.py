@@ -199,6 +199,17 @@ def test_a_range_that_is_read_as_its_first_round_was_left_does_not_say_how_many_
     assert count.rounds == 61
 
 
+def test_a_loop_that_may_be_left_is_far_from_its_end_once_it_has_gone_on_for_long() -> None:
+    leavable, whole = Count(breaks=True), Count()
+    far = []
+    for tenth in range(200):
+        for count in (leavable, whole):
+            count.take(tenth * SECOND_NS // 10, 4 * tenth, end=10_000)
+        assert whole.is_far_from_end(4.0) == (tenth > 3)
+        far.append(leavable.is_far_from_end(4.0))
+    assert far == [tenth >= 160 for tenth in range(200)]
+
+
 @pytest.mark.parametrize("knows_epoch", [True, False])
 def test_an_epoch_that_had_no_time_to_go_on_to_the_longest_ends_early(knows_epoch: bool) -> None:
     followed = Followed(epochs(300, 60, 30), stands=True, knows_epoch=knows_epoch, every_s=0.27)
