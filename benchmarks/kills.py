@@ -41,7 +41,7 @@ LOAD = Path(__file__).parent / "loads" / "chain.py"
 LONGEST_S = 12.0
 COUNTS_FROM = 100
 # From one hand-over to the next, with what it takes to start, end and write a recording.
-IN_FLIGHT_S = 10.0
+IN_FLIGHT_S = 5.0
 _WATCHED_S = 0.5
 
 

@@ -1,6 +1,6 @@
 """How true counts of steps are, by simulated loops that the reader of steps reads in a time of their own.
 
-``python benchmarks/simulatedsteps.py [--runs 10] [--dry-run]``; three minutes. Writes its section of
+``python benchmarks/simulatedsteps.py [--runs 10] [--dry-run]``; a minute. Writes its section of
 ``docs/measurements.md``. The loops have no length that could be read: what an epoch has is seen from readings alone.
 """
 

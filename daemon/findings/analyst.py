@@ -38,8 +38,8 @@ RECENT_NS = 45 * SECOND_NS
 """What is slow now is to be seen soon, and to be gone soon after it has ended."""
 EVERY_S = 8.0
 """Beside the five seconds of a recording, and those that it takes until a cause is sure: within 20 s it is known."""
-UNREAD_S = 35.0
-"""For a run that nobody reads: with a recording less than ``RECENT_NS``, so that no moment of it is left out."""
+UNREAD_S = 40.0
+"""For a run whose findings nobody reads: less than ``RECENT_NS``, so that no moment of it is left out."""
 REST, REST_OF_THE_RUN = 132, 1999
 """For how many times the CPU time of a look the next one is put off; and one by the rules that look at all of the run.
 

@@ -80,7 +80,7 @@ class Recorder:
         """Record until the target ends or the time is over; ``announce`` is called once all is in place."""
         options, clock = self.options, self._clock
         self._loop = asyncio.get_running_loop()
-        self._sampling = Sampling(find_py_spy(), self._governor, clock, self._put, self._is_read)
+        self._sampling = Sampling(find_py_spy(), self._governor, clock, self._put)
         self._members = Members(self._tree, self._sampling, None, clock, self._put)
         watch = exitstatus.watch_target(self._root)
         self._live_file = LiveFile(options.run_file)
@@ -132,8 +132,8 @@ class Recorder:
         if schedule is not None and schedule.every_s is not None:
             keeping = self._windowing.keep(schedule.every_s, schedule.request, self._tree.members.values)
             endless.add(asyncio.ensure_future(keeping))
-        words, take = analyst.command(run_file), self._take_findings
-        self._analyst = findings = analyst.Analyst(words, self._clock, take, analyst.RESTS_S, self._is_read)
+        words, take, is_read = analyst.command(run_file), self._take_findings, self._are_findings_read
+        self._analyst = findings = analyst.Analyst(words, self._clock, take, analyst.RESTS_S, is_read)
         ended = asyncio.ensure_future(self._ended.wait())
         await asyncio.wait({*endless, ended}, return_when=asyncio.FIRST_COMPLETED)
         broken = [task for task in endless if task.done()]  # only an error ends it
@@ -288,8 +288,8 @@ class Recorder:
             self._hangs.take(record)
         self._writer.put(record)
 
-    def _is_read(self) -> bool:
-        """Say whether somebody reads the run: a dashboard, windows that go by findings, or whoever opens its file."""
+    def _are_findings_read(self) -> bool:
+        """Say whether somebody reads findings: a dashboard, windows that go by them, or whoever opens the run file."""
         schedule = self.options.window_schedule
         is_waiting = schedule is not None and schedule.on_finding
         return self._watchers > 0 or is_waiting or (self._openings is not None and self._openings.were_lately())

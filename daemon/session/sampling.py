@@ -26,28 +26,18 @@ from profd.daemon.userfiles import files_of
 if TYPE_CHECKING:
     from profd.daemon.session.stepping import Stepping
 
-# From one hand-over to the next: what is newer than that is not in the run file, and is lost by a kill -9. To start a
-# recording takes 15 to 20 ms of CPU time, most of it to read the symbols of the interpreter.
-UNREAD_LENGTH_S, LENGTH_S, WATCHED_LENGTH_S = 9.0, 4.5, 1.6
-"""Of a main process while nobody reads the run; else, and of those in turns; while a dashboard is open."""
+# From one hand-over to the next: a kill -9 loses this much, and the time to start, end and write a recording, less than
+# 5 s in all. To start one takes 15 to 20 ms of CPU time, most of it to read the symbols of the interpreter.
+LENGTH_S = 4.5
+WATCHED_LENGTH_S = 1.6
 CLOSING_TIMEOUT_S = 10.0
 
 
 class Sampling:
-    """The chains of recordings of all members; while ``is_watched``, recordings are short, to be seen soon.
+    """The chains of recordings of all members; while ``is_watched``, recordings are short, to be seen soon."""
 
-    ``is_read`` says whether somebody has read the run file lately.
-    """
-
-    def __init__(
-        self,
-        executable: str,
-        governor: Governor,
-        clock: Clock,
-        put: Callable[[Record], object],
-        is_read: Callable[[], bool] = lambda: True,
-    ) -> None:
-        self.is_watched, self._is_read = False, is_read
+    def __init__(self, executable: str, governor: Governor, clock: Clock, put: Callable[[Record], object]) -> None:
+        self.is_watched = False
         self.governor, self._executable, self._clock, self._put = governor, executable, clock, put
         self._chains: dict[Identity, tuple[StackChain, asyncio.Task[None]]] = {}
         self._turn = asyncio.Semaphore(1)
@@ -100,8 +90,7 @@ class Sampling:
             part = min(max(len(self._chains) - 1, 1), 5) if member.role == roles.HELPER else 5
             # Not below the lowest rate: a recording is waited for until it has seen something.
             rate_hz = min(max(rate_hz // part, LOWEST_RATE_HZ), rate_hz)
-        longest_s = LENGTH_S if member.role != roles.MAIN or self._is_read() else UNREAD_LENGTH_S
-        length_s = WATCHED_LENGTH_S if self.is_watched else longest_s
+        length_s = WATCHED_LENGTH_S if self.is_watched else LENGTH_S
         # However small the budget: new processes are to be seen, and stacks show which are workers.
         turn_share = max(self.governor.turn_share, 0.1)
         length_s, rest_ratio = max(length_s - OVERLAP_SAMPLES / rate_hz, 0.5), (1 - turn_share) / turn_share

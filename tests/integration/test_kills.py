@@ -61,7 +61,7 @@ def test_killing_the_session_loses_the_recording_in_flight_alone(
             assert summarize(reader) is not None
 
 
-@pytest.mark.parametrize(("watched", "duration"), [(True, "7"), (False, "14")])
+@pytest.mark.parametrize(("watched", "duration"), [(True, "7"), (False, "10")])
 def test_recordings_are_shorter_while_someone_watches_and_all_end_by_themselves(
     tmp_path: Path, py_spy: StandIn, watched: bool, duration: str
 ) -> None:

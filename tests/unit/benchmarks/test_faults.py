@@ -56,7 +56,7 @@ def test_what_is_lost_or_stopped_is_not_sound() -> None:
     assert sound.is_sound()
     assert not sound._replace(states=frozenset("RT")).is_sound()
     assert not sound._replace(ran_on=False).is_sound()
-    assert not sound._replace(lost_s=11.0).is_sound()
+    assert not sound._replace(lost_s=9.0).is_sound()
     assert not sound._replace(failure="damaged").is_sound()
 
 

@@ -13,7 +13,7 @@ from support.training_stacks import BACKWARD
 
 from profd.daemon.session import sampling
 from profd.daemon.session.budget import Governor
-from profd.daemon.session.sampling import LENGTH_S, UNREAD_LENGTH_S, WATCHED_LENGTH_S, Members, Sampling
+from profd.daemon.session.sampling import LENGTH_S, WATCHED_LENGTH_S, Members, Sampling
 from profd.daemon.session.stepping import Stepping
 from profd.daemon.stacks.chain import Pace
 from profd.daemon.stacks.source import Statements
@@ -68,10 +68,7 @@ class Studio:
 
     def __init__(self) -> None:
         self.records: list[records.Record] = []
-        self.is_read = True
-        self.sampling = Sampling(
-            "py-spy", Governor(100, 0.1), StoppedClock(), self.records.append, lambda: self.is_read
-        )
+        self.sampling = Sampling("py-spy", Governor(100, 0.1), StoppedClock(), self.records.append)
         self.chains: list[FakeChain] = []
 
     async def begin(self, role: str, pid: int = 7) -> FakeChain:
@@ -138,14 +135,6 @@ async def test_recordings_are_short_while_someone_watches_with_the_overlap_as_a_
     assert main.pace().length_s == WATCHED_LENGTH_S - 0.03
     studio.sampling.governor.mean_hz = 1
     assert main.pace().length_s == 0.5
-
-
-async def test_recordings_of_a_main_process_are_long_while_nobody_reads_the_run(studio: Studio) -> None:
-    main, worker = await studio.begin(roles.MAIN), await studio.begin(roles.WORKER, 2)
-    studio.is_read = False
-    assert (main.pace().length_s, worker.pace().length_s) == (UNREAD_LENGTH_S - 0.03, LENGTH_S - 0.15)
-    studio.sampling.is_watched = True
-    assert main.pace().length_s == WATCHED_LENGTH_S - 0.03
 
 
 async def test_a_member_is_sampled_once_and_again_after_it_was_ended(studio: Studio) -> None:
