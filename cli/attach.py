@@ -6,6 +6,7 @@ import contextlib
 import select
 from functools import partial
 from importlib import import_module
+from pathlib import Path
 
 import click
 from click.shell_completion import CompletionItem
@@ -19,6 +20,7 @@ from profd.daemon.metrics.exporter import open_exporter
 from profd.daemon.session.session import end_session, start_ahead, start_session
 
 _CLOSING_S = 30.0
+_KEPT = "still recording: `profd view {0}` comes back, `profd stop {0}` ends it"
 
 
 def _complete(context: click.Context, parameter: click.Parameter, begun: str) -> list[CompletionItem]:
@@ -35,11 +37,19 @@ def _complete(context: click.Context, parameter: click.Parameter, begun: str) ->
 def command(pid: int | None, recording: RecordingOptions, headless: bool) -> None:
     """Profile the running process PID and its children, those that come later included.
 
-    Without PID it lists the processes that it can attach to, and asks for one. Opens the dashboard on a terminal.
-    Nothing is put into the process, and it runs on whatever becomes of profd.
+    Without PID it lists the processes that it can attach to, and asks for one. Opens the dashboard on a terminal: on
+    the run that records the process already, if there is one and no option asks for another. Nothing is put into the
+    process, and it runs on whatever becomes of profd.
     """
+    from profd.cli.liverun import live_runs_of
+
     pid = pid or asked_for()
     has_dashboard = is_interactive() and not headless
+    if (live := live_runs_of([pid]).get(pid)) is not None:
+        if has_dashboard and recording == RecordingOptions():
+            _join(live)
+            return
+        say(f"pid {pid} is recorded already, as {live.stem}: this is a second recording, which costs as much again")
     meanwhile = partial(import_module, "profd.tui.app") if has_dashboard else None
     # Ahead: what the session imports takes longer than all that is to be known before it gets its options.
     with start_ahead() as starting, StopSignals() as signals:
@@ -62,16 +72,10 @@ def command(pid: int | None, recording: RecordingOptions, headless: bool) -> Non
         from profd.tui.app import run_dashboard
         from profd.tui.dialogs import Leaving
 
-        leaving = run_dashboard(session.run_file)
-        if leaving is Leaving.KEEP and session.is_running():
-            say(f"still recording: `profd view {options.run_id}` comes back, `profd stop {options.run_id}` ends it")
+        if run_dashboard(session.run_file) is Leaving.KEEP and session.is_running():
+            say(_KEPT.format(paths.word_for(options.run_file)))
             return
         session.end()
-
-    from profd.daemon.render.summary import summarize
-    from profd.daemon.render.text import closing_lines
-    from profd.daemon.store.reader import RunReader
-
     closed = session.wait_closed(_CLOSING_S)
     if exporter is not None:
         exporter.end()
@@ -80,11 +84,35 @@ def command(pid: int | None, recording: RecordingOptions, headless: bool) -> Non
         raise SessionFailed(what, f"kill -9 {session.pid} ends it")
     # The run was moved to its own place at the end, unless the session had no time for it.
     run_file = options.run_file if options.run_file.exists() else session.run_file
+    if _say_outcome(run_file) == "failed" or not closed:
+        what = f"the recording of {options.run_id} was cut off"
+        raise SessionFailed(what, f"what came before it is kept: profd summary {run_file}")
+
+
+def _say_outcome(run_file: Path) -> str | None:
+    """Print the summary of a run, and return why it ended."""
+    from profd.daemon.render.summary import summarize
+    from profd.daemon.render.text import closing_lines
+    from profd.daemon.store.reader import RunReader
+
     with RunReader(run_file) as reader:
         click.echo(closing_lines(summarize(reader), run=paths.word_for(run_file)), err=True)
-        if not closed or reader.info.why_ended == "failed":
-            what = f"the recording of {options.run_id} was cut off"
-            raise SessionFailed(what, f"what came before it is kept: profd summary {run_file}")
+        return reader.info.why_ended
+
+
+def _join(run_file: Path) -> None:
+    """Show the dashboard of a run that another command or the supervisor records; leaving it does not end the run."""
+    from profd.daemon.store.reader import RunReader
+    from profd.tui.app import run_dashboard
+    from profd.tui.dialogs import Leaving
+
+    leaving = run_dashboard(run_file, may_end=False)
+    with RunReader(run_file) as reader:
+        is_live = reader.info.state == "live"
+    if leaving is Leaving.KEEP and is_live:
+        say(_KEPT.format(paths.word_for(run_file)))
+    else:
+        _say_outcome(run_file)
 
 
 def asked_for() -> int:
@@ -95,7 +123,7 @@ def asked_for() -> int:
     found = find_attachable()
     if not found:
         raise UsageError("no Python process of yours is running", "launch one with `profd run -- CMD`")
-    click.echo(attachable_table(found, {}), err=True)
+    click.echo(attachable_table(found), err=True)
     if not is_interactive():
         raise UsageError("which process is to be profiled", "name its PID: profd attach PID")
     pids = click.Choice([str(one.pid) for one in found])

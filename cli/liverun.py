@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,22 @@ def pid_of(word: str) -> int | None:
     return int(word)
 
 
+def live_runs_of(pids: Iterable[int]) -> dict[int, Path]:
+    """Return the file of the newest live run of this user that records each process; none of those in no such run."""
+    # A file is opened only where a session listens: most runs have ended, and there may be hundreds.
+    listening = {socket.stem for socket in paths.runtime_folder().glob("*.sock")}
+    found: dict[int, Path] = {}
+    if live := [path for path in paths.list_runs() if path.stem in listening]:
+        from profd.daemon.store.reader import RunReader
+
+        wanted = set(pids)
+        for path in live:
+            with contextlib.suppress(ProfdError), RunReader(path) as reader:
+                if reader.info.state == "live":
+                    found |= {pid: path for pid in wanted - found.keys() if _is_in(reader, pid)}
+    return found
+
+
 @contextlib.contextmanager
 def run_of(pid: int, *, inject: bool) -> Iterator[Path]:
     """Give the file of the live run that records a process; where there is none, record it for as long as this lasts.
@@ -37,17 +53,13 @@ def run_of(pid: int, *, inject: bool) -> Iterator[Path]:
     Raises UsageError where there is none, the process was not armed and nothing may be put into it, and ProfdError
     where it cannot be recorded.
     """
+    if (live := live_runs_of([pid]).get(pid)) is not None:
+        yield live
+        return
     # Here and not above: `attach` stays for as long as the recording, and needs neither.
     from profd.daemon.store.reader import RunReader
     from profd.daemon.windows.ondemand import sockets_of
 
-    for path in paths.list_runs():
-        is_its = False
-        with contextlib.suppress(ProfdError), RunReader(path) as reader:
-            is_its = reader.info.state == "live" and _is_in(reader, pid)
-        if is_its:
-            yield path
-            return
     if not inject and sockets_of(pid) is None:
         remedy = "launch it with `profd run --torch-window -- CMD`, or add --inject to start the profiler inside of it"
         raise UsageError(f"process {pid} is in no live run, and was not armed for windows", remedy)

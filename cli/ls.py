@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path, PurePath
 
@@ -10,6 +10,7 @@ import click
 import msgspec
 
 from profd.cli.console import print_json, short_command
+from profd.cli.liverun import live_runs_of
 from profd.cli.options import json_option
 from profd.daemon import paths, processes
 from profd.daemon.clock import SECOND_NS
@@ -55,17 +56,16 @@ def command(as_json: bool) -> None:
     if listing.runs:
         heads = ("run", "state", "started", "length", "samples", "command")
         runs = titled("Runs", aligned(heads, map(_run_cells, listing.runs), right=("length", "samples")))
-    recorded = {run.pid: run.run for run in listing.runs if run.state == "live" and run.pid is not None}
-    click.echo(f"{runs}\n\n{attachable_table(listing.processes, recorded)}")
+    click.echo(f"{runs}\n\n{attachable_table(listing.processes)}")
 
 
-def attachable_table(found: Sequence[Attachable], recorded: Mapping[int, str]) -> str:
-    """Return the table of processes that can be attached to; ``recorded`` has the run of each that has one."""
+def attachable_table(found: Sequence[Attachable]) -> str:
+    """Return the table of processes that can be attached to, with the run of each that is recorded."""
     if not found:
         return "No Python process of yours is running."
-    rows = []
+    rows, recorded = [], live_runs_of(one.pid for one in found)
     for one in found:
-        uses, as_run = "torch" if one.uses_torch else "", recorded.get(one.pid, "")
+        uses, as_run = "torch" if one.uses_torch else "", recorded[one.pid].stem if one.pid in recorded else ""
         words = f"notebook {one.notebook}" if one.notebook else short_command(one.command)
         rows.append((str(one.pid), one.python or "?", uses, duration(one.age_s), as_run, words))
     heads = ("pid", "python", "uses", "age", "recorded as", "command")

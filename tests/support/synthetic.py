@@ -212,6 +212,11 @@ def identity_of(pid: int | None = None) -> Identity:
     return Identity(stat.pid, stat.start_ticks)
 
 
+def this_process() -> records.Record:
+    """Return the record of a run that has this process, too."""
+    return records.ProcessSeen(identity_of(), None, ("pytest",), "helper", None, None, None, STARTED_NS)
+
+
 def _put_all(writer: RunWriter, many: Iterable[records.Record]) -> None:
     for record in many:
         assert writer.put(record), writer.failure

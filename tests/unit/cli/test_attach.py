@@ -14,10 +14,10 @@ from click.testing import CliRunner
 from support.commandline import CommandLine
 from support.fakesession import FakeRecording
 from support.present import there
-from support.synthetic import RUN_ID, identity_of, write_run
+from support.synthetic import RUN_ID, identity_of, this_process, write_run
 
 from profd.cli import attach, main
-from profd.daemon import processes
+from profd.daemon import paths, processes
 from profd.daemon.errors import ExitCode
 from profd.daemon.tree.attachable import Attachable
 from profd.tui.dialogs import Leaving
@@ -71,6 +71,48 @@ def test_leaving_the_dashboard_keeps_or_ends_the_recording(
     profd("attach", PID)
     assert recording.runs_on == (leaving is Leaving.KEEP)
     assert said.format(recording.run_file.stem) in profd.err
+
+
+@pytest.mark.parametrize(
+    ("leaving", "ended", "said"),
+    [(Leaving.KEEP, False, "still recording: `profd view {}`"), (Leaving.END, False, "profd report {}"),
+     (Leaving.KEEP, True, "profd report {}")],
+)  # fmt: skip
+def test_a_process_that_is_recorded_already_is_shown_and_recorded_again_where_an_option_asks_for_it(
+    recording: FakeRecording,
+    runs: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    profd: CommandLine,
+    leaving: Leaving,
+    ended: bool,
+    said: str,
+) -> None:
+    run_file = write_run(runs / f"{RUN_ID}.profd", seconds=1, live=True, also=[this_process()])
+    (paths.runtime_folder() / f"{RUN_ID}.sock").touch()
+    shown: list[Path] = []
+
+    def show(path: Path, *, may_end: bool = True) -> Leaving:
+        assert not may_end
+        shown.append(path)
+        if ended:
+            path.unlink()
+            write_run(path, seconds=1)
+        return leaving
+
+    profd("attach", PID)  # no terminal
+    assert f"pid {PID} is recorded already, as {RUN_ID}: this is a second recording" in profd.err
+    assert there(recording.options).pid == os.getpid()
+    recording.options = None
+    monkeypatch.setattr(attach, "is_interactive", lambda: True)
+    monkeypatch.setitem(sys.modules, "profd.tui.app", SimpleNamespace(run_dashboard=show))
+    profd("attach", PID)
+    assert (recording.options, shown) == (None, [run_file])
+    assert said.format(RUN_ID) in profd.err
+    monkeypatch.setitem(sys.modules, "profd.tui.app", SimpleNamespace(run_dashboard=lambda path: leaving))
+    if not ended:
+        profd("attach", PID, "--rate", 50)
+        assert there(recording.options).rate_hz == 50
+        assert "a second recording" in profd.err
 
 
 def test_a_process_that_is_no_session_is_left_alone(runs: Path, profd: CommandLine) -> None:

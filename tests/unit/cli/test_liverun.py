@@ -9,23 +9,18 @@ import pytest
 from support import synthetic
 from support.fakesession import FakeRecording
 from support.present import there
+from support.synthetic import this_process
 
-from profd.cli.liverun import pid_of, run_of
+from profd.cli.liverun import live_runs_of, pid_of, run_of
+from profd.daemon import paths
 from profd.daemon.errors import SessionFailed, UsageError
-from profd.daemon.store import records
 
 PID = os.getpid()
 
 
-def me() -> records.Record:
-    return records.ProcessSeen(
-        synthetic.identity_of(), None, ("pytest",), "helper", None, None, None, synthetic.STARTED_NS
-    )
-
-
 @pytest.fixture
 def recording(monkeypatch: pytest.MonkeyPatch) -> FakeRecording:
-    recording = FakeRecording(also=(me(),))
+    recording = FakeRecording(also=(this_process(),))
     monkeypatch.setattr("profd.cli.liverun.start_session", recording)
     monkeypatch.setattr("profd.cli.liverun.check_attachable", lambda pid: None)
     return recording
@@ -38,11 +33,17 @@ def test_a_number_is_a_pid_unless_it_names_a_run(runs: Path) -> None:
 
 
 def test_the_live_run_that_records_the_process_is_taken(runs: Path, recording: FakeRecording) -> None:
-    live = synthetic.write_run(runs / "20261120-120000-live-3fa9.profd", seconds=1, live=True, also=[me()])
-    # Both are newer.
-    synthetic.write_run(runs / "20261121-120000-ended-3fa9.profd", seconds=1, also=[me()])
+    live = synthetic.write_run(runs / "20261120-120000-live-3fa9.profd", seconds=1, live=True, also=[this_process()])
+    synthetic.write_run(runs / "20261119-120000-older-3fa9.profd", seconds=1, live=True, also=[this_process()])
+    # These are newer.
+    synthetic.write_run(runs / "20261121-120000-ended-3fa9.profd", seconds=1, also=[this_process()])
     synthetic.write_run(runs / "20261121-120000-other-3fa9.profd", seconds=1, live=True)
-    (runs / "20261120-120000-broken-3fa9.profd").write_text("no run")
+    (runs / "20261122-120000-broken-3fa9.profd").write_text("no run")
+    synthetic.write_run(runs / "20261123-120000-unheard-3fa9.profd", seconds=1, live=True, also=[this_process()])
+    for name in ("20261119-120000-older", "20261120-120000-live", "20261121-120000-ended", "20261121-120000-other"):
+        (paths.runtime_folder() / f"{name}-3fa9.sock").touch()
+    (paths.runtime_folder() / "20261122-120000-broken-3fa9.sock").touch()
+    assert live_runs_of([1, PID]) == {PID: live}
     with run_of(PID, inject=False) as path:
         assert path == live
     assert recording.options is None

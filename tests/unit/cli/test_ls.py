@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 from support.commandline import CommandLine
-from support.synthetic import MAIN, RUN_ID, STARTED_NS, write_run
+from support.synthetic import MAIN, RUN_ID, STARTED_NS, this_process, write_run
 
 from profd.cli import ls
-from profd.daemon import processes
+from profd.daemon import paths, processes
 from profd.daemon.errors import ExitCode
 from profd.daemon.stacks.dump import DumpedFrame, DumpedThread
 from profd.daemon.store import records
@@ -44,17 +46,24 @@ def test_runs_are_listed_with_what_is_known_the_newest_first(runs: Path, profd: 
     assert [Path(run["file"]).name[6:8] for run in listed(profd)] == ["21", "20", "19"]
 
 
-def test_unreadable_file_is_listed_as_such_and_a_live_run_marks_its_process(runs: Path, profd: CommandLine) -> None:
+def test_unreadable_file_is_listed_as_such_and_a_live_run_marks_its_processes(
+    runs: Path, profd: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    its_child = msgspec.structs.replace(TRAINING, pid=os.getpid())
+    monkeypatch.setattr(ls, "find_attachable", lambda: [TRAINING, its_child])
     path = write_run(runs / f"{RUN_ID}.profd", seconds=1)
     path.write_bytes(path.read_bytes()[:5000])
     (runs / "20261121-000000-notes-0000.profd").write_text("not a run")
     assert [run["state"] for run in listed(profd)] == ["unreadable", "unreadable"]
-    write_run(runs / "20261122-000000-live-0000.profd", seconds=1, live=True)
+    assert "is cut short" in profd("ls")
+    path.unlink()
+    write_run(path, seconds=1, live=True, also=[this_process()])
+    (paths.runtime_folder() / f"{RUN_ID}.sock").touch()
     text = profd("ls")
-    assert "is cut short" in text
     assert "is no run file" in text
-    (line,) = [line for line in text.splitlines() if line.startswith("4242")]
-    assert line.split() == ["4242", "3.11", "torch", "1", "min", "01", "s", RUN_ID, "python", "train.py"]
+    lines = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.endswith("train.py")}
+    assert lines["4242"] == ["3.11", "torch", "1", "min", "01", "s", "python", "train.py"]
+    assert lines[str(os.getpid())] == ["3.11", "torch", "1", "min", "01", "s", RUN_ID, "python", "train.py"]
 
 
 FRAMES = (DumpedFrame("forward", "/home/ada/cifar/model.py", 12), DumpedFrame("main", "train.py", 90))
