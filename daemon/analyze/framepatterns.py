@@ -56,13 +56,29 @@ def read_patterns(file: Path, key: str, kind: type[Pattern], hint: str) -> tuple
 
 def frame_test(pattern: FramePattern) -> Callable[[FrameRow], bool]:
     """Return what says whether a frame meets a pattern."""
-    function, module, source = _name_test(pattern.function), _any_of(pattern.module), re.compile(pattern.source)
+    function, module, source = _name_test(pattern.function), _any_of(pattern.module), _line_test(pattern.source)
     return lambda frame: (
         (pattern.library is None or frame.is_library == pattern.library)
         and (not pattern.module or module.match(frame.module_path) is not None)
         and (not pattern.function or function(frame.function))
-        and (not pattern.source or source.search(frame.source or "") is not None)
+        and (not pattern.source or source(frame.source or ""))
     )
+
+
+_SEMICOLON = re.compile(r""";(?=(?:[^'"]|'[^']*'|"[^"]*")*$)""")
+"""One outside of quotation marks."""
+
+
+def _line_test(pattern: str) -> Callable[[str], bool]:
+    """Return a function that searches a line: of several statements each, as nothing shows which of them runs."""
+    search = re.compile(pattern).search
+
+    def test(line: str) -> bool:
+        if ";" not in line:
+            return search(line) is not None
+        return all(map(search, filter(None, map(str.strip, _SEMICOLON.split(line)))))
+
+    return test
 
 
 def _name_test(patterns: tuple[str, ...]) -> Callable[[str], bool]:

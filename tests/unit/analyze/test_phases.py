@@ -152,6 +152,10 @@ NESTED = (Rule(phase="logging", function=("inner",)), Rule(phase="forward", func
         # A rule on the leaf leaves outer frames alone.
         ((LEAF,), (ITEM,), "synchronize"),
         ((LEAF,), (ITEM, "inner | x.py"), "other"),
+        # Of a line with several statements nothing shows which one runs: a rule is on all of them.
+        ((LEAF,), (f"train | {TRAIN} | x = sleep(1); loss.item()",), "other"),
+        ((LEAF,), (f"train | {TRAIN} | loss.item(); total.item();",), "synchronize"),
+        ((LEAF,), (f"train | {TRAIN} | log('a; b', loss.item())",), "synchronize"),
         # A rule on the innermost line of the user covers what it calls, and no function of theirs.
         ((INNERMOST,), (LOG,), "logging"),
         ((INNERMOST,), (LOG, "dumps | json/__init__.py", "encode | json/encoder.py"), "logging"),
