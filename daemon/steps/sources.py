@@ -30,16 +30,34 @@ _LOADER = re.compile(r"(^|\.)_\w*DataLoaderIter$")
 # What ``with`` keeps: the way out of it.
 _NO_ITERATOR = re.compile(r"method|function|^NoneType$|^int$")
 _PART = re.compile(r"""^\w+|\.\w+|\["[^"]*"\]""")
-# What libraries count steps by, from the loop around them, and whether it counts updates: Lightning's
-# `trainer.global_step` returns the first (2.0 and later); fastai's own loop over batches is one line.
-_OF_LIBRARIES = {
-    "/loops/training_epoch_loop.py": (
+
+
+class _Library(NamedTuple):
+    """What a library counts steps by: a ``path`` from the loop of the steps, or from one around it.
+
+    ``file`` is a pattern of the file that this loop is in; ``of_updates``: these are not the rounds of that loop.
+    """
+
+    file: str
+    name: str
+    path: str
+    of_updates: bool = True
+    is_around: bool = False
+
+
+_LIBRARIES = (
+    # What `trainer.global_step` returns, of 2.0 and later.
+    _Library(
+        r"/loops/training_epoch_loop\.py$",
         "Lightning's global_step",
         "self.automatic_optimization.optim_progress.optimizer.step.total.completed",
-        True,
     ),
-    "/fastai/learner.py": ("fastai's train_iter", "self.train_iter", False),
-}
+    # Its own loop over batches is one line.
+    _Library(r"/fastai/learner\.py$", "fastai's train_iter", "self.train_iter", of_updates=False),
+    # Steps of environments, made elsewhere than the backward pass.
+    _Library("/(stable_baselines3|sb3_contrib)/", "Stable-Baselines3's num_timesteps", "self.num_timesteps"),
+    _Library("/tianshou/trainer", "tianshou's env_step", "self._env_step", is_around=True),
+)
 
 
 class Source(msgspec.Struct, frozen=True):
@@ -113,6 +131,7 @@ class Program:
         line = self._lines.line_of(frame) if frame is not None and not _is_other(stack, loop) else None
         if frame is not None and line is not None and loop.place.loop.first_line <= line <= loop.place.loop.last_line:
             iterator = self._iterator(frame, loop.place)
+            found += self._of_libraries(stack, loop)
             found += self._counters(frame, loop.place, iterator, self.outside_of(loop))
             found += self._bars(frame, loop.place)
             found += self._iterated(iterator)
@@ -232,13 +251,18 @@ class Program:
         number = sum(bool(loop.given) for loop in place.function.around(place.loop.first_line))
         return iterators[number - 1] if place.loop.given and number <= len(iterators) else None
 
+    def _of_libraries(self, stack: list[Frame], loop: StepLoop) -> Iterator[Source]:
+        """Yield what a library counts by whose loop it is, or one around."""
+        for place in (loop.place, *reversed(loop.around)):
+            its = [one for one in _LIBRARIES if re.search(one.file, place.file)]
+            for one in (one for one in its if one.is_around or place is loop.place):
+                if steps := self._variable(_frame_of(stack, place), one.path):
+                    yield Source(one.name, steps, is_added=True, is_late=True, of_updates=one.of_updates)
+
     def _counters(
         self, frame: Frame, place: Place, iterator: Held | None, around: Sequence[Around]
     ) -> Iterator[Source]:
         """Yield what the loop counts by: what stands for updates first, then what it adds to."""
-        for file, (name, path, of_updates) in _OF_LIBRARIES.items():
-            if place.file.endswith(file) and (steps := self._variable(frame, path)):
-                yield Source(name, steps, is_added=True, is_late=True, of_updates=of_updates)
         left, is_nested = _left_of(iterator), len(around) > 1
         for one in sorted(place.loop.counters, key=_rank):
             stride = one.stride if isinstance(one.stride, int) else self.number_of(place, one.stride)

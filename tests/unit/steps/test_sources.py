@@ -27,14 +27,15 @@ def backward():
 @contextlib.contextmanager
 def training(folder: Path, source: str, version: str) -> Iterator[tuple[Standing, Program, StepLoop]]:
     """Run a script up to its first call of ``backward()``; give what reads it, and the loop around that call."""
-    file = folder / {LIGHTNING: "loops/training_epoch_loop.py", FASTAI: "fastai/learner.py"}.get(source, "train.py")
+    file = folder / IN_LIBRARIES.get(source, "train.py")
     file.parent.mkdir(exist_ok=True)
     file.write_text(WAITS + source)
     lines = file.read_text().splitlines()
     line = next(number for number, text in enumerate(lines, 1) if "    backward()" in text or "abc" in text)
-    name = "train" if "def train" in source else "<module>"
+    name = "fit" if "def fit" in source else "train" if "def train" in source else "<module>"
+    around = [Frame("train", str(file), lines.index("        fit()") + 1)] if "def fit" in source else []
     declared = Declared()
-    loop = find_loop([[Frame(name, str(file), line), BACKWARD]] * 20, declared)
+    loop = find_loop([[*around, Frame(name, str(file), line), BACKWARD]] * 20, declared)
     assert loop is not None
     program = f"exec(compile(open({str(file)!r}).read(), {str(file)!r}, 'exec'), {{'__name__': '__main__'}})"
     with standing(program, python(version)) as running:
@@ -136,6 +137,38 @@ learn = Learner()
 learn.train_iter = 0
 train(learn)
 """
+# As Stable-Baselines3 2.9 trains between its steps of 8 environments.
+STABLE_BASELINES = """
+class PPO: num_timesteps = 0
+def train(self):
+    for epoch in range(2):
+        for batch in ["a", "b"]:
+            backward()
+model = PPO()
+while True:
+    model.num_timesteps += 8
+    train(model)
+"""
+# As the trainer of tianshou 2.0, which calls the algorithm.
+TIANSHOU = """
+class Trainer: _env_step = 0
+def fit():
+    for step in range(2):
+        backward()
+def train(self):
+    while True:
+        self._env_step += 10
+        fit()
+trainer = Trainer()
+train(trainer)
+"""
+IN_LIBRARIES = {
+    LIGHTNING: "loops/training_epoch_loop.py",
+    FASTAI: "fastai/learner.py",
+    STABLE_BASELINES: "stable_baselines3/ppo.py",
+    TIANSHOU: "tianshou/trainer.py",
+}
+LIBRARIES = ("lightning", "fastai", "stable-baselines3", "tianshou")
 
 
 @pytest.mark.parametrize("version", VERSIONS)
@@ -151,8 +184,10 @@ train(learn)
         (BAR, "progress bar `bar` in train", (7, 8, 9)),
         (LIGHTNING, "Lightning's global_step", (5, 6, 7)),
         (FASTAI, "fastai's train_iter", (0, 1, 2, 3, 4)),
+        (STABLE_BASELINES, "Stable-Baselines3's num_timesteps", (8, 8, 8, 8, 16)),
+        (TIANSHOU, "tianshou's env_step", (10, 10, 20, 20)),
     ],
-    ids=["module", "enumerate", "stride", "attribute", "generator", "loader", "bar", "lightning", "fastai"],
+    ids=["module", "enumerate", "stride", "attribute", "generator", "loader", "bar", *LIBRARIES],
 )
 def test_each_round_is_read(version: str, source: str, name: str, rounds: tuple[int, ...], tmp_path: Path) -> None:
     with training(tmp_path, source, version) as (running, program, loop):
