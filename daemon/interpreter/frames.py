@@ -56,7 +56,11 @@ class Interpreter:
         self.memory, self.version, self.types = memory, version, types
         self.offsets: Offsets = offsets_of(memory, runtime, version)
         self._runtime = runtime
-        self._code_at = lru_cache(4_096)(self._read_code)
+        at = self.offsets
+        self._code_places = at.file, at.name, at.variables, at.cells or at.variables, at.line_table
+        self._code_numbers = at.first_line, at.stack_size
+        self._code_bytes = max(*self._code_places, *self._code_numbers) + 8
+        self._described = lru_cache(4_096)(self._describe)
 
     def interpreter(self) -> int:
         """Return the address of the state of the main interpreter."""
@@ -72,9 +76,9 @@ class Interpreter:
     def stack(self, thread: int) -> list[Frame]:
         """Return the frames of a thread, the innermost first; those that change meanwhile may be missing, or twice."""
         found = [
-            Frame(address, self._code_at(code), self.memory.word(address + self.offsets.globals))
-            for address, code in self.frames(thread)
-            if self.is_of_type(code, "PyCode_Type")
+            Frame(address, code, self.memory.word(address + self.offsets.globals))
+            for address, at in self.frames(thread)
+            if (code := self._code_at(at)) is not None
         ]
         return [frame for frame in found if frame.code.file != "<shim>"]  # which 3.12 has where C calls into Python
 
@@ -108,9 +112,10 @@ class Interpreter:
         return self.types[name]
 
     def code(self, address: int) -> Code:
-        if not self.is_of_type(address, "PyCode_Type"):
+        found = self._code_at(address)
+        if found is None:
             raise Unreadable("what has to be a code is none")
-        return self._code_at(address)
+        return found
 
     def text(self, address: int) -> str:
         head = self._object(address, "PyUnicode_Type", STRING_STATE + 4)
@@ -134,15 +139,23 @@ class Interpreter:
             yield thread
             thread = self.memory.word(thread + self.offsets.next_thread)
 
-    def _read_code(self, address: int) -> Code:
-        offsets = self.offsets
-        code = self._object(address, "PyCode_Type", max(offsets.name, offsets.file, offsets.variables) + 8)
-        variables = self._names(word_at(code, offsets.variables))
-        if offsets.cells is not None:
-            variables += self._names(word_at(code, offsets.cells))
-        file, name = self.text(word_at(code, offsets.file)), self.text(word_at(code, offsets.name))
-        first_line, stack_size = (word_at(code, at) & 0xFFFFFFFF for at in (offsets.first_line, offsets.stack_size))
-        return Code(address, file, name, first_line, variables, stack_size)
+    def _code_at(self, address: int) -> Code | None:
+        """Return the code at an address, None where there is none.
+
+        That of a module is gone once it is imported, and another one may lie there since: so what is known of a code
+        goes by what it refers to as well.
+        """
+        data = self.memory.read(address, self._code_bytes) if address else b""
+        if not data or word_at(data, TYPE) != self.type("PyCode_Type"):
+            return None
+        numbers = (word_at(data, at) & 0xFFFFFFFF for at in self._code_numbers)
+        return self._described(address, *(word_at(data, at) for at in self._code_places), *numbers)
+
+    def _describe(
+        self, address: int, file: int, name: int, variables: int, cells: int, _: int, first_line: int, stack_size: int
+    ) -> Code:
+        names = self._names(variables) + (self._names(cells) if self.offsets.cells is not None else ())
+        return Code(address, self.text(file), self.text(name), first_line, names, stack_size)
 
     def _names(self, address: int) -> tuple[str, ...]:
         head = self._object(address, "PyTuple_Type", SIZE + 8)

@@ -47,6 +47,37 @@ def test_the_main_threads_stack_is_that_of_the_program(version: str) -> None:
         assert module == ()
 
 
+# As imports do: the code of a module is gone once it has run, and its place is used again.
+IN_PLACE_OF_ANOTHER = """
+def made(name, lines):
+    scope = {}
+    source = "\\n" * lines + "def " + name + "():\\n print('ready', flush=True)\\n input()"
+    exec(compile(source, "/" + name + ".py", "exec"), scope)
+    return scope.popitem()[1]
+def stand(lines):
+    function = made("first", lines)
+    function()
+    return id(function.__code__)
+place = stand(7)
+others = [made("other", 9)]
+while id(others[-1].__code__) != place:
+    others.append(made("other", 9))
+others[-1]()
+"""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_code_in_the_place_of_another_one_is_not_taken_for_that(version: str) -> None:
+    with standing(IN_PLACE_OF_ANOTHER, python(version)) as program:
+        interpreter = open_interpreter(program.pid)
+        first = interpreter.stack(interpreter.main_thread())[0].code
+        program.go_on()
+        other = interpreter.stack(interpreter.main_thread())[0].code
+    assert first.address == other.address
+    found = [(code.name, code.file, code.first_line) for code in (first, other)]
+    assert found == [("first", "/first.py", 8), ("other", "/other.py", 10)]
+
+
 def test_a_process_that_is_no_python_is_said_to_be_none() -> None:
     child = os.posix_spawn("/bin/sleep", ["sleep", "1000"], {})
     try:
