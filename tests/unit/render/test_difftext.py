@@ -13,9 +13,10 @@ from support.stepruns import diff_of, write_steps
 from support.synthetic import BACKWARD
 
 from profd.cli.main import run_command_line
-from profd.daemon.analyze.selection import MAIN_THREADS
+from profd.daemon.analyze.profile import Profile, take_profile
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.errors import ExitCode
-from profd.daemon.render.diffreport import render_diff_report
+from profd.daemon.render.diffreport import render_diff_report, take_diff_tree
 from profd.daemon.render.difftext import diff_text, verdict
 from profd.daemon.store.reader import RunReader
 
@@ -73,3 +74,16 @@ def test_the_tree_of_a_page_is_in_seconds_a_step_of_both_runs(runs: tuple[Path, 
     assert names.count(SLOW) == 1
     slow = names.index(SLOW)
     assert tree.new[slow] - tree.base[slow] == pytest.approx(diff.leaves[0].difference, rel=0.02)
+
+
+def test_a_part_that_has_no_time_of_any_stack_leaves_the_tree_empty(
+    runs: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def without_time(reader: RunReader, selection: Selection) -> Profile:
+        profile = take_profile(reader, selection)
+        return msgspec.structs.replace(profile, time_ns=dict.fromkeys(profile.time_ns, 0.0))
+
+    monkeypatch.setattr("profd.daemon.render.diffreport.take_profile", without_time)
+    with RunReader(runs[0]) as first, RunReader(runs[1]) as second:
+        tree = take_diff_tree((first, second), (MAIN_THREADS, MAIN_THREADS), diff_of(*runs))
+    assert (tree["up"], tree["base"], tree["new"]) == ([0], [0.0], [0.0])
