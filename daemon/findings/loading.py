@@ -318,19 +318,25 @@ def environments(context: FindingContext) -> Finding | None:
     busy = [one for one in known if one is not None]
     if not busy:
         return None
-    each, count = Measure("environments busy", sum(busy) / len(busy)), plural(len(busy), "environment")
-    said, gain = percent(each.value), bound(context, share)
+    each, gain = Measure("environments busy", sum(busy) / len(busy)), bound(context, share)
+    cases = {"of-ray": any(_is_of_environments(context, stack, _RUNNERS) for stack in context.profile.time_ns)}
+    count, said = plural(len(busy), "env runner" if cases["of-ray"] else "environment"), percent(each.value)
     if sum(busy) < _MOST * share.value:
-        return context.finding("input-bound-environments-cheap", share, each, gain=gain, environments=count, busy=said)
-    return context.finding("input-bound-environments", share, each, gain=gain, environments=count, busy=said)
+        return context.finding(
+            "input-bound-environments-cheap", share, each, gain=gain, cases=cases, environments=count, busy=said
+        )
+    return context.finding(
+        "input-bound-environments", share, each, gain=gain, cases=cases, environments=count, busy=said
+    )
 
 
-_VECTORS = ("stable_baselines3/common/vec_env/", "gymnasium/vector/", "gym/vector/")
-_ASKED = re.compile(r"\b(_?recv(_bytes)?|poll|wait|select)$")
+_RUNNERS = "ray/rllib/env/"
+_VECTORS = ("stable_baselines3/common/vec_env/", "gymnasium/vector/", "gym/vector/", "tianshou/env/", _RUNNERS)
+_ASKED = re.compile(r"\b(_?recv(_bytes)?|poll|wait|select|main_loop)$")
 
 
-def _is_of_environments(context: FindingContext, stack: int) -> bool:
-    return any(one.module_path.startswith(_VECTORS) for one in context.reader.frames_of(stack))
+def _is_of_environments(context: FindingContext, stack: int, files: str | tuple[str, ...] = _VECTORS) -> bool:
+    return any(one.module_path.startswith(files) for one in context.reader.frames_of(stack))
 
 
 def _waits_for_environments(context: FindingContext, stack: int) -> bool:
@@ -341,9 +347,10 @@ def _busy_with_environments(context: FindingContext, process: int) -> float | No
     """Return the share of the time in which a process steps environments; None where it has none."""
     alone = Selection(context.from_ns, context.to_ns, frozenset({process}), thread="MainThread")
     time_ns = context.profile_on(alone).time_ns
-    stepping = {stack: spent for stack, spent in time_ns.items() if _is_of_environments(context, stack)}
-    waiting = sum(spent for stack, spent in stepping.items() if _ASKED.search(context.leaf(stack).function))
-    return 1 - waiting / sum(stepping.values()) if stepping else None
+    stepping = {stack for stack in time_ns if _is_of_environments(context, stack)}
+    waiting = {stack for stack in time_ns if _ASKED.search(context.leaf(stack).function)}
+    busy, whole = (sum(map(time_ns.__getitem__, part)) for part in (stepping - waiting, stepping | waiting))
+    return busy / whole if stepping and whole else None
 
 
 _USED, _TOTAL = "shm_used_bytes", "shm_total_bytes"
