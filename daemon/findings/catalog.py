@@ -11,7 +11,7 @@ import msgspec
 from profd import daemon
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
-from profd.daemon.findings import course, cpu, gpu, kinds, loading, memory, overhead, parts, phases, ranks
+from profd.daemon.findings import course, cpu, environments, gpu, kinds, loading, memory, overhead, parts, phases, ranks
 from profd.daemon.findings.context import FindingContext
 from profd.daemon.findings.finding import INFO, SEVERITIES, Finding
 from profd.daemon.findings.texts import table
@@ -26,7 +26,7 @@ Rule = Callable[[FindingContext], Finding | None]
 
 RULES: tuple[Rule, ...] = (
     *(ranks.straggler, gpu.collectives),
-    *(loading.load_in_process, loading.saturated_workers, loading.idle_workers, loading.environments),
+    *(loading.load_in_process, loading.saturated_workers, loading.idle_workers, environments.environments),
     loading.shared_memory,
     *(gpu.synchronization, phases.checkpoints, phases.logging_stalls, phases.evaluations, phases.compilation),
     *(overhead.hot_function, phases.unfused_optimizer, phases.small_batches, overhead.overhead),

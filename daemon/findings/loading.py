@@ -16,7 +16,7 @@ from profd.daemon.analyze.series import mean_of_known
 from profd.daemon.analyze.steps import take_steps
 from profd.daemon.findings.bounds import bound, ceiling, usable_cores
 from profd.daemon.findings.context import FindingContext
-from profd.daemon.findings.finding import INFO, Finding, Line, Measure
+from profd.daemon.findings.finding import INFO, Finding, Line
 from profd.daemon.findings.kinds import spoken
 from profd.daemon.findings.shares import Share
 from profd.daemon.findings.texts import at
@@ -302,55 +302,6 @@ def _cause_between(context: FindingContext, share: Share, loaders: Loaders) -> d
     # As much as the main thread would take for the work of all workers.
     is_cheap = loaders.busy.value * loaders.at_once < _MOST * share.value
     return {"transfer": is_transfer and not is_cheap, "cheap": is_transfer and is_cheap}
-
-
-def environments(context: FindingContext) -> Finding | None:
-    """Return the wait for environments of an agent that processes of their own step.
-
-    To ask a process and to get its answer takes some hundred microseconds: a cheap step is sooner taken in this one.
-    """
-    share = context.share_of(context.profile, partial(_waits_for_environments, context))
-    if context.severity("input-bound-environments-cheap", share.low) is None:  # spares the look at the processes
-        return None
-    trainers = {row.id for row in context.trainers}
-    looks = (_busy_with_environments(context, row.id) for row in context.reader.processes.values())
-    known = [one for row, one in zip(context.reader.processes, looks, strict=True) if row not in trainers]
-    busy = [one for one in known if one is not None]
-    if not busy:
-        return None
-    each, gain = Measure("environments busy", sum(busy) / len(busy)), bound(context, share)
-    cases = {"of-ray": any(_is_of_environments(context, stack, _RUNNERS) for stack in context.profile.time_ns)}
-    count, said = plural(len(busy), "env runner" if cases["of-ray"] else "environment"), percent(each.value)
-    if sum(busy) < _MOST * share.value:
-        return context.finding(
-            "input-bound-environments-cheap", share, each, gain=gain, cases=cases, environments=count, busy=said
-        )
-    return context.finding(
-        "input-bound-environments", share, each, gain=gain, cases=cases, environments=count, busy=said
-    )
-
-
-_RUNNERS = "ray/rllib/env/"
-_VECTORS = ("stable_baselines3/common/vec_env/", "gymnasium/vector/", "gym/vector/", "tianshou/env/", _RUNNERS)
-_ASKED = re.compile(r"\b(_?recv(_bytes)?|poll|wait|select|main_loop)$")
-
-
-def _is_of_environments(context: FindingContext, stack: int, files: str | tuple[str, ...] = _VECTORS) -> bool:
-    return any(one.module_path.startswith(files) for one in context.reader.frames_of(stack))
-
-
-def _waits_for_environments(context: FindingContext, stack: int) -> bool:
-    return context.phases.of_stack(stack) == DATA_WAIT and _is_of_environments(context, stack)
-
-
-def _busy_with_environments(context: FindingContext, process: int) -> float | None:
-    """Return the share of the time in which a process steps environments; None where it has none."""
-    alone = Selection(context.from_ns, context.to_ns, frozenset({process}), thread="MainThread")
-    time_ns = context.profile_on(alone).time_ns
-    stepping = {stack for stack in time_ns if _is_of_environments(context, stack)}
-    waiting = {stack for stack in time_ns if _ASKED.search(context.leaf(stack).function)}
-    busy, whole = (sum(map(time_ns.__getitem__, part)) for part in (stepping - waiting, stepping | waiting))
-    return busy / whole if stepping and whole else None
 
 
 _USED, _TOTAL = "shm_used_bytes", "shm_total_bytes"
