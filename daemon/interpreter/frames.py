@@ -60,7 +60,7 @@ class Interpreter:
         self._code_places = at.file, at.name, at.variables, at.cells or at.variables, at.line_table
         self._code_numbers = at.first_line, at.stack_size
         self._code_bytes = max(*self._code_places, *self._code_numbers) + 8
-        self._described = lru_cache(4_096)(self._describe)
+        self._described = lru_cache(1_024)(self._describe)
 
     def interpreter(self) -> int:
         """Return the address of the state of the main interpreter."""
