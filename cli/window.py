@@ -14,6 +14,7 @@ from profd.cli.liverun import pid_of, run_of
 from profd.cli.options import json_option, run_argument
 from profd.daemon import paths
 from profd.daemon.analyze.operators import by_name, issuing_lines
+from profd.daemon.analyze.torchtraces import of_last_request
 from profd.daemon.analyze.windows import about_window
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import SessionFailed, UsageError
@@ -97,7 +98,7 @@ def last_windows(reader: RunReader) -> list[WindowRow]:
     taken = [window for window in reader.windows() if not window.error]
     if not taken:
         raise UsageError("no window was taken of this run", f"take one: profd window {paths.word_for(reader.path)}")
-    return _by_rank(reader, [window for window in taken if window.asked_ns == taken[-1].asked_ns])
+    return _by_rank(reader, of_last_request(taken))
 
 
 def take(reader: RunReader, request: WindowRequest) -> list[WindowRow]:

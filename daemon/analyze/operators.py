@@ -17,7 +17,7 @@ import msgspec
 
 from profd.daemon.analyze.phases import own_frame
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.torchtraces import TorchTrace, decode, selected_windows, trace_text
+from profd.daemon.analyze.torchtraces import TorchTrace, decode, of_last_request, selected_windows, trace_text
 from profd.daemon.analyze.windows import BEFORE_NS, HOST, AboutWindow, Line, about_window, python_threads
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
@@ -163,9 +163,8 @@ class WindowSummary(AboutWindow, frozen=True, kw_only=True):
 
 def last_window(reader: RunReader, selection: Selection) -> tuple[WindowSummary, ...]:
     """Return the last window that was taken in a selection's range of time, of each of its processes by rank."""
-    taken = list(selected_windows(reader, selection))
     found = []
-    for window in (row for row in taken if row.asked_ns == taken[-1].asked_ns):
+    for window in of_last_request(list(selected_windows(reader, selection))):
         process = reader.processes[window.process]
         summary = WindowSummary(
             pid=process.pid,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 import msgspec
 
@@ -55,6 +55,12 @@ def selected_windows(reader: RunReader, selection: Selection) -> Iterator[Window
         is_late = selection.to_ns is not None and window.start_ns >= selection.to_ns
         if not (window.error or is_early or is_late) and selection.takes_process(reader.processes[window.process]):
             yield window
+
+
+def of_last_request(taken: Sequence[WindowRow]) -> list[WindowRow]:
+    """Return the windows of the last request that brought any, one of each process."""
+    # A damaged file may have one window thousands of times.
+    return list({row.process: row for row in taken if row.asked_ns == taken[-1].asked_ns}.values())
 
 
 def trace_text(reader: RunReader, window: WindowRow) -> bytes | None:

@@ -12,6 +12,7 @@ from support.training_stacks import LIBRARY, STEP, TRAIN
 
 from profd.daemon.analyze.operators import Call, IssuingLine, Stay, issuing_lines, last_window, tie
 from profd.daemon.analyze.selection import Selection
+from profd.daemon.analyze.torchtraces import of_last_request
 from profd.daemon.analyze.windows import Line
 from profd.daemon.clock import MILLISECOND_NS as MS
 from profd.daemon.clock import SECOND_NS
@@ -67,6 +68,14 @@ def test_the_last_window_is_summed_by_name_with_the_largest_first(tmp_path: Path
     ]
     assert {row.self_cuda_share for row in window.operators} == {None}
     assert summary.last_window == (window,)
+
+
+def test_a_window_that_a_damaged_file_has_many_times_is_one(tmp_path: Path) -> None:
+    with RunReader(write(tmp_path / "a.profd", *[taken(FIRST_NS, ADD)] * 3)) as reader:
+        assert len(reader.windows()) == 3
+        (window,) = last_window(reader, Selection())
+        assert of_last_request(reader.windows()) == reader.windows()[2:]
+    assert window.start_ns == FIRST_NS
 
 
 def test_on_a_gpu_the_time_of_the_gpu_ranks_them_and_kernels_are_not_counted_twice(tmp_path: Path) -> None:
