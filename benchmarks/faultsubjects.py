@@ -223,8 +223,9 @@ class _Commits:
 
 @contextlib.contextmanager
 def _hurried() -> Iterator[None]:
-    """Have a writer try again at once."""
+    """Have a writer commit readings as they come, and try again at once."""
     with (
+        mock.patch.object(writer_module, "WATCHED_GATHER_S", 0.0),
         mock.patch.object(writer_module, "FIRST_WAIT_S", 0.0005),
         mock.patch.object(writer_module, "LONGEST_WAIT_S", 0.002),
         mock.patch.object(database, "LOCK_TIMEOUT_S", 0.005),
