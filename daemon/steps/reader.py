@@ -20,7 +20,7 @@ from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.steps.count import CLOSE_ROUNDS, Count
 from profd.daemon.steps.declared import Declared
 from profd.daemon.steps.log import OutputFile, StepLog
-from profd.daemon.steps.loop import Stack, StepLoop, find_loop, training_loops, trains
+from profd.daemon.steps.loop import Stack, StepLoop, find_loop, training_loops
 from profd.daemon.steps.sources import Around, Program, Source
 from profd.daemon.store import records
 from profd.daemon.store.records import Identity, Point, Record
@@ -55,10 +55,12 @@ class StepReader:
         self._declared = Declared(self._files)
         self._program: Program | None = None
         self._tries = 0
-        self._stacks: deque[Stack] = deque(maxlen=40)
+        self._training: deque[Stack] = deque(maxlen=30)
+        """Stacks of the backward pass or of the optimizer, which may be seldom; and others."""
+        self._others: deque[Stack] = deque(maxlen=30)
+        self._looks: deque[bool] = deque(maxlen=40)
+        """Whether the last stacks were of the training."""
         self._looked_ns = 0
-        self._sees_training = False
-        """Whether one of the stacks is of the backward pass, or of the optimizer."""
         self._heard: deque[tuple[int, bytes]] = deque(maxlen=64)
         self._output: OutputFile | None = None
         self._log = StepLog()
@@ -151,25 +153,30 @@ class StepReader:
     def _look(self, program: Program) -> None:
         """Look at the stack for the loop of the steps: now and then, and often while the one that is known pauses."""
         now_ns = self.clock.now_ns()
-        is_waiting = self._loop is not None and not self._sees_training and len(self._stacks) > _NO_OTHER
-        wait_s = READ_S * (len(self._stacks) - _NO_OTHER) if is_waiting else READ_S
+        is_waiting = self._loop is not None and not any(self._looks) and len(self._looks) > _NO_OTHER
+        wait_s = READ_S * (len(self._looks) - _NO_OTHER) if is_waiting else READ_S
         if self._source is not None and not self._off and not self._elsewhere and not self._pauses(now_ns):
             wait_s = 2.0
         if now_ns - self._looked_ns < wait_s * SECOND_NS:
             return
         has_moved, self._looked_ns = self._count.changed_ns > self._looked_ns, now_ns
         with contextlib.suppress(Unreadable):
-            self._stacks.append(program.stack())
-            self._sees_training = any(trains(frame) for stack in self._stacks for frame in stack)
-            loops = training_loops(self._stacks[-1], self._declared)
+            stack = program.stack()
+            loops = training_loops(stack, self._declared)
+            self._looks.append(loops is not None)
+            (self._others if loops is None else self._training).append(stack)
             if self._counted is not None and loops is not None:
                 self._elsewhere = 0 if has_moved or self._counted[0] in loops else self._elsewhere + 1
-        found = find_loop(self._stacks, self._declared)
+        found = find_loop([*self._training, *self._others], self._declared)
         if found is not None and (self._loop is None or found.place.key != self._loop.place.key):
-            self._stacks.clear()
+            self._forget_stacks()
             self._loop, self._source = found, None
         if self._elsewhere >= _ELSEWHERE:
             self._lose()
+
+    def _forget_stacks(self) -> None:
+        for kept in (self._training, self._others, self._looks):
+            kept.clear()
 
     def _lose(self) -> None:
         """Say that nothing counts the training any more, since the count has moved last; the next count begins anew."""
@@ -251,7 +258,7 @@ class StepReader:
         is_variable = isinstance(source.variable, Local | Global)
         if number is None:  # a variable is there again with its function, an iterator is another one then
             if not self._off:
-                self._stacks.clear()
+                self._forget_stacks()
             self._off = self._off[0] if self._off else at_ns, at_ns
             return is_variable
         end = None
@@ -308,7 +315,7 @@ class StepReader:
                 return  # it is not known how fast
             changed_ns, rest = self._off[0], self._count.rest(self._unread_s())
         steps, error = self._made(*rest)
-        if self._off and (len(self._stacks) < _NO_OTHER or self._sees_training):
+        if self._off and (len(self._looks) < _NO_OTHER or any(self._looks)):
             since_s = max(now_ns - self._off[0], 0) / SECOND_NS
             error += 3 + math.ceil(1.2 * self._count.per_s() * since_s)  # it may go faster than it did
         stored_ns, stored = self._stored or (0, 0)
@@ -335,8 +342,9 @@ class StepReader:
         if number is None:
             return
         self._check = other, number, rounds
-        apart = number - before - (rounds - rounds_before)
-        if 0 <= before <= number and abs(apart) > 2 + self._count.error + self._count.per_s() * READ_S:
+        made = rounds - rounds_before
+        apart, begins_anew = number - before - made, number < max(before, made)
+        if before >= 0 and not begins_anew and abs(apart) > 2 + self._count.error + self._count.per_s() * READ_S:
             self._check = None
             self._say("steps disagree", f"{other.name} and {source.name} differ by {apart} steps")
 

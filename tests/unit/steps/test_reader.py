@@ -39,6 +39,11 @@ def play():
         loss.backward()
         if done:
             return
+def fit():
+    for epoch in range(9):
+        loss.backward()
+        for n in range(1000):
+            loss.backward()
 """
 FIRST = Source("first", Local(1, 0))
 SECOND = Source("second", Local(2, 0))
@@ -408,6 +413,23 @@ def test_two_sources_that_disagree_are_reported_once_and_the_first_counts(readin
     reading.goes({FIRST.variable: tenth, SECOND.variable: 2 * tenth} for tenth in range(80))
     assert [text for text in reading.said if "differ" in text] == ["second and first differ by 10 steps"]
     assert reading.counts[-1][1] == pytest.approx(79, abs=10)
+
+
+def test_a_source_that_begins_anew_is_compared_with_a_running_number_within_an_epoch_alone(reading: Reading) -> None:
+    reading.program.sources = [FIRST, SECOND]
+    reading.goes({FIRST.variable: tenth, SECOND.variable: tenth % 8} for tenth in range(80))
+    assert reading.said == ["first"]
+
+
+def test_a_loop_is_found_where_its_optimizer_is_never_seen_and_its_backward_pass_seldom(tmp_path: Path) -> None:
+    found = Reading(tmp_path)
+    found.program.sources = [FIRST]
+    line = SCRIPT.splitlines().index("        for n in range(1000):") + 2
+    training = [Frame("fit", str(found.file), line), BACKWARD]
+    for step in range(150):
+        found.program.frames = training if step % 6 == 0 else training[:1]
+        found.reads(FIRST.variable, [step])
+    assert found.said == ["first"]
 
 
 def test_a_loop_that_nothing_counts_is_counted_by_its_log(tmp_path: Path) -> None:
