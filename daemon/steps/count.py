@@ -207,11 +207,14 @@ class Count:
             groups = now // self._early - self._epoch // self._early
             ended = self._early - 1 - self._epoch % self._early
             self.error += length * (ended + (groups - 1) * (self._early - 1)) * (groups > 0)
-        self._epoch = now
+        self._epoch, is_numbered = now, epochs is not None and epochs >= 0
 
         def unseen(made: int) -> int:
-            """Return the rounds of an epoch if a whole one more may have passed."""
-            return length if now is None and known and 1.5 * fastest - made > length else 0
+            """Return the rounds of the epochs that may have passed besides, where their number is not known.
+
+            It is not, either, where the loops around have begun anew themselves.
+            """
+            return 0 if is_numbered or not known else length * max(int((1.5 * fastest - made) / length), 0)
 
         if number >= last and not is_anew and (not epochs or (self.is_added and self._ended_at is None)):
             unmade = round(expected) - (number - last)

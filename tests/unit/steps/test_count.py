@@ -285,3 +285,15 @@ def test_an_epoch_that_passed_between_two_readings_counts_at_once_also_where_the
     count.take(round(9.1 * SECOND_NS), 5, 1)
     count.take(round(10.1 * SECOND_NS), 8, 2)
     assert (count.rounds, count.error) == (2 * 40 + 8, 0)
+
+
+def test_epochs_whose_number_has_begun_anew_may_have_been_more_than_one() -> None:
+    count = known()
+    for at_s, number, epoch in ((1.6, 62, 0), (1.7, 2, 1), (2.4, 30, 1), (3.1, 58, 1)):
+        count.take(round(at_s * SECOND_NS), number, epoch)
+    assert (count.rounds, count.error) == (63 + 58, 0)
+    count.take(round(5.2 * SECOND_NS), 15, 0)  # the last epoch was the second; or the third, which no reading saw
+    assert count.rounds == 2 * 63 + 15
+    assert count.error == 63
+    count.take(round(5.4 * SECOND_NS), 23, 0)
+    assert (count.rounds, count.error) == (2 * 63 + 23, 63)
