@@ -34,6 +34,8 @@ _SHORT_ROUNDS = 4
 # Readings may take 2 ms a second in the long run, and this much more at first: that shows how long an epoch is.
 EARNED_SHARE = 0.002
 CAPITAL_S = 0.3
+# A first count that is not sure is given up so many times: five seconds.
+_MOST_UNSURE_FIRSTS = 50
 # This many stacks without another loop show that there is none.
 _NO_OTHER = 15
 # This many stacks in a row with the training elsewhere show that it is not counted: by then they outnumber all others,
@@ -81,6 +83,8 @@ class StepReader:
         """The steps of the counts before this one, and how many more or fewer there may have been."""
         self._has_paused = False
         self._stored: tuple[int, int] | None = None
+        self._unsure_firsts = 0
+        """How often the first count was given up, as it was not sure."""
         self._off: tuple[int, int] | None = None
         """From when to when the program was not seen in the loop; None while it is."""
         self._balance_s = CAPITAL_S
@@ -266,7 +270,9 @@ class StepReader:
             left = program.value(source.end)
             end = number + 1 + left if left is not None and program.round_of(source) == number else None
         self._count.take(at_ns, number, epoch, end, self._off)
-        if self._stored is None and self._count.error:  # all counts are compared with the first: that one is sure
+        # All counts are compared with the first: that one is sure, unless epochs are too short for any to be.
+        if self._stored is None and self._count.error and self._unsure_firsts < _MOST_UNSURE_FIRSTS:
+            self._unsure_firsts += 1
             self._count = self._count_of(source)
             self._count.take(at_ns, number, epoch, end)
         self._off = None

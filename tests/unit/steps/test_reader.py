@@ -421,6 +421,16 @@ def test_a_source_that_begins_anew_is_compared_with_a_running_number_within_an_e
     assert reading.said == ["first"]
 
 
+def test_epochs_too_short_for_a_first_count_that_is_sure_are_counted_after_five_seconds(reading: Reading) -> None:
+    epoch = Local(9, 9)
+    reading.program.sources, reading.program.outside = [FIRST], [Around(epoch, 0)]
+    reading.goes({FIRST.variable: 17 * tenth % 63, epoch: 3 * tenth} for tenth in range(50))
+    assert reading.counts == []
+    reading.goes({FIRST.variable: 17 * tenth % 63, epoch: 3 * tenth} for tenth in range(50, 100))
+    assert reading.counts[-1][1] > 20 * 63
+    assert reading.errors[-1] > 10 * 63
+
+
 def test_a_loop_is_found_where_its_optimizer_is_never_seen_and_its_backward_pass_seldom(tmp_path: Path) -> None:
     found = Reading(tmp_path)
     found.program.sources = [FIRST]
