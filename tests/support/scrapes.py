@@ -8,6 +8,7 @@ import subprocess
 import sys
 import urllib.request
 from collections.abc import Iterator
+from http.client import HTTPException
 from pathlib import Path
 
 from support.waiting import DEADLINE_S
@@ -23,7 +24,7 @@ def scrape(url: str) -> str:
 def is_answered(url: str) -> bool:
     try:
         return bool(scrape(url))
-    except OSError:
+    except (OSError, HTTPException):  # nobody listens, or who did ended in the midst of its answer
         return False
 
 
