@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from profd.cli.console import say
 from profd.cli.options import RecordingOptions
 from profd.daemon import paths, processes
-from profd.daemon.errors import NoSuchProcess, ProfdError, SessionFailed, UsageError
+from profd.daemon.errors import NoSuchProcess, OutputUnwritable, ProfdError, SessionFailed, UsageError
 from profd.daemon.session.session import SessionOptions, start_session
 from profd.daemon.tree.attachable import check_attachable
 
@@ -33,7 +33,10 @@ def pid_of(word: str) -> int | None:
 def live_runs_of(pids: Iterable[int]) -> dict[int, Path]:
     """Return the file of the newest live run of this user that records each process; none of those in no such run."""
     # A file is opened only where a session listens: most runs have ended, and there may be hundreds.
-    listening = {socket.stem for socket in paths.runtime_folder().glob("*.sock")}
+    try:
+        listening = {socket.stem for socket in paths.runtime_folder().glob("*.sock")}
+    except OutputUnwritable:  # where there can be no socket, no session listens
+        listening = set()
     found: dict[int, Path] = {}
     if live := [path for path in paths.list_runs() if path.stem in listening]:
         from profd.daemon.store.reader import RunReader

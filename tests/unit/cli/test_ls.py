@@ -14,7 +14,7 @@ from support.synthetic import MAIN, RUN_ID, STARTED_NS, this_process, write_run
 
 from profd.cli import ls
 from profd.daemon import paths, processes
-from profd.daemon.errors import ExitCode
+from profd.daemon.errors import ExitCode, OutputUnwritable
 from profd.daemon.stacks.dump import DumpedFrame, DumpedThread
 from profd.daemon.store import records
 from profd.daemon.tree.attachable import Attachable
@@ -64,6 +64,19 @@ def test_unreadable_file_is_listed_as_such_and_a_live_run_marks_its_processes(
     lines = {line.split()[0]: line.split()[1:] for line in text.splitlines() if line.endswith("train.py")}
     assert lines["4242"] == ["3.11", "torch", "1", "min", "01", "s", "python", "train.py"]
     assert lines[str(os.getpid())] == ["3.11", "torch", "1", "min", "01", "s", RUN_ID, "python", "train.py"]
+
+
+def test_runs_are_listed_where_nothing_can_be_written(
+    runs: Path, profd: CommandLine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse() -> Path:
+        raise OutputUnwritable("cannot create the folder", "set PROFD_HOME")
+
+    write_run(runs / f"{RUN_ID}.profd", seconds=1)
+    monkeypatch.setattr(paths, "runtime_folder", refuse)
+    text = profd("ls")
+    assert RUN_ID in text
+    assert "4242" in text
 
 
 FRAMES = (DumpedFrame("forward", "/home/ada/cifar/model.py", 12), DumpedFrame("main", "train.py", 90))
