@@ -58,7 +58,7 @@ class StepReader:
         self._program: Program | None = None
         self._tries = 0
         self._training: deque[Stack] = deque(maxlen=30)
-        """Stacks of the backward pass or of the optimizer, which may be seldom; and others."""
+        """The last stacks of the backward pass or the optimizer, kept apart from others: there may be few of them."""
         self._others: deque[Stack] = deque(maxlen=30)
         self._looks: deque[bool] = deque(maxlen=40)
         """Whether the last stacks were of the training."""
