@@ -57,6 +57,10 @@ class OutputFile:
                 self._fd = -1 if opened is None else opened
             self._read = os.fstat(self._fd).st_size
 
+    @property
+    def is_open(self) -> bool:
+        return self._fd >= 0
+
     def new(self) -> bytes:
         """Return what was written since the last call; the end of it, if that is much."""
         with contextlib.suppress(OSError):

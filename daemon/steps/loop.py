@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import re
 from collections import Counter as Tally
+from collections import deque
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -58,34 +59,81 @@ class StepLoop(msgspec.Struct, frozen=True):
 Stack = Sequence[Frame]
 """A stack of a main thread, the outermost frame first."""
 _Chain = tuple[Place, ...]
+_BACKWARD_PASS, _UPDATE, _OTHER = "backward pass", "update", "other"
 
 
-def find_loop(stacks: Sequence[Stack], declared: Declared) -> StepLoop | None:
-    backward: Tally[_Chain] = Tally()
-    optimizer: Tally[_Chain] = Tally()
-    others: Tally[_Chain] = Tally()
-    for stack in stacks:
-        if any(frame.file == "<frozen importlib._bootstrap>" for frame in stack):
-            continue
-        at = next((depth for depth, frame in enumerate(stack) if trains(frame)), None)
-        if at is not None:
-            chain = tuple(_places(stack[:at], declared))
-            (backward if _BACKWARD.search(stack[at].file) else optimizer)[chain] += 1
-            continue
-        own = [frame for frame in stack if not is_library(frame.file)]
-        chain = tuple(_places(own, declared))
-        if updating := _updating(chain):
-            optimizer[chain[:updating]] += 1
-        elif own and not any(_NO_STEP.search(frame.function) for frame in own):
-            others[chain] += 1
+class Sight(msgspec.Struct, frozen=True):
+    """What one stack shows: ``chain`` are the loops around what it is in, the outermost first.
+
+    That is a backward pass, an update of the model, or something other, of the user's own; of the rest (``part`` is
+    None) the chain is not needed. ``keys`` are those of the chain; ``trains`` where a frame does.
+    """
+
+    stack: Stack
+    part: str | None
+    chain: _Chain
+    keys: tuple[tuple[str, int], ...]
+    trains: bool
+
+
+def sight_of(stack: Stack, declared: Declared) -> Sight:
+    at = next((depth for depth, frame in enumerate(stack) if trains(frame)), None)
+    part, chain = _shown(stack, at, declared)
+    return Sight(stack, part, chain, tuple(place.key for place in chain), at is not None)
+
+
+def _shown(stack: Stack, training: int | None, declared: Declared) -> tuple[str | None, _Chain]:
+    """Return what a stack is in, whose frame at ``training`` trains, if one does, and the loops around it."""
+    if any(frame.file == "<frozen importlib._bootstrap>" for frame in stack):
+        return None, ()
+    if training is not None:
+        part = _BACKWARD_PASS if _BACKWARD.search(stack[training].file) else _UPDATE
+        return part, tuple(_places(stack[:training], declared))
+    own = [frame for frame in stack if not is_library(frame.file)]
+    chain = tuple(_places(own, declared))
+    if updating := _updating(chain):
+        return _UPDATE, chain[:updating]
+    is_other = own and not any(_NO_STEP.search(frame.function) for frame in own)
+    return _OTHER if is_other else None, chain
+
+
+class Sights:
+    """What the last stacks of a program showed. Those of the training are kept apart from others: they may be few."""
+
+    def __init__(self) -> None:
+        self._training, self._others = deque[Sight](maxlen=30), deque[Sight](maxlen=30)
+        self._were_of_training: deque[bool] = deque(maxlen=40)
+
+    def take(self, sight: Sight) -> None:
+        (self._training if sight.trains else self._others).append(sight)
+        self._were_of_training.append(sight.trains)
+
+    def clear(self) -> None:
+        for kept in (self._training, self._others, self._were_of_training):
+            kept.clear()
+
+    def loop(self) -> StepLoop | None:
+        """Return the loop of the steps that they show."""
+        return find_loop([*self._training, *self._others])
+
+    def without_training(self) -> int:
+        """Return how many the last ones were, 40 at most, if none of them was of the training; else 0."""
+        return 0 if any(self._were_of_training) else len(self._were_of_training)
+
+
+def find_loop(sights: Sequence[Sight]) -> StepLoop | None:
+    backward, optimizer, others = (
+        [sight for sight in sights if sight.part == part] for part in (_BACKWARD_PASS, _UPDATE, _OTHER)
+    )
     if not backward and not optimizer:
         # A program of torch that is in neither evaluates: its training comes later.
-        uses_torch = any("/torch/" in frame.file for stack in stacks for frame in stack)
-        return None if uses_torch or others.total() < 10 else _by_names(others)
-    inner, outer = (tally.most_common(1)[0][0] if tally else () for tally in (backward, optimizer))
+        uses_torch = any("/torch/" in frame.file for sight in sights for frame in sight.stack)
+        return None if uses_torch or len(others) < 10 else _by_names(others)
+    inner, outer = _most_common(backward), _most_common(optimizer)
     # The optimizer's step is in one of the loops around the backward pass; where it is never seen, in the innermost.
     is_plain = bool(optimizer) or len(inner) < 2 or _updating(inner)
-    if (backward + optimizer).most_common(1)[0][1] < (_LEAST_SIGHTS if is_plain else _LEAST_WITHOUT_OPTIMIZER):
+    most = Tally(sight.keys for sight in (*backward, *optimizer)).most_common(1)[0][1]
+    if most < (_LEAST_SIGHTS if is_plain else _LEAST_WITHOUT_OPTIMIZER):
         return None
     chain = inner or outer
     length = len(chain)
@@ -98,15 +146,15 @@ def find_loop(stacks: Sequence[Stack], declared: Declared) -> StepLoop | None:
     micro = chain[-1] if length < len(chain) else None
     if not chain:
         return None
-    place, training = chain[length - 1], (stack for stack in stacks if any(map(trains, stack)))
+    place, training = chain[length - 1], (sight.stack for sight in sights if sight.trains)
     seen = (frame for stack in training for frame in stack if (frame.file, frame.function) == (place.file, place.name))
     return StepLoop(place, chain[: length - 1], micro, frozenset(frame.line for frame in seen))
 
 
-def training_loops(stack: Stack, declared: Declared) -> frozenset[tuple[str, int]] | None:
-    """Return the keys of the loops around the training on a stack; None where it shows no training."""
-    at = next((depth for depth, frame in enumerate(stack) if trains(frame)), None)
-    return None if at is None else frozenset(place.key for place in _places(stack[:at], declared))
+def _most_common(sights: Sequence[Sight]) -> _Chain:
+    """Return the chain that most of the stacks show, an empty one where there are none."""
+    chains = {sight.keys: sight.chain for sight in sights}
+    return chains[Tally(sight.keys for sight in sights).most_common(1)[0][0]] if sights else ()
 
 
 @functools.lru_cache(4096)
@@ -145,15 +193,14 @@ def _updating(chain: _Chain) -> int:
     return max((number for number, place in enumerate(chain, 1) if place.loop.updates), default=0)
 
 
-def _by_names(chains: Tally[_Chain]) -> StepLoop | None:
+def _by_names(sights: Sequence[Sight]) -> StepLoop | None:
     """Return the outermost loop on nearly all stacks whose names say that its rounds are steps."""
-    seen: Tally[tuple[str, int]] = Tally()
-    for chain, samples in chains.items():
-        seen.update({place.key: samples for place in chain})
-    for chain, _ in chains.most_common():
-        for number, place in enumerate(chain):
+    seen = Tally(key for sight in sights for key in set(sight.keys))
+    chains = {sight.keys: sight.chain for sight in sights}
+    for keys, _ in Tally(sight.keys for sight in sights).most_common():
+        for number, place in enumerate(chains[keys]):
             names = {*place.loop.given, *(counter.name for counter in place.loop.counters)}
             says_step = any(_STEP.search(name) and not _NO_STEP.search(name) for name in names)
-            if seen[place.key] >= 0.6 * chains.total() and says_step:
-                return StepLoop(place, chain[:number])
+            if seen[place.key] >= 0.6 * len(sights) and says_step:
+                return StepLoop(place, chains[keys][:number])
     return None

@@ -1,7 +1,9 @@
 """Follows the steps of one training process from outside: finds its loop on its stack, and reads what counts it.
 
-A reading takes 0.1 to 0.3 ms of CPU time, and 0.02 ms where nothing has changed. There are ten a second, four while
-the loop's end is far, one where its rounds are short besides, and more where that shows how many rounds an epoch has.
+A reading takes 0.1 to 0.5 ms of CPU time, and a look at the stack 0.5 to 1 ms. There are ten readings a second, four
+while the loop's end is far, one where its rounds are short besides, and more where that shows how many rounds an epoch
+has; a loop that has nothing to count it is looked at once a second.
+
 What is stored: `step_count` and `step_count_error` as series, and events that name the source, and that there is none.
 """
 
@@ -20,7 +22,7 @@ from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.steps.count import CLOSE_ROUNDS, Count
 from profd.daemon.steps.declared import Declared
 from profd.daemon.steps.log import OutputFile, StepLog
-from profd.daemon.steps.loop import Stack, StepLoop, find_loop, training_loops
+from profd.daemon.steps.loop import Sights, StepLoop, sight_of
 from profd.daemon.steps.sources import Around, Program, Source
 from profd.daemon.store import records
 from profd.daemon.store.records import Identity, Point, Record
@@ -36,6 +38,8 @@ EARNED_SHARE = 0.002
 CAPITAL_S = 0.3
 # A first count that is not sure is given up so many times: five seconds.
 _MOST_UNSURE_FIRSTS = 50
+# After so many looks in vain at a loop for what counts it, looks are ten times as rare.
+_MOST_VAIN = 50
 # This many stacks without another loop show that there is none.
 _NO_OTHER = 15
 # This many stacks in a row with the training elsewhere show that it is not counted: by then they outnumber all others,
@@ -57,12 +61,10 @@ class StepReader:
         self._declared = Declared(self._files)
         self._program: Program | None = None
         self._tries = 0
-        self._training: deque[Stack] = deque(maxlen=30)
-        """The last stacks of the backward pass or the optimizer, kept apart from others: there may be few of them."""
-        self._others: deque[Stack] = deque(maxlen=30)
-        self._looks: deque[bool] = deque(maxlen=40)
-        """Whether the last stacks were of the training."""
+        self._sights = Sights()
         self._looked_ns = 0
+        self._vain = 0
+        """How often in a row nothing was found that counts the loop."""
         self._heard: deque[tuple[int, bytes]] = deque(maxlen=64)
         self._output: OutputFile | None = None
         self._log = StepLog()
@@ -131,9 +133,10 @@ class StepReader:
                 if self._tries == 100:
                     self._say("note", f"its steps are not read: {error}")
                 return READ_S if self._tries < 100 else 2.0
-        self._look(self._program)
-        if self._source is None and self._loop is not None:
+        has_looked = self._look(self._program)
+        if self._source is None and self._loop is not None and (has_looked or not self._is_without_counter()):
             self._source = self._bind(self._program, self._loop)
+            self._vain = 0 if self._source is not None else self._vain + 1
         if self._source is None:
             if self._counted_by() in (None, LOG.name):
                 self._read_log()
@@ -145,42 +148,54 @@ class StepReader:
             return self._pause_s()
         else:
             self._source = None
+        if self._is_without_counter() and not self._follows_log():
+            return SHORT_S
         # What counts the next epoch shows on few stacks only: looking more often loses fewer of its rounds.
         is_just_lost = self.clock.now_ns() - self._count.at_ns < SECOND_NS and self._balance_s > CAPITAL_S / 3
-        return FINE_S if self._counted is not None and is_just_lost else READ_S
+        is_variable = self._counted is not None and self._counted[1] is not LOG
+        return FINE_S if is_variable and is_just_lost else READ_S
 
     def _say(self, kind: str, text: str) -> None:
         self.put(records.EventHappened(self.clock.now_ns(), kind, text, self.identity))
 
     # The loop, and what counts it
 
-    def _look(self, program: Program) -> None:
-        """Look at the stack for the loop of the steps: now and then, and often while the one that is known pauses."""
+    def _is_without_counter(self) -> bool:
+        return self._vain > _MOST_VAIN and self._counted_by() in (None, LOG.name)
+
+    def _follows_log(self) -> bool:
+        """Say whether the script's output has steps, or is in a file, whose lines have the time at which it is read."""
+        return self._counted_by() == LOG.name or (self._output is not None and self._output.is_open)
+
+    def _look(self, program: Program) -> bool:
+        """Look at the stack for the loop of the steps: now and then, and often while the one that is known pauses.
+
+        Says whether it was due.
+        """
         now_ns = self.clock.now_ns()
-        is_waiting = self._loop is not None and not any(self._looks) and len(self._looks) > _NO_OTHER
-        wait_s = READ_S * (len(self._looks) - _NO_OTHER) if is_waiting else READ_S
+        looks_elsewhere = self._sights.without_training() if self._loop is not None else 0
+        wait_s = READ_S * max(looks_elsewhere - _NO_OTHER, 1)
         if self._source is not None and not self._off and not self._elsewhere and not self._pauses(now_ns):
             wait_s = 2.0
+        elif self._is_without_counter():
+            wait_s = max(wait_s, SHORT_S)
         if now_ns - self._looked_ns < wait_s * SECOND_NS:
-            return
+            return False
         has_moved, self._looked_ns = self._count.changed_ns > self._looked_ns, now_ns
         with contextlib.suppress(Unreadable):
-            stack = program.stack()
-            loops = training_loops(stack, self._declared)
-            self._looks.append(loops is not None)
-            (self._others if loops is None else self._training).append(stack)
-            if self._counted is not None and loops is not None:
-                self._elsewhere = 0 if has_moved or self._counted[0] in loops else self._elsewhere + 1
-        found = find_loop([*self._training, *self._others], self._declared)
+            sight = sight_of(program.stack(), self._declared)
+            self._sights.take(sight)
+            if sight.trains and self._loop is not None and self._loop.place.key not in sight.keys:
+                self._vain = 0  # another loop, which may have a counter
+            if self._counted is not None and sight.trains:
+                self._elsewhere = 0 if has_moved or self._counted[0] in sight.keys else self._elsewhere + 1
+        found = self._sights.loop()
         if found is not None and (self._loop is None or found.place.key != self._loop.place.key):
-            self._forget_stacks()
-            self._loop, self._source = found, None
+            self._sights.clear()
+            self._loop, self._source, self._vain = found, None, 0
         if self._elsewhere >= _ELSEWHERE:
             self._lose()
-
-    def _forget_stacks(self) -> None:
-        for kept in (self._training, self._others, self._looks):
-            kept.clear()
+        return True
 
     def _lose(self) -> None:
         """Say that nothing counts the training any more, since the count has moved last; the next count begins anew."""
@@ -262,7 +277,7 @@ class StepReader:
         is_variable = isinstance(source.variable, Local | Global)
         if number is None:  # a variable is there again with its function, an iterator is another one then
             if not self._off:
-                self._forget_stacks()
+                self._sights.clear()
             self._off = self._off[0] if self._off else at_ns, at_ns
             return is_variable
         end = None
@@ -321,7 +336,7 @@ class StepReader:
                 return  # it is not known how fast
             changed_ns, rest = self._off[0], self._count.rest(self._unread_s())
         steps, error = self._made(*rest)
-        if self._off and (len(self._looks) < _NO_OTHER or any(self._looks)):
+        if self._off and self._sights.without_training() < _NO_OTHER:
             since_s = max(now_ns - self._off[0], 0) / SECOND_NS
             error += 3 + math.ceil(1.2 * self._count.per_s() * since_s)  # it may go faster than it did
         stored_ns, stored = self._stored or (0, 0)

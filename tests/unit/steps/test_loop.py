@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from profd.daemon.steps.declared import Declared
-from profd.daemon.steps.loop import Stack, StepLoop, find_loop
+from profd.daemon.steps.loop import Stack, StepLoop, find_loop, sight_of
 from profd.daemon.store.records import Frame
 
 BACKWARD = [Frame("Tensor.backward", "/x/site-packages/torch/_tensor.py", 9), Frame("engine", "/x/e.py", 1)]
@@ -35,7 +35,8 @@ class Script:
 
 def loop_in(*stacks: list[Stack]) -> StepLoop | None:
     """Return the loop that is found in all of the stacks."""
-    return find_loop([one for some in stacks for one in some], Declared())
+    declared = Declared()
+    return find_loop([sight_of(one, declared) for some in stacks for one in some])
 
 
 def head(found: StepLoop | None) -> tuple[int, int | None]:

@@ -14,7 +14,7 @@ from profd.daemon.interpreter.integers import Attribute, Local, Moved, RangeLeft
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.steps.declared import Declared
 from profd.daemon.steps.loop import Place, StepLoop
-from profd.daemon.steps.reader import FAR_S, LOG, SHORT_S, StepReader
+from profd.daemon.steps.reader import FAR_S, LOG, READ_S, SHORT_S, StepReader
 from profd.daemon.steps.sources import Around, Program, Source
 from profd.daemon.store.records import STEPS_LOST, EventHappened, Frame, Identity, PointsTaken, Record
 
@@ -60,8 +60,10 @@ class FakeProgram(Program):
         self.uncounted = ""
         self.is_closed = False
         self.moves = False
+        self.looks = 0
 
     def stack(self) -> list[Frame]:
+        self.looks += 1
         return self.frames
 
     def sources_of(self, loop: StepLoop) -> list[Source]:
@@ -370,6 +372,21 @@ def test_training_that_goes_on_in_an_uncounted_loop_is_reported_once(reading: Re
     assert len(reading.counts) > stored + 5
     assert reading.counts[-1][1] == pytest.approx(19 + 99, abs=10)
     assert all(before <= after for (_, before), (_, after) in zip(reading.counts, reading.counts[1:], strict=False))
+
+
+def test_a_loop_without_a_counter_is_looked_at_once_a_second(reading: Reading) -> None:
+    reading.program.uncounted = "endless"
+    reading.sees("endless")
+    reading.reads(FIRST.variable, [None] * 80)
+    looks = reading.program.looks
+    reading.reads(FIRST.variable, [None] * 100)
+    assert reading.program.looks - looks == 10
+    assert reading.goes([{}]) == [SHORT_S]
+    reading.reader.hear(b"step 7: loss 0.1\n")
+    assert reading.goes([{}, {}]) == [READ_S] * 2  # the script's output counts its steps by then
+    reading.sees("pretrain")  # from the next look on, as often as before
+    reading.reads(FIRST.variable, range(40))
+    assert reading.said == [LOG.name, "first"]
 
 
 def test_a_loop_left_before_its_pace_is_known_is_reported_too(reading: Reading) -> None:

@@ -11,7 +11,7 @@ from support.interpreters import VERSIONS, Standing, python, standing
 
 from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.steps.declared import Declared
-from profd.daemon.steps.loop import StepLoop, find_loop
+from profd.daemon.steps.loop import StepLoop, find_loop, sight_of
 from profd.daemon.steps.sources import Program
 from profd.daemon.store.records import Frame
 
@@ -35,7 +35,7 @@ def training(folder: Path, source: str, version: str) -> Iterator[tuple[Standing
     name = "fit" if "def fit" in source else "train" if "def train" in source else "<module>"
     around = [Frame("train", str(file), lines.index("        fit()") + 1)] if "def fit" in source else []
     declared = Declared()
-    loop = find_loop([[*around, Frame(name, str(file), line), BACKWARD]] * 20, declared)
+    loop = find_loop([sight_of([*around, Frame(name, str(file), line), BACKWARD], declared)] * 20)
     assert loop is not None
     program = f"exec(compile(open({str(file)!r}).read(), {str(file)!r}, 'exec'), {{'__name__': '__main__'}})"
     with standing(program, python(version)) as running:
