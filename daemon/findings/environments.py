@@ -1,4 +1,4 @@
-"""The rule on environments of an agent that processes of their own step: the wait for them."""
+"""The environments of an agent: whether a run has any, and the rule on the wait for those in processes of their own."""
 
 from __future__ import annotations
 
@@ -44,7 +44,13 @@ def environments(context: FindingContext) -> Finding | None:
 
 _RUNNERS = "ray/rllib/env/"
 _VECTORS = ("stable_baselines3/common/vec_env/", "gymnasium/vector/", "gym/vector/", "tianshou/env/", _RUNNERS)
+_ANY = (*_VECTORS, "gymnasium/", "gym/", "pettingzoo/", "envpool/")
 _ASKED = re.compile(r"\b(_?recv(_bytes)?|poll|wait|select|main_loop)$")
+
+
+def has_environments(context: FindingContext) -> bool:
+    """Say whether the main threads step environments, or ask for it."""
+    return any(_is_of_environments(context, stack, _ANY) for stack in context.profile.time_ns)
 
 
 def _is_of_environments(context: FindingContext, stack: int, files: str | tuple[str, ...] = _VECTORS) -> bool:

@@ -11,6 +11,7 @@ from typing import TypeVar
 from profd.daemon.analyze.phases import BACKWARD, FORWARD, LOSS, OPTIMIZER, OTHER, own_frame
 from profd.daemon.findings.bounds import bound
 from profd.daemon.findings.context import ALL_WORK, MOST, FindingContext, line_of
+from profd.daemon.findings.environments import has_environments
 from profd.daemon.findings.finding import Finding, Line
 from profd.daemon.findings.kinds import MODULE, OwnFunction, own_functions, part_name, spoken
 from profd.daemon.store.rows import FrameRow
@@ -86,8 +87,8 @@ def forward_without_gradients(context: FindingContext) -> Finding | None:
         return next((line_of(one) for one in reversed(frames[:at]) if not one.is_library), line_of(frames[at]))
 
     share = context.share_of(context.profile, stacks.__contains__)
-    gain = partial(bound, context, share)
-    return context.finding("forward-without-gradients", share, gain=gain, line=line, function=function[0])
+    gain, cases = partial(bound, context, share), {"of-agent": has_environments(context)}
+    return context.finding("forward-without-gradients", share, gain=gain, cases=cases, line=line, function=function[0])
 
 
 _GENERATES = re.compile(r"^(transformers/generation|vllm)/")

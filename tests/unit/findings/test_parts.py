@@ -52,6 +52,15 @@ def test_a_model_that_the_user_runs_without_gradients_in_a_step_is_a_remark_at_i
         assert case.found(forward_without_gradients, step((other, 200))) is None
 
 
+def test_an_agent_should_run_its_model_for_more_observations_at_once(case: Case) -> None:
+    acts = (*PASS, DECORATED, TEACH, CALL_IMPL)
+    environment = (*LOOP, Frame("CartPoleEnv.step", LIBRARY + "gymnasium/envs/classic_control/cartpole.py", 166))
+    found = case.finding(forward_without_gradients, step((acts, 200), (environment, 50)))
+    assert "in teach (train.py:61): running it for more at once speeds steps up" in found.title
+    assert "num_envs" in found.remedy
+    assert "store it" in case.finding(forward_without_gradients, step((acts, 200))).remedy
+
+
 def test_text_that_a_model_makes_for_its_own_training_is_a_remark(case: Case) -> None:
     sample = Frame("GenerationMixin._sample", LIBRARY + "transformers/generation/utils.py", 3236)
     made = (*PASS, sample, CALL_IMPL)
