@@ -1,8 +1,8 @@
 """What profd itself takes, beside bare py-spy on the same process at the same rate: headless, and while it is watched.
 
-Run on a quiet machine: ``python benchmarks/own_cost.py [--runs 3] [--seconds 80] [--quick]``; about 8 minutes. Writes
-its section of ``docs/measurements.md``, unless quick. In each run profd and py-spy record one loop at the same time, so
-that they see the same load.
+Run on a quiet machine: ``python benchmarks/own_cost.py [--runs 3] [--seconds 80] [--quick] [--pid PID]``; about 8
+minutes. Writes its section of ``docs/measurements.md``, unless quick or of another program (``--pid``), which has to
+run for that long. In each run profd and py-spy record one process at the same time, so that they see the same load.
 """
 
 from __future__ import annotations
@@ -133,13 +133,20 @@ class Record:
         )
 
 
-def measure(seconds: int, *, is_watched: bool) -> Run:
-    """Record one loop with both for ``seconds``."""
-    with steps.bare(1) as loop, tempfile.TemporaryDirectory() as folder:
+@contextlib.contextmanager
+def _loop() -> Iterator[int]:
+    """Run a loop; gives its PID."""
+    with steps.bare(1) as loop:
         loop.begin(steps.ENDLESS)
+        yield loop.pid
+
+
+def measure(pid: int, seconds: int, *, is_watched: bool) -> Run:
+    """Record one process with both for ``seconds``."""
+    with tempfile.TemporaryDirectory() as folder:
         started_s = time.monotonic()
-        py_spy = BarePySpy(loop.pid, seconds, Path(folder) / "bare.raw")
-        profd = Profd.attach(loop.pid, Path(folder) / "run.profd", "--duration", str(seconds))
+        py_spy = BarePySpy(pid, seconds, Path(folder) / "bare.raw")
+        profd = Profd.attach(pid, Path(folder) / "run.profd", "--duration", str(seconds))
         ours, bare = Record(profd, started_s), Record(py_spy, started_s)
         parts: Parts | None = None
         with _watching(profd, is_watched=is_watched) as looks:
@@ -215,19 +222,21 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seconds", type=int, default=80)
     parser.add_argument("--quick", action="store_true", help="try it in a minute; writes nothing down")
+    parser.add_argument("--pid", type=int, help="of a program to record instead of the loop; writes nothing down")
     options = parser.parse_args()
     runs, seconds = (1, 24) if options.quick else (options.runs, options.seconds)
     compile_modules()
     kinds: dict[str, list[Run]] = {name: [] for name in LIMITS}
     for number in range(runs):
         for name in sorted(kinds, reverse=number % 2 == 1):
-            kinds[name].append(measure(seconds, is_watched=name == "watched"))
+            with contextlib.nullcontext(options.pid) if options.pid else _loop() as pid:
+                kinds[name].append(measure(pid, seconds, is_watched=name == "watched"))
             print(f"run {number + 1}, {name}: {kinds[name][-1]}", flush=True)
     lines = ["| | profd | bare `py-spy record` | ratio |", "|---|---:|---:|---:|"]
     lines += [line for name, runs_of in kinds.items() for line in rows(name, runs_of)]
     lines += parts_lines(kinds["headless"])
     print("\n".join(lines))
-    if not options.quick:
+    if not options.quick and not options.pid:
         write_section("What profd itself takes", METHOD.format(runs=runs, seconds=seconds), lines)
 
 
