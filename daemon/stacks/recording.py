@@ -13,6 +13,7 @@ import math
 import os
 import signal
 
+from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.stacks.pyspy import ENVIRONMENT, PySpyOutput, RawRecording, RecordingFailed, read_output
 
@@ -61,6 +62,7 @@ class Recording:
                 opened.pop_all()
         except OSError as error:
             raise RecordingFailed(f"py-spy cannot be started ({error.strerror})") from error
+        processes.give_way(self._pid)
         self._memory = memory
         loop.add_reader(self._pipe, self._read_pipe)
 

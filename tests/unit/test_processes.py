@@ -175,6 +175,24 @@ def test_a_spared_process_has_the_score_of_the_other_if_that_exists() -> None:
     assert score_after("processes.spare(2**22 + 1, 2**22 + 1)", 100) == 100
 
 
+@pytest.mark.parametrize(("before", "after"), [(0, processes.NICENESS), (10, 10)])
+def test_a_process_gives_way_and_is_not_raised(before: int, after: int) -> None:
+    code = f"import os\nfrom profd.daemon import processes\nos.nice({before})\nprocesses.give_way(os.getpid())\n"
+    done = subprocess.run(
+        [sys.executable, "-c", f"{code}print(os.nice(0))"], capture_output=True, text=True, check=True
+    )
+    assert int(done.stdout) == after
+
+
+def test_a_session_gives_way_where_the_kernel_groups_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(processes, "PROC", tmp_path)
+    processes.give_way_as_session()  # it does not
+    (tmp_path / "self").mkdir()
+    (tmp_path / "self/autogroup").write_text("/autogroup-17 nice 0\n")
+    processes.give_way_as_session()
+    assert (tmp_path / "self/autogroup").read_text() == str(processes.NICENESS)
+
+
 @pytest.mark.parametrize(("work", "is_one"), [("processes.share_heap()", True), ("pass", False)])
 def test_threads_share_one_heap_where_that_is_set(work: str, is_one: bool) -> None:
     code = f"""

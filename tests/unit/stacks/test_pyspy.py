@@ -17,6 +17,7 @@ from support.traces import ThreadTrace, stack, write_trace
 
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS, Clock
 from profd.daemon.errors import MissingTool
+from profd.daemon.processes import NICENESS
 from profd.daemon.stacks import pyspy
 from profd.daemon.stacks import recording as running
 from profd.daemon.stacks.recording import Recording
@@ -66,6 +67,16 @@ def descriptors() -> set[str]:
             if target.startswith(("pipe:", "/memfd:")):
                 found.add(target)
     return found
+
+
+async def test_py_spy_gives_way_to_the_target(py_spy: StandIn) -> None:
+    before = children()
+    recording = begin()
+    assert await recording.sampling
+    (child,) = children() - before
+    assert os.getpriority(os.PRIO_PROCESS, child) == max(NICENESS, os.nice(0))
+    recording.stop()
+    await recording.collect()
 
 
 async def test_a_recording_gives_what_py_spy_wrote_and_said_with_times_as_things_happened(py_spy: StandIn) -> None:
