@@ -33,6 +33,12 @@ def _announce(word: Ready | Failed) -> None:
     os.close(null)
 
 
+def _begin(ready: Ready) -> None:
+    """Announce that all is in place. From here on others come first; until here the first sample is waited for."""
+    processes.give_way_as_session()
+    _announce(ready)
+
+
 def main() -> int:
     """Record a run; returns the exit code of the session's process."""
     # The launcher holds its signals back, and this process, py-spy's parent, would inherit that.
@@ -44,7 +50,7 @@ def main() -> int:
     options = decode_options(sys.stdin.buffer.read())
     recorder = Recorder(options, Clock())
     try:
-        asyncio.run(recorder.run(_announce))
+        asyncio.run(recorder.run(_begin))
     except ProfdError as error:
         if recorder.has_begun:
             sys.stderr.write(f"{error}\n")

@@ -123,7 +123,6 @@ class Recorder:
             loop.call_later(self.options.duration_s, self._end, "duration")
         for module in LATER:
             await asyncio.to_thread(import_module, f"profd.daemon.{module}")
-        processes.give_way_as_session()  # to start is worth the core: the first sample waits for it
         readings = self._begin_others()
         self._script = ScriptChannelReader(self.options.channel_fd, self._take_output, self._take_status)
         endless = {asyncio.ensure_future(self._follow_tree()), asyncio.ensure_future(self._read(readings))}

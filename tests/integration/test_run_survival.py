@@ -38,6 +38,19 @@ def test_nothing_is_left_running() -> None:
     assert not [processes.command_line(pid) for pid in started if launches.is_alive(pid)]
 
 
+@pytest.mark.skipif(not processes.read("/proc/self/autogroup"), reason="this kernel does not group sessions")
+def test_the_session_gives_way_and_the_script_does_not() -> None:
+    launched = launches.start(*launches.PYTHON, launches.WAITING)
+    script_pid = launches.read_ready(launched)
+    session, script = (
+        (processes.read(f"/proc/{pid}/autogroup") or b"").split()[-1]
+        for pid in (launches.session_pid(launched.pid), script_pid)
+    )
+    launches.finish(launched)
+    assert int(session) == processes.NICENESS
+    assert script == (processes.read("/proc/self/autogroup") or b"").split()[-1]
+
+
 HANGING = """
 import sys, threading
 from pathlib import Path
