@@ -316,9 +316,13 @@ def give_way(pid: int) -> None:
 
 
 def give_way_as_session() -> None:
-    """Have all of this session wait like that: where the kernel groups sessions, it compares groups, not processes."""
-    with contextlib.suppress(OSError):  # it does not
-        (PROC / "self/autogroup").write_text(str(NICENESS))
+    """Have all of this session wait like that: where the kernel groups sessions, it compares groups, not processes.
+
+    Does nothing unless this process leads its session: the group would be that of whoever started it.
+    """
+    if os.getsid(0) == os.getpid():
+        with contextlib.suppress(OSError):  # it does not group them
+            (PROC / "self/autogroup").write_text(str(NICENESS))
 
 
 def share_heap() -> None:

@@ -184,13 +184,21 @@ def test_a_process_gives_way_and_is_not_raised(before: int, after: int) -> None:
     assert int(done.stdout) == after
 
 
-def test_a_session_gives_way_where_the_kernel_groups_sessions(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("leads", "after"), [(True, str(processes.NICENESS)), (False, "/autogroup-17 nice 0")])
+def test_a_session_gives_way_if_it_is_its_own(leads: bool, after: str, tmp_path: Path) -> None:
+    group = tmp_path / "self/autogroup"
+    group.parent.mkdir()
+    group.write_text("/autogroup-17 nice 0")
+    code = f"from pathlib import Path\nfrom profd.daemon import processes\nprocesses.PROC = Path({str(tmp_path)!r})\n"
+    code += "processes.give_way_as_session()"
+    subprocess.run([sys.executable, "-c", code], start_new_session=leads, check=True)
+    assert group.read_text() == after
+
+
+def test_a_kernel_that_groups_no_sessions_stops_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(processes, "PROC", tmp_path)
-    processes.give_way_as_session()  # it does not
-    (tmp_path / "self").mkdir()
-    (tmp_path / "self/autogroup").write_text("/autogroup-17 nice 0\n")
+    monkeypatch.setattr(os, "getsid", lambda _pid: os.getpid())
     processes.give_way_as_session()
-    assert (tmp_path / "self/autogroup").read_text() == str(processes.NICENESS)
 
 
 @pytest.mark.parametrize(("work", "is_one"), [("processes.share_heap()", True), ("pass", False)])
