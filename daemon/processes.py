@@ -18,12 +18,12 @@ import msgspec
 
 _CHUNK_BYTES = 1 << 16
 _PAIR = re.compile(rb"^(\w+):?[ \t]+(\d+)", re.MULTILINE)
+_CPU_LINE = re.compile(rb"^(cpu\d*) +([\d ]+)$", re.MULTILINE)
 _PRESSURE = re.compile(rb"^(some|full) .*total=(\d+)", re.MULTILINE)
 
 PROC = Path("/proc")
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGESIZE")
-NICENESS = 5
 """A third of the usual weight: less, and samples on crowded cores come when the target waits, not when they are due."""
 _M_ARENA_MAX = -8  # of malloc.h
 _PYTHON_NAME = re.compile(r"python(\d(?:\.\d+)?)?[a-z]*$")
@@ -88,6 +88,8 @@ class Stat(msgspec.Struct, frozen=True):
     """
     block_delay_ticks: int | None
     """The time in which it waited for disks; None where the kernel is too old to count that."""
+    core: int | None
+    """The one on which its main thread runs, or ran last."""
     exit_status: int
     """As of ``waitpid``; 0 unless the process is a zombie that we may look into."""
 
@@ -103,6 +105,20 @@ class Stat(msgspec.Struct, frozen=True):
     def age_s(self) -> float:
         """The seconds since its start."""
         return float((PROC / "uptime").read_text().split()[0]) - self.start_ticks / CLOCK_TICKS
+
+
+class CpuTicks(NamedTuple):
+    """What a core, or all of them, did since the machine started, in clock ticks."""
+
+    idle: int
+    io_wait: int
+    stolen: int
+    """Given to others by the hypervisor."""
+    all: int
+
+    @property
+    def busy(self) -> int:
+        return self.all - self.idle - self.io_wait
 
 
 class Owner(NamedTuple):
@@ -144,6 +160,7 @@ def read_stat(pid: int, os_tid: int | None = None) -> Stat | None:
             rss_bytes=int(fields[21]) * _PAGE_BYTES,
             image=int(fields[25]) if int(fields[23]) else 0,
             block_delay_ticks=int(fields[39]) if len(fields) > 39 else None,
+            core=int(fields[36]) if len(fields) > 36 else None,
             exit_status=int(fields[49]) if len(fields) > 49 else 0,
         )
     except (IndexError, ValueError):
@@ -288,6 +305,16 @@ def user_name(uid: int) -> str:
         return str(uid)
 
 
+def cpu_ticks() -> dict[str, CpuTicks]:
+    """Return the ticks of the machine, ``cpu``, and of each core, ``cpu0`` and so on."""
+    found = {}
+    for label, words in _CPU_LINE.findall(read(f"{PROC}/stat") or b""):
+        ticks = [int(word) for word in words.split()[:8]]  # guests are in user time already
+        if len(ticks) == 8:
+            found[label.decode()] = CpuTicks(ticks[3], ticks[4], ticks[7], sum(ticks))
+    return found
+
+
 def python_version(pid: int) -> str | None:
     """Return ``major.minor`` of a CPython by its files' names, ``""`` if unknown; None where it is no Python."""
     executable = link(pid, "exe").removesuffix(" (deleted)")
@@ -307,22 +334,6 @@ def volunteer(points: int = 500) -> None:
     score = PROC / "self/oom_score_adj"
     with contextlib.suppress(OSError, ValueError):
         score.write_text(str(min(1000, int(score.read_text()) + points)))
-
-
-def give_way(pid: int) -> None:
-    """Have a process that was just started wait where a program of the usual priority wants its core."""
-    with contextlib.suppress(OSError):  # it has ended
-        os.setpriority(os.PRIO_PROCESS, pid, max(os.getpriority(os.PRIO_PROCESS, pid), NICENESS))
-
-
-def give_way_as_session() -> None:
-    """Have all of this session wait like that: where the kernel groups sessions, it compares groups, not processes.
-
-    Does nothing unless this process leads its session: the group would be that of whoever started it.
-    """
-    if os.getsid(0) == os.getpid():
-        with contextlib.suppress(OSError):  # it does not group them
-            (PROC / "self/autogroup").write_text(str(NICENESS))
 
 
 def share_heap() -> None:

@@ -66,14 +66,12 @@ class Rates:
         return None if before is None else max(total - before[1], 0.0)
 
 
-_CPU_LINE = re.compile(rb"^(cpu\d*) +([\d ]+)$", re.MULTILINE)
 _DISK_LINE = re.compile(rb"^ *\d+ +\d+ (\S+) ([\d ]+)$", re.MULTILINE)
 _NETWORK_LINE = re.compile(rb"^ *(\S+): *([\d ]+)$", re.MULTILINE)
 # Partitions, and what is stacked on other devices or in memory: their traffic is that of the disks below.
 _NO_DISK = re.compile(r"(loop|ram|zram|dm-|md|sr|fd)\d+$|(sd|vd|xvd|hd)[a-z]+\d+$|(nvme\d+n\d+|mmcblk\d+)p\d+$")
 _MEMORY = re.compile(rb"^MemTotal: +(\d+) kB\n(?:.*\n)?MemAvailable: +(\d+) kB$", re.MULTILINE)
 _SECTOR_BYTES = 512
-_IDLE, _IO_WAIT, _STEAL = 3, 4, 7
 
 
 class _Rated:
@@ -113,9 +111,10 @@ class MachineAtLength(_Rated):
         if swap.get(b"SwapTotal"):
             yield Point("host_swap_used_bytes", (swap[b"SwapTotal"] - swap[b"SwapFree"]) * 1024)
             yield Point("host_swap_total_bytes", swap[b"SwapTotal"] * 1024)
-        for label, ticks in _cpu_lines():
-            for name, index in (("host_io_wait_share", _IO_WAIT), ("host_steal_share", _STEAL)):
-                share = _share(rates, name, ticks[index], sum(ticks)) if label == "cpu" else None
+        machine = processes.cpu_ticks().get("cpu")
+        if machine is not None:
+            for name, part in (("host_io_wait_share", machine.io_wait), ("host_steal_share", machine.stolen)):
+                share = _share(rates, name, part, machine.all)
                 if share is not None:
                     yield Point(name, share)
         for name, numbers in _busiest("/proc/diskstats", _DISK_LINE, (2, 6)):
@@ -144,10 +143,9 @@ class Cores(_Rated):
 
 def _cpu_busy(name: str, rates: Rates, *, of_cores: bool) -> Iterator[Point]:
     """Yield for which share of the time the machine, or each of its cores, was neither idle nor waiting for I/O."""
-    for label, ticks in _cpu_lines():
+    for label, ticks in processes.cpu_ticks().items():
         if (label == "cpu") != of_cores:
-            idle = ticks[_IDLE] + ticks[_IO_WAIT]
-            share = _share(rates, label, sum(ticks) - idle, sum(ticks))
+            share = _share(rates, label, ticks.busy, ticks.all)
             if share is not None:
                 yield Point(name, share, device=label if of_cores else None)
 
@@ -174,12 +172,6 @@ def _memory_bytes() -> tuple[int, int] | None:
     """Return total and available memory; None where the kernel does not say both, as before Linux 3.14."""
     found = _MEMORY.search(processes.read("/proc/meminfo") or b"")
     return (int(found[1]) * 1024, int(found[2]) * 1024) if found else None
-
-
-def _cpu_lines() -> Iterator[tuple[str, list[int]]]:
-    """Yield the label and the ticks of each line, guests left out: they are in user time already."""
-    for label, numbers in _CPU_LINE.findall(processes.read("/proc/stat") or b""):
-        yield label.decode(), [int(number) for number in numbers.split()[: _STEAL + 1]]
 
 
 def _busiest(path: str, line: re.Pattern[bytes], columns: tuple[int, int]) -> list[tuple[str, list[int]]]:

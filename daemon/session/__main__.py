@@ -16,7 +16,7 @@ import asyncio
 
 del sys.modules["ssl"]
 
-from profd.daemon import paths, processes
+from profd.daemon import paths, processes, scheduling
 from profd.daemon.clock import Clock
 from profd.daemon.errors import ProfdError
 from profd.daemon.session.recorder import Recorder
@@ -35,7 +35,7 @@ def _announce(word: Ready | Failed) -> None:
 
 def _begin(ready: Ready) -> None:
     """Announce that all is in place. From here on others come first; until here the first sample is waited for."""
-    processes.give_way_as_session()
+    scheduling.give_way_as_session()
     _announce(ready)
 
 

@@ -219,6 +219,7 @@ class Recorder:
             if self._writer.failure or not self._live_file.is_there():
                 self._end("failed")
             await self._server.renew()
+            self._sampling.keep_off_cores()
             self._gpus.take(self._tree.members)
             self._gpus.check()
             before_hz = self._governor.rate_hz

@@ -14,6 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from profd.daemon.clock import Clock
+from profd.daemon.scheduling import Cores
 from profd.daemon.session.budget import LOWEST_RATE_HZ, Governor
 from profd.daemon.stacks.chain import OVERLAP_SAMPLES, Pace, StackChain
 from profd.daemon.stacks.source import Statements
@@ -41,6 +42,7 @@ class Sampling:
         self.governor, self._executable, self._clock, self._put = governor, executable, clock, put
         self._chains: dict[Identity, tuple[StackChain, asyncio.Task[None]]] = {}
         self._turn = asyncio.Semaphore(1)
+        self._cores = Cores()
         # Workers that come and go see the files that the others saw: each is read and parsed once.
         self._statements = functools.lru_cache(8)(Statements)
 
@@ -66,6 +68,12 @@ class Sampling:
     def end(self, member: Member) -> None:
         if member.identity in self._chains:
             self._chains[member.identity][0].stop()
+
+    def keep_off_cores(self) -> None:
+        """Have each py-spy run beside what it samples, where that is needed; to be called each second."""
+        self._cores.look()
+        for chain, _ in self._chains.values():
+            chain.keep_off_core(self._cores)
 
     def hurry(self) -> None:
         for chain, _ in self._chains.values():

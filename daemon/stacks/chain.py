@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.scheduling import Cores
 from profd.daemon.stacks import assembly
 from profd.daemon.stacks.assembly import Span, Threads
 from profd.daemon.stacks.evidence import Evidence
@@ -63,6 +64,7 @@ class StackChain:
         self._stop = asyncio.Event()
         self._is_in_turns = True
         self._in_flight: set[Recording] = set()
+        self._cores: frozenset[int] | None = None
         self._has_recorded, self._begun_ns = False, self.clock.now_ns()
         self._failures = 0
         self._has_reported_log = False
@@ -76,6 +78,14 @@ class StackChain:
     def stop(self) -> None:
         self._stop.set()
         self._hurry.set()
+
+    def keep_off_core(self, cores: Cores) -> None:
+        """Have py-spy run beside the process's main thread, if that is needed; to be called each second."""
+        stat = processes.read_running(*self.identity) if self._in_flight else None
+        if stat is not None and stat.core is not None:
+            self._cores = cores.beside(stat.core)
+            for recording in self._in_flight:
+                recording.run_on(self._cores)
 
     @property
     def is_in_turns(self) -> bool:
@@ -157,6 +167,8 @@ class StackChain:
             self._count_failure(str(error))
             return None
         self._in_flight.add(recording)
+        if self._cores is not None:
+            recording.run_on(self._cores)
         await self._wait(self._stop, START_TIMEOUT_S, recording.sampling)
         if not recording.sampling.done() or not recording.sampling.result():
             reason = "py-spy did not begin to sample"

@@ -13,7 +13,7 @@ import math
 import os
 import signal
 
-from profd.daemon import processes
+from profd.daemon import scheduling
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.stacks.pyspy import ENVIRONMENT, PySpyOutput, RawRecording, RecordingFailed, read_output
 
@@ -32,6 +32,7 @@ class Recording:
         self.ended: asyncio.Future[bool] = loop.create_future()
         self._clock = clock
         self._said = b""
+        self._cores: frozenset[int] | None = None
         self._sampling_ns = self._ended_ns = self.cpu_ns = 0
         self.spawned_ns = clock.now_ns()
         duration_s = math.ceil(length_s) + 5
@@ -62,9 +63,15 @@ class Recording:
                 opened.pop_all()
         except OSError as error:
             raise RecordingFailed(f"py-spy cannot be started ({error.strerror})") from error
-        processes.give_way(self._pid)
+        scheduling.give_way(self._pid)
         self._memory = memory
         loop.add_reader(self._pipe, self._read_pipe)
+
+    def run_on(self, cores: frozenset[int]) -> None:
+        """Keep py-spy to these cores from now on; without this it runs where the session may."""
+        if cores != self._cores and not self.ended.done():
+            self._cores = cores
+            scheduling.keep_to(self._pid, cores)
 
     def stop(self) -> None:
         self._signal(signal.SIGINT)

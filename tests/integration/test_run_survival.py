@@ -14,7 +14,7 @@ import pytest
 from support import launches
 from support.waiting import DEADLINE_S
 
-from profd.daemon import processes
+from profd.daemon import processes, scheduling
 from profd.daemon.paths import list_runs
 
 pytestmark = pytest.mark.usefixtures("py_spy")
@@ -47,7 +47,7 @@ def test_the_session_gives_way_and_the_script_does_not() -> None:
         for pid in (launches.session_pid(launched.pid), script_pid)
     )
     launches.finish(launched)
-    assert int(session) == processes.NICENESS
+    assert int(session) == scheduling.NICENESS
     assert script == (processes.read("/proc/self/autogroup") or b"").split()[-1]
 
 

@@ -53,11 +53,15 @@ class FakeRecording:
         self.sampling: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.ended: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         self.abandoned = self.collected = False
+        self.cores: frozenset[int] | None = None
         self.failure: str | None = None
         self.data: bytes | None = None
         self.errors = 0
         self._clock = clock
         studio.direct(self)
+
+    def run_on(self, cores: frozenset[int]) -> None:
+        self.cores = cores
 
     def stop(self) -> None:
         if not self.ended.done():

@@ -175,32 +175,6 @@ def test_a_spared_process_has_the_score_of_the_other_if_that_exists() -> None:
     assert score_after("processes.spare(2**22 + 1, 2**22 + 1)", 100) == 100
 
 
-@pytest.mark.parametrize(("before", "after"), [(0, processes.NICENESS), (10, 10)])
-def test_a_process_gives_way_and_is_not_raised(before: int, after: int) -> None:
-    code = f"import os\nfrom profd.daemon import processes\nos.nice({before})\nprocesses.give_way(os.getpid())\n"
-    done = subprocess.run(
-        [sys.executable, "-c", f"{code}print(os.nice(0))"], capture_output=True, text=True, check=True
-    )
-    assert int(done.stdout) == after
-
-
-@pytest.mark.parametrize(("leads", "after"), [(True, str(processes.NICENESS)), (False, "/autogroup-17 nice 0")])
-def test_a_session_gives_way_if_it_is_its_own(leads: bool, after: str, tmp_path: Path) -> None:
-    group = tmp_path / "self/autogroup"
-    group.parent.mkdir()
-    group.write_text("/autogroup-17 nice 0")
-    code = f"from pathlib import Path\nfrom profd.daemon import processes\nprocesses.PROC = Path({str(tmp_path)!r})\n"
-    code += "processes.give_way_as_session()"
-    subprocess.run([sys.executable, "-c", code], start_new_session=leads, check=True)
-    assert group.read_text() == after
-
-
-def test_a_kernel_that_groups_no_sessions_stops_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "PROC", tmp_path)
-    monkeypatch.setattr(os, "getsid", lambda _pid: os.getpid())
-    processes.give_way_as_session()
-
-
 @pytest.mark.parametrize(("work", "is_one"), [("processes.share_heap()", True), ("pass", False)])
 def test_threads_share_one_heap_where_that_is_set(work: str, is_one: bool) -> None:
     code = f"""

@@ -13,6 +13,7 @@ from support.waiting import DEADLINE_S
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS
+from profd.daemon.scheduling import Cores
 from profd.daemon.stacks import assembly
 from profd.daemon.stacks import chain as chain_module
 from profd.daemon.stacks.assembly import Span, Threads
@@ -85,6 +86,27 @@ async def test_a_recording_has_length_and_rate_as_the_pace_says(stage: Stage, mo
     await stage.end(chain)
     assert [made.length_s for made in stage.studio.made[:3]] == [0.001, LONG_S, 0.002]
     assert [record.rate_hz for record in stage.taken[:3]] == [1_000_000, 1_000_000, 700]
+
+
+async def test_recordings_stay_off_the_core_of_their_process_in_flight_and_to_come(stage: Stage) -> None:
+    asked = list[int]()
+
+    class Full(Cores):
+        def beside(self, core: int) -> frozenset[int]:
+            asked.append(core)
+            return frozenset({17})
+
+    chain = stage.begin()
+    first = await stage.studio.until_made(1)
+    at_first = first.cores
+    chain.keep_off_core(Full())
+    chain.hurry()
+    second = await stage.studio.until_made(2)
+    await stage.end(chain)
+    assert [at_first, first.cores, second.cores] == [None, frozenset({17}), frozenset({17})]
+    chain.keep_off_core(Full())  # nothing is in flight any more
+    assert len(asked) == 1
+    assert asked[0] in os.sched_getaffinity(0)
 
 
 @pytest.mark.parametrize("by", ["stopped", "cancelled"])

@@ -17,7 +17,7 @@ from support.traces import ThreadTrace, stack, write_trace
 
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS, Clock
 from profd.daemon.errors import MissingTool
-from profd.daemon.processes import NICENESS
+from profd.daemon.scheduling import NICENESS
 from profd.daemon.stacks import pyspy
 from profd.daemon.stacks import recording as running
 from profd.daemon.stacks.recording import Recording

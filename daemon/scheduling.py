@@ -1,0 +1,80 @@
+"""When and where the kernel runs profd's own processes: after others, and beside what is sampled."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+
+from profd.daemon import processes
+from profd.daemon.processes import PROC
+
+NICENESS = 5
+LONG_SLICE_NS = 100_000_000
+"""The longest that the kernel takes."""
+ENOUGH_IDLE = 0.2
+"""Of one core, of all the others together: four times what py-spy takes."""
+_SCHED_SETATTR = {"x86_64": 314, "aarch64": 274}
+_SCHED_ATTR = struct.Struct("=IIQiIQQQ")
+"""``struct sched_attr``: size, policy, flags, niceness, priority, slice in ns, deadline, period."""
+
+
+def give_way(pid: int) -> None:
+    """Have a process that was just started wait where a program of the usual priority wants its core.
+
+    It has a long slice, too: a program that wakes takes the core from it at once. Before Linux 6.12 this does nothing.
+    """
+    with contextlib.suppress(OSError):  # it has ended
+        niceness = max(os.getpriority(os.PRIO_PROCESS, pid), NICENESS)
+        os.setpriority(os.PRIO_PROCESS, pid, niceness)
+        number = _SCHED_SETATTR.get(os.uname().machine)
+        if number is not None and os.sched_getscheduler(pid) == os.SCHED_OTHER:
+            import ctypes
+
+            words = (_SCHED_ATTR.size, os.SCHED_OTHER, 0, niceness, 0, LONG_SLICE_NS, 0, 0)
+            ctypes.CDLL(None).syscall(number, pid, _SCHED_ATTR.pack(*words), 0)
+
+
+def give_way_as_session() -> None:
+    """Have all of this session wait like that: where the kernel groups sessions, it compares groups, not processes.
+
+    Does nothing unless this process leads its session: the group would be that of whoever started it.
+    """
+    if os.getsid(0) == os.getpid():
+        with contextlib.suppress(OSError):  # it does not group them
+            (PROC / "self/autogroup").write_text(str(NICENESS))
+
+
+def keep_to(pid: int, cores: frozenset[int]) -> None:
+    """Have all threads of a process run on these cores alone; it may be gone."""
+    with contextlib.suppress(OSError):
+        for os_tid in os.listdir(f"{PROC}/{pid}/task"):
+            os.sched_setaffinity(int(os_tid), cores)
+
+
+class Cores:
+    """The cores on which this process may run, and for which share of the last second each was idle.
+
+    Where all others are taken, the core of what is sampled is the only one that is ever free: while that waits. The
+    kernel wakes py-spy there, and there py-spy waits, while the target works, until that waits once more. So waiting
+    would be shown too large.
+    """
+
+    def __init__(self) -> None:
+        self._allowed = frozenset(os.sched_getaffinity(0))
+        self._idle: dict[int, float] = {}
+        self._before = processes.cpu_ticks()
+
+    def look(self) -> None:
+        """Take notice of time that has passed; to be called each second."""
+        before, self._before = self._before, processes.cpu_ticks()
+        for core in self._allowed:
+            was, now = before.get(f"cpu{core}"), self._before.get(f"cpu{core}")
+            if was and now and now.all > was.all:
+                self._idle[core] = 1 - (now.busy - was.busy) / (now.all - was.all)
+
+    def beside(self, core: int) -> frozenset[int]:
+        """Return where py-spy may run while what it samples runs on ``core``."""
+        others = self._allowed - {core}
+        has_room = sum(self._idle.get(other, 1.0) for other in others) >= ENOUGH_IDLE
+        return self._allowed if has_room or not others else others
