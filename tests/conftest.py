@@ -24,6 +24,7 @@ from support import browser
 from xdist.remote import Producer  # type: ignore[import-untyped]
 from xdist.scheduler import LoadScopeScheduling  # type: ignore[import-untyped]
 
+from profd.daemon import processes
 from profd.daemon.windows import gdb
 from profd.daemon.windows.request import WindowFailed
 
@@ -124,6 +125,14 @@ def gdb_writes_registers() -> bool:
     except WindowFailed:
         return False
     return True
+
+
+@pytest.fixture(scope="session", autouse=True)
+def priority() -> Iterator[None]:
+    """Fail where a test has changed the priority of whoever runs the tests: what is measured next would have it."""
+    before = processes.read("/proc/self/autogroup")
+    yield
+    assert processes.read("/proc/self/autogroup") == before
 
 
 @pytest.fixture(autouse=True)

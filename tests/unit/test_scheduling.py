@@ -59,7 +59,7 @@ def test_a_session_gives_way_if_it_is_its_own(leads: bool, after: str, tmp_path:
 
 
 def test_a_kernel_that_groups_no_sessions_stops_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "PROC", tmp_path)
+    monkeypatch.setattr(scheduling, "PROC", tmp_path)
     monkeypatch.setattr(os, "getsid", lambda _pid: os.getpid())
     scheduling.give_way_as_session()
 
