@@ -24,7 +24,6 @@ _PRESSURE = re.compile(rb"^(some|full) .*total=(\d+)", re.MULTILINE)
 PROC = Path("/proc")
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
 _PAGE_BYTES = os.sysconf("SC_PAGESIZE")
-"""A third of the usual weight: less, and samples on crowded cores come when the target waits, not when they are due."""
 _M_ARENA_MAX = -8  # of malloc.h
 _PYTHON_NAME = re.compile(r"python(\d(?:\.\d+)?)?[a-z]*$")
 _LIBPYTHON = re.compile(r"/libpython(\d\.\d+)[a-z]*\.so")

@@ -10,6 +10,7 @@ from profd.daemon import processes
 from profd.daemon.processes import PROC
 
 NICENESS = 5
+"""A third of the usual weight: less, and samples on crowded cores come when the target waits, not when they are due."""
 LONG_SLICE_NS = 100_000_000
 """The longest that the kernel takes."""
 ENOUGH_IDLE = 0.2

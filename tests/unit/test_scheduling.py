@@ -107,8 +107,11 @@ def test_py_spy_goes_nowhere_where_nothing_is_known(
     machine: dict[str, CpuTicks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert scheduling.Cores().beside(0) == {0, 1}
-    assert after_a_second({}, 0, 0, 0).beside(0) == {0, 1}  # nobody may read how busy they are
+    with monkeypatch.context() as hidden:  # nobody may read how busy they are
+        hidden.setattr(processes, "cpu_ticks", dict[str, CpuTicks])
+        assert after_a_second(machine, 0, 0, 0).beside(0) == {0, 1}
     monkeypatch.setattr(os, "sched_getaffinity", lambda _pid: {0})
+    machine.update({core: CpuTicks(0, 0, 0, 0) for core in machine})
     assert after_a_second(machine, 0, 0, 0).beside(0) == {0}  # there is no other
 
 
