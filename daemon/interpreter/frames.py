@@ -10,6 +10,7 @@ Everything that is followed is checked: an object has a type, and that is one of
 
 from __future__ import annotations
 
+import contextlib
 import re
 import struct
 from collections.abc import Iterator, Sequence
@@ -66,9 +67,21 @@ class Interpreter:
         """Return the address of the state of the main interpreter."""
         return self.memory.word(self._runtime + self.offsets.main_interpreter)
 
+    def threads(self) -> Iterator[int]:
+        """Yield the addresses of the states of the main interpreter's threads, the newest first."""
+        interpreter = self.interpreter()
+        thread = self.memory.word(interpreter + self.offsets.threads)
+        for _ in range(10_000):
+            if not thread:
+                return
+            if self.memory.word(thread + self.offsets.interpreter) != interpreter:
+                raise Unreadable("a thread of it is of no interpreter")
+            yield thread
+            thread = self.memory.word(thread + self.offsets.next_thread)
+
     def main_thread(self) -> int:
         ident = self.memory.word(self._runtime + self.offsets.main_thread)
-        for thread in self._threads():
+        for thread in self.threads():
             if self.memory.word(thread + self.offsets.ident) == ident:
                 return thread
         raise Unreadable("its main thread is not among its threads")
@@ -128,17 +141,6 @@ class Interpreter:
         codec = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}[kind]
         return self.memory.read(address + at, length * kind).decode(codec, "replace")
 
-    def _threads(self) -> Iterator[int]:
-        interpreter = self.interpreter()
-        thread = self.memory.word(interpreter + self.offsets.threads)
-        for _ in range(10_000):
-            if not thread:
-                return
-            if self.memory.word(thread + self.offsets.interpreter) != interpreter:
-                raise Unreadable("a thread of it is of no interpreter")
-            yield thread
-            thread = self.memory.word(thread + self.offsets.next_thread)
-
     def _code_at(self, address: int) -> Code | None:
         """Return the code at an address, None where there is none.
 
@@ -192,6 +194,15 @@ def open_interpreter(pid: int) -> Interpreter:
     except BaseException:
         memory.close()
         raise
+
+
+def count_threads(pid: int) -> int:
+    """Return how many threads of a process run Python; 1 where it cannot be read, as before it has begun."""
+    with contextlib.suppress(Unreadable):
+        python = open_interpreter(pid)
+        with contextlib.closing(python.memory):
+            return sum(1 for _ in python.threads())
+    return 1
 
 
 def _version(memory: Memory, symbols: dict[str, int], names: Sequence[str]) -> tuple[int, int]:

@@ -59,6 +59,8 @@ _ROOM = 0.90  # of the allowance: what costs less has room for a higher rate
 _MUCH_ROOM, _FEWEST = 0.7, 10  # so much room shows in so few readings: of two recordings
 _SHORTEST_S = 0.5  # what a shorter time costs says nothing: a tick of CPU time is 10 ms
 _MOST_RISE, _SMALL_RISE = 4.0, 1.15
+_SAMPLE_S, _THREAD_S = 0.0006, 0.0001
+"""What a sample takes before there is a reading: of a loop of some depth, and of each further thread, which waits."""
 
 
 class Ledger:
@@ -115,8 +117,8 @@ class Governor:
     main process takes.
     """
 
-    def __init__(self, rate_hz: int, budget_cores: float) -> None:
-        """Sample at ``rate_hz`` at most; begins with less where a small budget might not bear it."""
+    def __init__(self, rate_hz: int, budget_cores: float, threads: int = 1) -> None:
+        """Sample at ``rate_hz`` at most; begins with less where the budget might not bear it for so many threads."""
         self.highest_hz = rate_hz
         self._lowest_hz = min(rate_hz, LOWEST_RATE_HZ)
         self._budget_cores = budget_cores
@@ -126,8 +128,7 @@ class Governor:
         self._is_settling = True  # what starting costs has to be paid, but says nothing of what recording costs
         self._raise_wait_s = 10.0
         self._since_lowering_s = self._since_rise_s = MINUTE_S
-        # Before the first reading: 0.6 ms a sample is what reading a loop of some depth takes.
-        self.mean_hz = self._within_bounds(budget_cores / 0.0006)
+        self.mean_hz = self._within_bounds(budget_cores / (_SAMPLE_S + _THREAD_S * (threads - 1)))
         self._owed_hz = 0.0
 
     @property

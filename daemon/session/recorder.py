@@ -21,6 +21,7 @@ import msgspec
 from profd.daemon import VERSION, paths, processes
 from profd.daemon.clock import SECOND_NS, Clock, until_tick_s
 from profd.daemon.errors import OutputUnwritable
+from profd.daemon.interpreter.frames import count_threads
 from profd.daemon.launch.channelreader import ScriptChannelReader
 from profd.daemon.naming import script_folder
 from profd.daemon.rights import Rights
@@ -63,7 +64,7 @@ class Recorder:
         self.has_begun = False
         self._clock = clock
         self._watchers = 0
-        self._governor = Governor(options.rate_hz, options.budget_percent / 100)
+        self._governor = Governor(options.rate_hz, options.budget_percent / 100, count_threads(options.pid))
         self._root = Identity(options.pid, options.start_ticks)
         self._tree = ProcessTree(self._root, mask_command, clock, subprocesses=options.subprocesses)
         self._hangs: HangWatch | None = None

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import os
+import subprocess
 
 import pytest
 from support.interpreters import VERSIONS, python, standing
 
-from profd.daemon.interpreter.frames import open_interpreter
+from profd.daemon.interpreter.frames import count_threads, open_interpreter
 from profd.daemon.interpreter.memory import Unreadable
 
 NESTED = """
@@ -45,6 +46,19 @@ def test_the_main_threads_stack_is_that_of_the_program(version: str) -> None:
         assert set(outer) == {"first", "second", "inner", "third", "n"}
         assert fit == ("self", "価格")
         assert module == ()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_the_threads_of_a_program_are_counted(version: str) -> None:
+    with standing(NESTED, python(version)) as program:
+        assert count_threads(program.pid) == 2
+
+
+def test_a_program_without_python_has_one_thread() -> None:
+    with subprocess.Popen(["sleep", "60"]) as program:
+        assert count_threads(program.pid) == 1
+        program.kill()
+    assert count_threads(program.pid) == 1
 
 
 # As imports do: the code of a module is gone once it has run, and its place is used again.

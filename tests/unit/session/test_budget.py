@@ -142,6 +142,13 @@ def test_a_small_budget_begins_with_a_low_rate_and_turns_get_less_as_it_falls() 
     assert governor.turn_share == pytest.approx(0.1)
 
 
+def test_many_threads_begin_with_a_low_rate_so_that_the_first_minute_holds_its_budget() -> None:
+    assert [Governor(100, BUDGET, threads).rate_hz for threads in (1, 5, 32, 160)] == [100, 100, 27, 6]
+    # 160 threads on a machine that is slow to read them: 3 Hz take three quarters of the budget.
+    run = Spendthrift(cores_per_hz=0.021, own_cores=0.012)
+    assert live(Governor(100, BUDGET, 160), run).dearest_minute() <= 1.1 * BUDGET
+
+
 @settings(max_examples=15)  # each is a run of 25 minutes
 @given(rate_hz=st.integers(1, 1000), per_hz=st.floats(0, 0.02), fixed=st.floats(0, 0.2), budget=st.floats(0.005, 1.0))
 def test_the_rate_settles_within_bounds(rate_hz: int, per_hz: float, fixed: float, budget: float) -> None:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from support.present import there
 from support.pyspy.standin import StandIn
 from support.synthetic import identity_of
 from support.waiting import DEADLINE_S
@@ -24,7 +25,7 @@ from profd.daemon.clock import Clock
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.findings.catalog import analysis_name
 from profd.daemon.session import analyst
-from profd.daemon.session.control import ControlClient
+from profd.daemon.session.control import ControlClient, Request, SessionStatus
 from profd.daemon.session.recorder import Recorder, described, run_started
 from profd.daemon.session.sampling import Members
 from profd.daemon.session.session import Ready, SessionOptions
@@ -35,8 +36,11 @@ pytestmark = pytest.mark.usefixtures("py_spy")
 
 
 @pytest.fixture
-def target() -> Iterator[subprocess.Popen[bytes]]:
-    with subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE) as process:
+def target(request: pytest.FixtureRequest) -> Iterator[subprocess.Popen[bytes]]:
+    """Run what the test gives, if anything, up to where it waits."""
+    program = f"{getattr(request, 'param', '')}\nprint('ready', flush=True)\ninput()"
+    with subprocess.Popen([sys.executable, "-c", program], stdin=-1, stdout=-1) as process:
+        assert there(process.stdout).readline() == b"ready\n"
         yield process
         process.kill()
 
@@ -52,6 +56,16 @@ def recorder(target: subprocess.Popen[bytes], tmp_path: Path) -> Recorder:
 async def test_a_run_file_that_is_removed_ends_the_session_in_words(recorder: Recorder) -> None:
     with pytest.raises(OutputUnwritable, match="was removed while it was written"):
         await recorder.run(lambda ready: ready.run_file.unlink())
+
+
+MANY = "import threading\nfor _ in range(40): threading.Thread(target=threading.Event().wait, daemon=True).start()"
+
+
+@pytest.mark.parametrize("target", [MANY], indirect=True)
+def test_a_program_of_many_threads_is_sampled_at_a_low_rate_from_the_start(recorder: Recorder) -> None:
+    status = recorder.carry_out(Request("hello"))
+    assert isinstance(status, SessionStatus)
+    assert status.rate_hz == 21
 
 
 async def test_a_session_that_breaks_says_so_in_its_run(
