@@ -27,7 +27,7 @@ from typing import NamedTuple
 import load
 import numpy as np
 from measurements import write_section
-from recorders import Profd, mark
+from recorders import BarePySpy, Profd, mark
 from scaling import mean_rate_hz
 from switched import Block, Estimate, Taken, estimate, plan, take_blocks
 
@@ -39,8 +39,8 @@ START_S, SETTLED_S = 20.0, 40.0
 """How long profd starts, which counts elsewhere, and how long its CPU time is taken before the switching."""
 PILOT_SHARE = 0.1
 HIGHEST_PERCENT, WIDEST_PERCENT = 0.4, 0.25
-BYSTANDER = ", of another"
-LOOPS = ("small steps", "data-bound", "many threads", "restless", "cores full", "cores full" + BYSTANDER)
+BYSTANDER, BARE = ", of another", ", bare py-spy"
+LOOPS = ("small steps", "data-bound", "many threads", "restless", "cores full", f"cores full{BYSTANDER}")
 SLEEPER = "import time\ndef sleep(depth):\n    sleep(depth - 1) if depth else time.sleep(1e9)\nsleep(25)"
 METHOD = (
     "`benchmarks/throughput.py`: one process a loop, {minutes:g} minutes of blocks of {shortest} to {longest} s in "
@@ -55,15 +55,16 @@ METHOD = (
     "foreseen is what a pilot without profd said of it beforehand. To hold: the upper end at most {highest} %, half "
     "the width at most {widest} %, and the sham's interval with 0 in it. The two workers of the data-bound loop wait "
     "for storage; those of *cores full* compute, and leave no core to profd: what it takes, they lack. *Of another*: "
-    "profd records another process, one that sleeps, and never reads the loop."
+    "profd records another process, one that sleeps, and never reads the loop. *Bare py-spy*: what one `py-spy record "
+    "--nonblocking --idle --threads` at 100 Hz costs in place of profd, by the same method."
 )
 
 
 class Switch:
-    """All processes of profd, to be stopped and to go on."""
+    """All processes of what records, to be stopped and to go on."""
 
-    def __init__(self, profd: Profd) -> None:
-        self._profd = profd
+    def __init__(self, recorder: Profd | BarePySpy) -> None:
+        self._recorder = recorder
         self._stopped: list[int] = []
 
     def turn(self, is_on: bool) -> None:
@@ -73,9 +74,11 @@ class Switch:
                 _send(pid, signal.SIGCONT)
             self._stopped = []
         elif not self._stopped:
-            session = self._profd.session_pid
-            _send(session, signal.SIGSTOP)  # first: it starts the others
-            self._stopped = [session, self._profd.process.pid, *processes.children(session)]
+            first, others = self._recorder.process.pid, list[int]()
+            if isinstance(self._recorder, Profd):
+                first, others = self._recorder.session_pid, [first]
+            _send(first, signal.SIGSTOP)  # before the others: it may start some
+            self._stopped = [first, *others, *processes.children(first)]
             for pid in self._stopped[1:]:
                 _send(pid, signal.SIGSTOP)
 
@@ -133,20 +136,25 @@ def measure(kind: str, minutes: float, seed: int) -> tuple[list[Taken], list[Tak
     lengths = 60 * minutes, SHORTEST_S, LONGEST_S
     with tempfile.TemporaryDirectory() as folder:
         noted, run_file = Path(folder) / "steps", Path(folder) / "run.profd"
-        with load.running("stepping", kind.removesuffix(BYSTANDER), noted) as loop, sleeper() as other:
+        with load.running("stepping", kind.partition(", ")[0], noted) as loop, sleeper() as other:
             pilot = follow(plan(max(PILOT_SHARE * lengths[0], 20.0), *lengths[1:], seed), lambda _: None)
-            profd = Profd.attach(other.pid if kind.endswith(BYSTANDER) else loop.pid, run_file)
+            recorder: Profd | BarePySpy
+            if kind.endswith(BARE):
+                recorder = BarePySpy(loop.pid, round(3 * lengths[0]) + 600, Path(folder) / "stacks")
+            else:
+                recorder = Profd.attach(other.pid if kind.endswith(BYSTANDER) else loop.pid, run_file)
             time.sleep(START_S)
-            marks = [mark(profd, 0.0)]
+            marks = [mark(recorder, 0.0)]
             time.sleep(SETTLED_S)
-            marks.append(mark(profd, 0.0))
-            spans = follow(plan(*lengths, seed + 1), Switch(profd).turn)
-            marks.append(mark(profd, 0.0))
-            profd.end()
+            marks.append(mark(recorder, 0.0))
+            spans = follow(plan(*lengths, seed + 1), Switch(recorder).turn)
+            marks.append(mark(recorder, 0.0))
+            recorder.end()
             loop.communicate()  # the end of its stdin ends it
         ends_s, cpu_s = np.frombuffer(noted.read_bytes(), np.int64).reshape(-1, 2).T / 1e9
         before, switched = ((two.cpu_s - one.cpu_s) / (two.at_s - one.at_s) for one, two in itertools.pairwise(marks))
-        work = Work(switched / before, mean_rate_hz(run_file, START_S + SETTLED_S + 5))
+        rate_hz = 100.0 if kind.endswith(BARE) else mean_rate_hz(run_file, START_S + SETTLED_S + 5)
+        work = Work(switched / before, rate_hz)
         return take_blocks(pilot, ends_s, cpu_s), take_blocks(spans, ends_s, cpu_s), work
 
 
@@ -176,7 +184,7 @@ def main() -> None:
     """Measure all loops, and write the section."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--minutes", type=float, default=6.0, help="of each loop")
-    parser.add_argument("--loops", nargs="+", choices=LOOPS, default=LOOPS)
+    parser.add_argument("--loops", nargs="+", choices=(*LOOPS, f"data-bound{BARE}"), default=LOOPS)
     parser.add_argument("--seed", type=int, default=1, help="of the order of the blocks")
     parser.add_argument("--quick", action="store_true", help="try it in less than a minute; writes nothing down")
     options = parser.parse_args()
