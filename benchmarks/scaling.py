@@ -35,8 +35,9 @@ CROWDS = ((0, 1), (2, 1), (8, 1), (16, 1), (0, 32), (0, 160))
 """(workers, threads of the main process)."""
 METHOD = (
     "`benchmarks/scaling.py`: `profd attach --headless` on `benchmarks/loads/crowd.py` for {seconds} s each, in "
-    "percent of one core, with a budget out of reach, so that the main process is sampled at its full rate: in the "
-    "first {start:.0f} s, and settled, after {settled:.0f} s, when each of 16 workers has been sampled once. And, "
+    "percent of one core. The threads are those of the main process; a pool of workers has three more. It is recorded "
+    "with a budget out of reach, so that the main process is sampled at its full rate: in the first {start:.0f} s, and "
+    "settled, after {settled:.0f} s, when each of 16 workers has been sampled once. And, "
     "where that comes near the default budget, for {held} s under it, with threads for {threads} s, the cost then "
     "being that of the last half; the dearest is the 60 s of all that cost most, the start among them. The rate is the "
     "mean of the main process's recordings in that time. With time: `profd attach` on a torch loop of one process; "
@@ -133,27 +134,23 @@ def bytes_per_hour(minutes: Sequence[Minute], minute_s: float) -> float:
 def crowd_lines(seconds: int, held_s: int, crowds: Sequence[tuple[int, int]]) -> list[str]:
     """Measure crowds and return their table, and what follows from it."""
     lines = [
-        "| workers | threads | first 10 s | settled | rate | under the default budget | rate | dearest minute | RSS |",
-        "|---:|---:|---:|---:|---:|---:|---:|---:|---:|",
+        "| workers, threads | first 10 s | settled | rate | under the default budget | rate then | dearest minute "
+        "| RSS |",
+        "|---|---:|---:|---:|---:|---:|---:|---:|",
     ]
     steady: dict[tuple[int, int], float] = {}
     for workers, threads in crowds:
         cost = measure_crowd(workers, threads, seconds, NO_BUDGET, min(SETTLED_S, seconds / 2))
         steady[workers, threads] = 100 * cost.steady_cores
-        held = "as before | as before |"
+        held = "as before", "as before", ""
         if 100 * cost.steady_cores > 0.8 * BUDGET:
             length_s = held_s if threads == 1 else max(held_s, THREADS_HELD_S)
             bounded = measure_crowd(workers, threads, length_s, BUDGET, length_s / 2)
-            held = f"{bounded.steady_cores:.1%} | {bounded.rate_hz:.0f} Hz | {bounded.dearest_cores:.1%}"
-        cells = (
-            workers,
-            threads,
-            f"{cost.start_cores:.1%}",
-            f"{cost.steady_cores:.1%}",
-            f"{cost.rate_hz:.0f} Hz",
-            held,
-        )
-        lines.append(f"| {' | '.join(map(str, cells))} | {cost.rss_bytes / 1e6:.0f} MB |")
+            dearest = f"{bounded.dearest_cores:.1%}" if bounded.dearest_cores else ""
+            held = f"{bounded.steady_cores:.1%}", f"{bounded.rate_hz:.0f} Hz", dearest
+        free = f"{cost.start_cores:.1%}", f"{cost.steady_cores:.1%}", f"{cost.rate_hz:.0f} Hz"
+        cells = f"{workers}, {threads}", *free, *held, f"{cost.rss_bytes / 1e6:.0f} MB"
+        lines.append(f"| {' | '.join(cells)} |")
         print(lines[-1], flush=True)
     return lines + _verdicts(steady)
 
@@ -165,7 +162,7 @@ def _verdicts(steady: dict[tuple[int, int], float]) -> list[str]:
     main, more = steady[8, 1], steady[16, 1] - steady[8, 1]
     return [
         "",
-        f"At the full rate a main process with 8 workers takes {main:.1f} % of a core (to be at most {BUDGET:.0f}), "
+        f"At the full rate a main process with 8 workers takes {main:.1f} % of a core (to be at most 8), "
         f"and 16 workers take {more:+.1f} points more than 8 (to be less than 2).",
     ]
 
@@ -173,9 +170,9 @@ def _verdicts(steady: dict[tuple[int, int], float]) -> list[str]:
 def minute_lines(minutes: int, minute_s: float) -> list[str]:
     """Measure a long run and return its table, and how much it writes."""
     found = measure_minutes(minutes, minute_s)
-    lines = ["| minute | CPU | run file | RSS |", "|---:|---:|---:|---:|"]
+    lines = ["| | CPU | run file | RSS |", "|---|---:|---:|---:|"]
     lines += [
-        f"| {number} | {minute.cores:.1%} | {minute.file_bytes / 1e6:.2f} MB | {minute.rss_bytes / 1e6:.0f} MB |"
+        f"| minute {number} | {minute.cores:.1%} | {minute.file_bytes / 1e6:.2f} MB | {minute.rss_bytes / 1e6:.0f} MB |"
         for number, minute in enumerate(found, start=1)
     ]
     per_hour = bytes_per_hour(found, minute_s) / 1e6
