@@ -32,13 +32,8 @@ def pid_of(word: str) -> int | None:
 
 def live_runs_of(pids: Iterable[int]) -> dict[int, Path]:
     """Return the file of the newest live run of this user that records each process; none of those in no such run."""
-    # A file is opened only where a session listens: most runs have ended, and there may be hundreds.
-    try:
-        listening = {socket.stem for socket in paths.runtime_folder().glob("*.sock")}
-    except OutputUnwritable:  # where there can be no socket, no session listens
-        listening = set()
     found: dict[int, Path] = {}
-    if live := [path for path in paths.list_runs() if path.stem in listening]:
+    if live := _listening():
         from profd.daemon.store.reader import RunReader
 
         wanted = set(pids)
@@ -46,6 +41,25 @@ def live_runs_of(pids: Iterable[int]) -> dict[int, Path]:
             with contextlib.suppress(ProfdError), RunReader(path) as reader:
                 if reader.info.state == "live":
                     found |= {pid: path for pid in wanted - found.keys() if _is_in(reader, pid)}
+    return found
+
+
+def _listening() -> list[Path]:
+    """Return the files of the runs in which a session listens: the newest first, then those that `-o` put elsewhere.
+
+    A file is opened only where one does: most runs have ended, and there may be hundreds.
+    """
+    try:
+        sockets = {socket.stem: socket for socket in paths.runtime_folder().glob("*.sock")}
+    except OutputUnwritable:  # where there can be no socket, no session listens
+        return []
+    found = [path for path in paths.list_runs() if sockets.pop(path.stem, None)]
+    if sockets:
+        from profd.daemon.session.control import ControlClient
+
+        for socket in sockets.values():  # its session knows where its run is
+            with contextlib.suppress(SessionFailed), contextlib.closing(ControlClient(socket)) as client:
+                found.append(Path(client.hello().run_file))
     return found
 
 

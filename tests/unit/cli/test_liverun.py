@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from support.synthetic import this_process
 from profd.cli.liverun import live_runs_of, pid_of, run_of
 from profd.daemon import paths
 from profd.daemon.errors import SessionFailed, UsageError
+from profd.daemon.session.control import ControlServer, SessionStatus
 
 PID = os.getpid()
 
@@ -47,6 +49,16 @@ def test_the_live_run_that_records_the_process_is_taken(runs: Path, recording: F
     with run_of(PID, inject=False) as path:
         assert path == live
     assert recording.options is None
+
+
+async def test_a_run_that_was_put_elsewhere_is_found_by_its_session(runs: Path, tmp_path: Path) -> None:
+    elsewhere = synthetic.write_run(tmp_path / "mine.profd", seconds=1, live=True, also=[this_process()])
+    status = SessionStatus("20261120-120000-mine-3fa9", str(elsewhere), 100, 0)
+    server = ControlServer(paths.runtime_folder() / f"{status.run_id}.sock", lambda _: status, lambda _: None)
+    await server.start()
+    (paths.runtime_folder() / "20261119-120000-gone-3fa9.sock").touch()
+    assert await asyncio.to_thread(live_runs_of, [1, PID]) == {PID: elsewhere}
+    await server.close()
 
 
 def test_nothing_is_put_into_a_process_that_was_not_armed_unless_asked_for(
