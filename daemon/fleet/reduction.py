@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class RunPart(msgspec.Struct, frozen=True):
-    """A run of one node: its job, where and when it ran, its training processes and their GPUs.
+    """A run of one node: its job, where and when it ran, and its training processes.
 
     ``world_size`` is how many ranks the job has on all its nodes; ``ranks`` of them are in this run.
     """
@@ -32,11 +32,7 @@ class RunPart(msgspec.Struct, frozen=True):
     node: str
     command: str
     started_ns: int
-    ended_ns: int
     ranks: int
-    gpus: int
-    lived_ns: int
-    gpu_lived_ns: int
     world_size: int
 
     @property
@@ -129,8 +125,7 @@ _QUERIES = {
     "runs": """
     CREATE TABLE trainer AS
     SELECT run, pid, max(name) AS name, max(host) AS host, max(command) AS command, min(started_ns) AS started_ns,
-        max(ended_ns) AS ended_ns, sum(lived_ns) AS lived_ns, max(gpus) AS gpus,
-        coalesce(max(world_size), 1) AS world_size
+        max(gpus) AS gpus, coalesce(max(world_size), 1) AS world_size
     FROM read_parquet($files, hive_partitioning = false)
     GROUP BY run, pid
     """,
@@ -200,8 +195,7 @@ class Task(msgspec.Struct, frozen=True):
 
 
 _RUNS = """
-    SELECT run, max(name), max(host), max(command), min(started_ns), max(ended_ns), count(*), sum(gpus), sum(lived_ns),
-        sum(lived_ns * gpus), max(world_size)
+    SELECT run, max(name), max(host), max(command), min(started_ns), count(*), max(world_size)
     FROM trainer GROUP BY run
 """
 _PHASES = f"SELECT run, day, phase, {_SPENT}, 1 FROM hours GROUP BY run, day, phase"

@@ -51,7 +51,7 @@ NODES = ("a", "b", "c", "d", "e", "f")
 
 def run(node: str, step_ms: float, *, job: str = "job", command: str = "train.py", collective: float = 0.0) -> RunPaces:
     name = f"{job}-{node}-{step_ms}-{command}"
-    part = RunPart(name, job, node, command, 0, HOUR_NS, 1, 1, HOUR_NS, HOUR_NS, 1)
+    part = RunPart(name, job, node, command, 0, 1, 1)
     spent = {
         "collective": Spent(rank_ns=round(collective * HOUR_NS)),
         "forward": Spent(rank_ns=round((1 - collective) * HOUR_NS)),
@@ -121,7 +121,7 @@ def weekly(
 ) -> RunPaces:
     """Return a run that takes so long for a step on some days, ``wait`` of it waiting for data."""
     started_ns = -max(step_ms) * DAY_S * SECOND_NS
-    part = RunPart(name, job, node, "train.py", started_ns, 0, 1, 1, 0, 0, world_size)
+    part = RunPart(name, job, node, "train.py", started_ns, 1, world_size)
     second = 10**6
     steps = {day: Stepped(round(3600e3 / ms * second), 3600 * SECOND_NS) for day, ms in step_ms.items()}
     spent = {"data wait": Spent(rank_ns=round(wait * 1e12)), "forward": Spent(rank_ns=round((1 - wait) * 1e12))}
