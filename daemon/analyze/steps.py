@@ -195,13 +195,11 @@ def _by_cycles(reader: RunReader, process: ProcessRow, selection: Selection, pha
     from_ns, to_ns = selection.bounds(reader.info)
     if training_range(reader, Selection(from_ns, to_ns, frozenset({process.id})), phases) is None:
         return None  # what only evaluates loads its data as evenly
-    part_ns = max(600 * SECOND_NS, (to_ns - from_ns) // 5000)  # a part at a time: a run may have millions of intervals
     found = []
     for visited in ONCE_A_STEP if threads else ():
         seen = (
             Seen(row.start_ns, phase in visited or phase == COMPILE)
-            for start_ns in range(from_ns, to_ns, part_ns)
-            for row in reader.intervals(start_ns, min(start_ns + part_ns, to_ns), threads)
+            for row in reader.intervals(from_ns, to_ns, threads)
             if (phase := phases.of_stack(row.stack))
         )
         found.append(count_cycles(seen, f"cycles of {' and '.join(visited)}"))

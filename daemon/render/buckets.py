@@ -7,7 +7,6 @@ divides the next, so buckets are merged without the run file.
 
 from __future__ import annotations
 
-import itertools
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import reduce
@@ -18,7 +17,7 @@ import msgspec
 from profd.daemon.analyze.conditions import can_tell, covers_of, within
 from profd.daemon.analyze.profile import parts_while
 from profd.daemon.analyze.selection import Condition
-from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS, SECOND_NS
+from profd.daemon.clock import MICROSECOND_NS, MILLISECOND_NS
 from profd.daemon.render.htmlpage import distances
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Rest, StackMinuteRow, count_stack_minutes, stack_minutes
@@ -132,7 +131,6 @@ def _columns(entries: _Entries) -> Columns:
 
 ASKED_FOR = ("gpu-idle", "on-cpu")
 """The conditions that the page has a button for."""
-_READ_AT_ONCE_NS = 300 * SECOND_NS
 Part = tuple[str, ...]
 """Conditions that hold together; see ``conditions``."""
 
@@ -192,10 +190,6 @@ def _add_intervals(reader: RunReader, builder: BucketBuilder, parts: Sequence[Pa
         # All conditions together hold where each of them does.
         all_held = held | {part: reduce(common, held.values()) for part in parts if part not in held}
         cursors[thread] = [IntervalCursor(all_held[part]) for part in parts]
-    first_ns = reader.info.started_ns if rest.from_ns is None else rest.from_ns
-    last_ns = reader.info.end_ns if rest.to_ns is None else rest.to_ns
-    edges = [rest.from_ns, *range(first_ns + _READ_AT_ONCE_NS, last_ns, _READ_AT_ONCE_NS), rest.to_ns]
-    for from_ns, to_ns in itertools.pairwise(edges):
-        for interval in reader.intervals(from_ns, to_ns, rest.threads):
-            end_ns = interval.start_ns + interval.duration_ns
-            builder.add(interval, [cursor.between(interval.start_ns, end_ns) for cursor in cursors[interval.thread]])
+    for interval in reader.intervals(rest.from_ns, rest.to_ns, rest.threads):
+        end_ns = interval.start_ns + interval.duration_ns
+        builder.add(interval, [cursor.between(interval.start_ns, end_ns) for cursor in cursors[interval.thread]])
