@@ -61,7 +61,6 @@ class Status(msgspec.Struct, frozen=True):
     version: str
     communicators: tuple[Communicator, ...]
     has_counts: bool
-    timeouts: int = 0
 
     def processes(self) -> set[int]:
         return {rank.pid for one in self.communicators for rank in one.ranks if rank.pid}
@@ -106,14 +105,9 @@ class _Communicator(msgspec.Struct):
     missing_ranks: list[_Rank] = []
 
 
-class _Ras(msgspec.Struct):
-    timeouts_count: int = 0
-
-
 class _Answer(msgspec.Struct):
     nccl_version: str
     communicators: list[_Communicator]
-    ras: _Ras = msgspec.field(default_factory=_Ras)
 
 
 _DECODER = msgspec.json.Decoder(_Answer)
@@ -133,7 +127,7 @@ def _parse_json(answer: bytes) -> Status:
     for one in found.communicators:
         ranks = [*map(_rank, one.ranks), *(_rank(rank, is_missing=True) for rank in one.missing_ranks)]
         communicators.append(_checked(Communicator(f"{one.hash} {one.secondary_hash}", one.size, tuple(ranks))))
-    return Status(found.nccl_version[:40], tuple(communicators), True, found.ras.timeouts_count)
+    return Status(found.nccl_version[:40], tuple(communicators), True)
 
 
 def _rank(found: _Rank, *, is_missing: bool = False) -> RankState:
