@@ -119,8 +119,7 @@ def _phase_slices(reader: RunReader, intervals: list[IntervalRow], phases: Phase
 
 def _counters(reader: RunReader, selection: Selection) -> Iterator[Event]:
     """Yield the series of processes, devices and the host: each value where it begins to hold, as counters go on."""
-    begin_ns = reader.info.started_ns if selection.from_ns is None else selection.from_ns
-    end_ns = reader.info.end_ns if selection.to_ns is None else selection.to_ns
+    begin_ns, end_ns = selection.bounds(reader.info)
     for series in reader.list_series():
         process = None if series.process is None else reader.processes[series.process]
         if series.os_tid is not None or (process is not None and not selection.takes_process(process)):

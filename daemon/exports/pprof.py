@@ -64,9 +64,8 @@ def pprof(reader: RunReader, selection: Selection) -> bytes:
     message.default_sample_type = string("time")
     message.period_type.type, message.period_type.unit = string("time"), string("nanoseconds")
     message.period = SECOND_NS // int(info.options.get("rate_hz") or 100)
-    from_ns = info.started_ns if selection.from_ns is None else selection.from_ns
-    to_ns = info.end_ns if selection.to_ns is None else selection.to_ns
-    message.time_nanos, message.duration_nanos = from_ns, max(to_ns - from_ns, 0)
+    from_ns, to_ns = selection.bounds(info)
+    message.time_nanos, message.duration_nanos = from_ns, to_ns - from_ns
     message.comment.append(string(f"profd run {visible(info.id)}"))
     weights = process_weights(reader, take_lives(reader), selection.from_ns, selection.to_ns)
     for total in selected_totals(reader, selection, phases):

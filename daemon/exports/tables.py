@@ -63,8 +63,7 @@ def _processes(reader: RunReader, selection: Selection) -> Iterator[tuple[Value,
 
 def _events(reader: RunReader, selection: Selection) -> Iterator[tuple[Value, ...]]:
     for event in reader.events():
-        is_before = selection.from_ns is not None and event.at_ns < selection.from_ns
-        if not is_before and (selection.to_ns is None or event.at_ns < selection.to_ns):
+        if selection.takes_time(event.at_ns):
             process = reader.processes.get(event.process) if event.process is not None else None
             yield event.at_ns, event.kind, None if process is None else process.pid, event.text
 

@@ -139,10 +139,8 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     coverage = take_coverage(reader, selection)
     busy = utilization_by_stack(reader, GpuTracks(reader), selection, phases)
     info = reader.info
-    from_ns, to_ns = selection.from_ns or 0, selection.to_ns or info.end_ns + 1
-    first_ns = max(info.started_ns, selection.from_ns or info.started_ns)
-    last_ns = min(info.end_ns, info.end_ns if selection.to_ns is None else selection.to_ns)
-    losses = (event.text for event in reader.events("loss") if from_ns <= event.at_ns < to_ns)
+    from_ns, to_ns = selection.bounds(info)
+    losses = (event.text for event in reader.events("loss") if selection.takes_time(event.at_ns))
     hangs, post_mortem = take_hangs(reader, selection), take_post_mortem(reader)
     findings = findings_in(reader, selection, phases)
     incidents = [post_mortem.cause] if post_mortem else []
@@ -154,7 +152,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     target = Target(info.command, info.pid, _exit(info.exit_code, info.exit_signal))
     errors = {name: variance.standard_error(name, share, profile.total_ns) for name, share in shares.items()}
     return Summary(
-        *(VERSION, info.id, info.name, info.state, info.why_ended, target, max(last_ns - first_ns, 0) / SECOND_NS),
+        *(VERSION, info.id, info.name, info.state, info.why_ended, target, (to_ns - from_ns) / SECOND_NS),
         *(profile.total_samples, coverage.share, coverage.torn_share, coverage.cost_core_share),
         *(take_steps(reader, selection, phases), shares, errors, phase_lines(profile, phases)),
         *(tuple(hot_functions(reader, profile, busy)[:20]), _processes(reader, selection, changes)),
