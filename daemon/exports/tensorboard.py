@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 import msgspec
 
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.analyze.torchtraces import TorchTrace, decode, selected_windows, trace_text
+from profd.daemon.analyze.torchtraces import TorchTrace, decode, of_last_request, selected_windows, trace_text
 from profd.daemon.clock import MICROSECOND_NS
 from profd.daemon.errors import UsageError
 from profd.daemon.store.reader import RunReader
@@ -29,10 +29,8 @@ def tensorboard_files(reader: RunReader, selection: Selection) -> Mapping[str, b
 
     Raises UsageError where the selection has none, RunUnreadable where one is damaged.
     """
-    windows = list(selected_windows(reader, selection))
-    last = [window for window in windows if window.asked_ns == windows[-1].asked_ns]
     files = {}
-    for window in last:
+    for window in of_last_request(list(selected_windows(reader, selection))):
         if window.kept_bytes is not None and (text := trace_text(reader, window)) is not None:
             process, span = reader.processes[window.process], window.start_ns // MICROSECOND_NS // 1000
             worker = f"pid{process.pid}" if process.rank is None else f"rank{process.rank}"

@@ -12,7 +12,7 @@ from functools import partial
 from profd.daemon.analyze.gpu import idle_bounds
 from profd.daemon.analyze.idletime import IdleShare
 from profd.daemon.analyze.phases import COPY, FORWARD
-from profd.daemon.analyze.torchtraces import selected_windows
+from profd.daemon.analyze.torchtraces import of_last_request, selected_windows
 from profd.daemon.analyze.windows import HOST, python_threads, seen_in
 from profd.daemon.findings import memory, phases, ranks
 from profd.daemon.findings.bounds import bound
@@ -194,8 +194,8 @@ def of_kernels(name: str, context: FindingContext, *, cases: Mapping[str, bool] 
     itself slows the main thread down. So what a kind of kernel has of the time is its part of all kernels' time, as far
     as the GPUs are busy in the training.
     """
-    taken = list(selected_windows(context.reader, context.selection))
-    last = (context.reader.operators(row.id) for row in taken if row.asked_ns == taken[-1].asked_ns)
+    taken = of_last_request(list(selected_windows(context.reader, context.selection)))
+    last = (context.reader.operators(row.id) for row in taken)
     rows = [one for operators in last for one in operators if one.device != HOST and not one.is_annotation]
     if not rows:
         return None
@@ -210,8 +210,7 @@ def of_kernels(name: str, context: FindingContext, *, cases: Mapping[str, bool] 
 
 def of_waits(name: str, context: FindingContext) -> Finding | None:
     """Return the finding ``name`` by its kind of wait in the last window in the time looked at, over its processes."""
-    reader, taken = context.reader, list(selected_windows(context.reader, context.selection))
-    last = [row for row in taken if row.asked_ns == taken[-1].asked_ns]
+    reader, last = context.reader, of_last_request(list(selected_windows(context.reader, context.selection)))
     kind, seen, wait_ns = re.compile(table().finding[name].kernels), Counter[int](), 0
     for row in last:
         # Threads of Python that help wait without holding anyone up. The main thread waits for those of autograd.
