@@ -10,9 +10,8 @@ from collections.abc import Iterator
 from msgspec.structs import replace
 
 from profd.daemon.analyze.coverage import COST_SERIES
-from profd.daemon.analyze.memory import LEAST_GROWTH_BYTES, LEAST_GROWTH_SHARE
+from profd.daemon.analyze.memory import memory_trend
 from profd.daemon.analyze.series import take_course
-from profd.daemon.analyze.trend import trend
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rollups import Grid
@@ -234,6 +233,5 @@ def with_slope(series: Series, ruler: Ruler) -> Series:
         return series
     seen = {number: cell for number, cell in enumerate(series.cells) if cell is not None}
     times_s = [(ruler.from_ns + (number + 0.5) * ruler.column_ns) / SECOND_NS for number in seen]
-    least = max(LEAST_GROWTH_BYTES, LEAST_GROWTH_SHARE * max(seen.values(), default=0.0))
-    found = trend(times_s, list(seen.values()), least_growth=least) if seen else None
+    found = memory_trend(times_s, list(seen.values()))
     return replace(series, slope_per_s=found.slope_per_s, is_growing=found.is_growing) if found else series

@@ -128,7 +128,7 @@ def _growth(reader: RunReader, process: ProcessRow, row: SeriesRow, selection: S
     if not points:
         return unknown
     counts = counts_of(reader, process.id, selection).longest
-    found = _trend([point.at_ns / SECOND_NS for point in points], [point.value for point in points])
+    found = memory_trend([point.at_ns / SECOND_NS for point in points], [point.value for point in points])
     if found is None:
         return unknown
     if not found.is_growing:
@@ -181,7 +181,7 @@ def _by_steps(points: Sequence[PointRow], counts: Sequence[PointRow]) -> Trend |
     step_s = took_s / (counts[-1].value - counts[0].value)
     inside = [point for point in points if counts[0].at_ns <= point.at_ns <= counts[-1].at_ns]
     even_s = [(_steps_at(counts, point.at_ns) - counts[0].value) * step_s for point in inside]
-    found = _trend(even_s, [point.value for point in inside])
+    found = memory_trend(even_s, [point.value for point in inside])
     if found is None or not found.is_growing:
         return None
     start_s = inside[bisect.bisect_left(even_s, found.start_s)].at_ns / SECOND_NS
@@ -198,7 +198,8 @@ def _steps_at(counts: Sequence[PointRow], at_ns: int) -> float:
     return low.value + share * (high.value - low.value)
 
 
-def _trend(times_s: Sequence[float], values: Sequence[float]) -> Trend | None:
+def memory_trend(times_s: Sequence[float], values: Sequence[float]) -> Trend | None:
+    """Return how memory goes on, see ``trend``: less growth than matters is none."""
     least_growth = max(LEAST_GROWTH_BYTES, LEAST_GROWTH_SHARE * max(values, default=0.0))
     return trend(times_s, values, least_growth=least_growth)
 
