@@ -164,7 +164,7 @@ def take_cpu_contention(reader: RunReader, part: Selection) -> CpuContention | N
             start_ns, end_ns = max(process.seen_ns, from_ns), min(process.ended_ns or to_ns, to_ns)
             mean = series.take_course(reader, row.id, start_ns, end_ns).total().mean or 0.0
             others -= mean * max(end_ns - start_ns, 0) / max(to_ns - from_ns, 1)
-    mains = [row.id for row in reader.processes.values() if row.role == "main"]
+    mains = [row.id for row in Selection().trainers(reader)]
     lacking = series.mean_of_known(series.mean_of_series(reader, series.CORE_WAIT, process, part) for process in mains)
     if lacking is None:  # the kernel does not count it for them: it is no longer than any task of the machine waited
         lacking = series.mean_of_series(reader, series.PRESSURE, None, part) or 0.0

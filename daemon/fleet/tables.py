@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import cached_property
 from typing import NamedTuple
 
 import msgspec
@@ -17,7 +16,7 @@ from profd.daemon.analyze.coverage import take_lives
 from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.phases import PhaseIndex, own_frame, training_range
 from profd.daemon.analyze.profile import process_weights
-from profd.daemon.analyze.selection import MAIN_THREADS, Selection
+from profd.daemon.analyze.selection import MAIN_THREADS, Selection, cut
 from profd.daemon.analyze.series import SeriesCourse, take_course
 from profd.daemon.analyze.steps import counts_of, take_steps
 from profd.daemon.clock import SECOND_NS
@@ -118,9 +117,7 @@ def _by_cycles(reader: RunReader, process: ProcessRow, phases: PhaseIndex) -> It
     found = training_range(reader, whole, phases)
     if found is None:
         return
-    from_ns, to_ns = found
-    edges = [from_ns + (to_ns - from_ns) * number // BLOCKS for number in range(BLOCKS + 1)]
-    for start_ns, end_ns in itertools.pairwise(edges):
+    for start_ns, end_ns in cut(*found, BLOCKS):
         part = Selection(start_ns, end_ns, whole.processes, main_threads=True)
         rate = take_steps(reader, part, phases).per_s
         if rate:
@@ -142,12 +139,9 @@ class Source:
         self.reader, self.phases, self.tracks = reader, PhaseIndex(reader), GpuTracks(reader)
         # Two nodes may well begin runs of one name in one second.
         self.run = f"{reader.info.id}@{reader.info.host}"
+        self.trainers = Selection().trainers(reader)
         self.seen: set[int] = set()
         """The stacks that samples were seen in."""
-
-    @cached_property
-    def trainers(self) -> tuple[ProcessRow, ...]:
-        return tuple(row for row in self.reader.processes.values() if row.role == "main")
 
     def gpus(self, process: ProcessRow) -> int:
         return len(self.tracks.used_by(process.id))

@@ -53,8 +53,7 @@ def only_waits(command: Sequence[str]) -> bool:
 
 def is_worker(stacks: Collection[Sequence[Frame]]) -> bool:
     """Say whether stacks are those of a worker process."""
-    frames = [(frame.function.rpartition(".")[2], frame.file) for stack in stacks for frame in stack]
-    return any(name == loop and path.endswith(file) for name, path in frames for loop, file in _WORKER_LOOPS)
+    return any(_holds(stack, loop) for stack in stacks for loop in _WORKER_LOOPS)
 
 
 def is_training(stacks: Collection[Sequence[Frame]]) -> bool:
