@@ -69,8 +69,7 @@ def take_window(info: RunInfo, *, inject: bool = False) -> Message:
         if inject or "--inject" not in str(error):
             raise
         return WindowRefused()
-    whose = f"process {begun.pids[0]}" if len(begun.pids) == 1 else f"{len(begun.pids)} processes"
-    return ActionDone(f"taking {plural(request.steps, 'step')} of {whose}; 4 shows the operators", "Window")
+    return ActionDone(f"taking {plural(request.steps, 'step')} of {begun.whose}; 4 shows the operators", "Window")
 
 
 def mark(info: RunInfo, note: str) -> ActionDone:

@@ -61,6 +61,10 @@ class WindowBegun(msgspec.Struct, frozen=True):
     pids: tuple[int, ...]
     injected: bool = False
 
+    @property
+    def whose(self) -> str:
+        return f"process {self.pids[0]}" if len(self.pids) == 1 else f"{len(self.pids)} processes"
+
 
 class Refusal(msgspec.Struct, frozen=True):
     """Why a request was not carried out, and what to do about it."""
