@@ -89,12 +89,10 @@ class RunReader(RunFile):
         except KeyError as error:
             raise database.unreadable(self.path, f"stack {error} is damaged") from None
 
-    def find_series(
-        self, name: str, process: int | None = None, device: str | None = None, os_tid: int | None = None
-    ) -> SeriesRow | None:
-        """Return the series of this name of a process, one of its threads, a device or (all None) the host, if any."""
-        key = "process IS ? AND name = ? AND os_tid IS ? AND device IS ?"
-        found = self.fetch_from("series", SeriesRow, key, process, name, os_tid, device)
+    def find_series(self, name: str, process: int | None = None, device: str | None = None) -> SeriesRow | None:
+        """Return the series of this name of a process, a device or (both None) the host, if any."""
+        key = "process IS ? AND name = ? AND os_tid IS NULL AND device IS ?"
+        found = self.fetch_from("series", SeriesRow, key, process, name, device)
         return found[-1] if found else None
 
     def list_series(
