@@ -53,7 +53,7 @@ def keep_to(pid: int, cores: frozenset[int]) -> None:
             os.sched_setaffinity(int(os_tid), cores)
 
 
-class Cores:
+class FreeCores:
     """The cores on which this process may run, and for which share of the last second each was idle.
 
     Where all others are taken, the core of what is sampled is the only one that is ever free: while that waits. The

@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from profd.daemon.clock import Clock
-from profd.daemon.scheduling import Cores
+from profd.daemon.scheduling import FreeCores
 from profd.daemon.session.budget import LOWEST_RATE_HZ, Governor
 from profd.daemon.stacks.chain import OVERLAP_SAMPLES, Pace, StackChain
 from profd.daemon.stacks.source import Statements
@@ -42,7 +42,7 @@ class Sampling:
         self.governor, self._executable, self._clock, self._put = governor, executable, clock, put
         self._chains: dict[Identity, tuple[StackChain, asyncio.Task[None]]] = {}
         self._turn = asyncio.Semaphore(1)
-        self._cores = Cores()
+        self._cores = FreeCores()
         # Workers that come and go see the files that the others saw: each is read and parsed once.
         self._statements = functools.lru_cache(8)(Statements)
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
-from profd.daemon.scheduling import Cores
+from profd.daemon.scheduling import FreeCores
 from profd.daemon.stacks import assembly
 from profd.daemon.stacks.assembly import Span, Threads
 from profd.daemon.stacks.evidence import Evidence
@@ -79,7 +79,7 @@ class StackChain:
         self._stop.set()
         self._hurry.set()
 
-    def keep_off_core(self, cores: Cores) -> None:
+    def keep_off_core(self, cores: FreeCores) -> None:
         """Have py-spy run beside the process's main thread, if that is needed; to be called each second."""
         stat = processes.read_running(*self.identity) if self._in_flight else None
         if stat is not None and stat.core is not None:

@@ -73,9 +73,9 @@ def machine(monkeypatch: pytest.MonkeyPatch) -> dict[str, CpuTicks]:
     return ticks
 
 
-def after_a_second(machine: dict[str, CpuTicks], *idle: int) -> scheduling.Cores:
+def after_a_second(machine: dict[str, CpuTicks], *idle: int) -> scheduling.FreeCores:
     """Return the cores after a second of 100 ticks, of which each was idle for so many."""
-    cores = scheduling.Cores()
+    cores = scheduling.FreeCores()
     for core, ticks in enumerate(idle):
         machine[f"cpu{core}"] = CpuTicks(ticks, 0, 0, 100)
     cores.look()
@@ -89,7 +89,7 @@ def test_py_spy_leaves_the_core_of_what_it_samples_if_no_other_has_time(machine:
 
 
 def test_a_core_that_waits_for_a_disk_has_time(machine: dict[str, CpuTicks]) -> None:
-    cores = scheduling.Cores()
+    cores = scheduling.FreeCores()
     machine["cpu1"] = CpuTicks(0, 90, 0, 100)
     cores.look()
     assert cores.beside(0) == {0, 1}
@@ -106,7 +106,7 @@ def test_py_spy_may_return_once_another_core_has_time(machine: dict[str, CpuTick
 def test_py_spy_goes_nowhere_where_nothing_is_known(
     machine: dict[str, CpuTicks], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    assert scheduling.Cores().beside(0) == {0, 1}
+    assert scheduling.FreeCores().beside(0) == {0, 1}
     with monkeypatch.context() as hidden:  # nobody may read how busy they are
         hidden.setattr(processes, "cpu_ticks", dict[str, CpuTicks])
         assert after_a_second(machine, 0, 0, 0).beside(0) == {0, 1}

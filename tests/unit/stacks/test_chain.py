@@ -13,7 +13,7 @@ from support.waiting import DEADLINE_S
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.scheduling import Cores
+from profd.daemon.scheduling import FreeCores
 from profd.daemon.stacks import assembly
 from profd.daemon.stacks import chain as chain_module
 from profd.daemon.stacks.assembly import Span, Threads
@@ -91,7 +91,7 @@ async def test_a_recording_has_length_and_rate_as_the_pace_says(stage: Stage, mo
 async def test_recordings_stay_off_the_core_of_their_process_in_flight_and_to_come(stage: Stage) -> None:
     asked = list[int]()
 
-    class Full(Cores):
+    class Full(FreeCores):
         def beside(self, core: int) -> frozenset[int]:
             asked.append(core)
             return frozenset({17})
