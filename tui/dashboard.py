@@ -24,7 +24,7 @@ from profd.daemon.render.plaintext import visible
 from profd.daemon.store.rows import RunInfo
 from profd.tui import actions
 from profd.tui.actions import ActionDone, ActionFailed, StacksDumped, WindowRefused
-from profd.tui.dialogs import Answer, Choice, ChoiceScreen, Dialog, GotoScreen, LineScreen, StacksScreen
+from profd.tui.dialogs import Answer, Choice, ChoiceScreen, Dialog, GotoScreen, NoteScreen, StacksScreen
 from profd.tui.feed import Feed, FlameGrown, OperatorsRead, OutputDrawn, SnapshotTaken
 from profd.tui.keys import BINDINGS, TABS
 from profd.tui.snapshot import Snapshot
@@ -290,8 +290,7 @@ class Dashboard(Screen[None]):
 
     def action_mark(self) -> None:
         if self._may_act():
-            screen = LineScreen("Mark this moment", "a note, or nothing")
-            self._ask(screen, lambda note: self._run_of(lambda info: actions.mark(info, note), "No mark"))
+            self._ask(NoteScreen(), lambda note: self._run_of(lambda info: actions.mark(info, note), "No mark"))
 
     def action_report(self) -> None:
         self.notify("writing the report…", timeout=3, markup=False)

@@ -70,17 +70,13 @@ class ChoiceScreen(Dialog[str]):
         self.dismiss(event.option_id)
 
 
-class LineScreen(Dialog[str]):
-    """A question that is answered by a line of text."""
-
-    def __init__(self, title: str, placeholder: str) -> None:
-        super().__init__()
-        self._title, self._placeholder = title, placeholder
+class NoteScreen(Dialog[str]):
+    """A line for a note on this moment; it gives that back."""
 
     def compose(self) -> ComposeResult:
         with Vertical(classes="question") as sheet:
-            sheet.border_title, sheet.border_subtitle = self._title, "⏎ · esc goes back"
-            yield Input(placeholder=self._placeholder, compact=True)
+            sheet.border_title, sheet.border_subtitle = "Mark this moment", "⏎ · esc goes back"
+            yield Input(placeholder="a note, or nothing", compact=True)
 
     @on(Input.Submitted)
     def _answer(self, event: Input.Submitted) -> None:

@@ -122,8 +122,8 @@ class TabContent:
     seldom that this takes a small part of the time, however much there is to add up.
     """
 
-    def __init__(self, reader: RunReader, model: RunModel, now_s: Callable[[], float] = time.monotonic) -> None:
-        self._reader, self._model, self._now_s = reader, model, now_s
+    def __init__(self, reader: RunReader, model: RunModel) -> None:
+        self._reader, self._model = reader, model
         self._answered: Hashable = None
         self._rests_until_s = 0.0
         self._is_stale = True
@@ -135,13 +135,13 @@ class TabContent:
         """
         self._is_stale = self._is_stale or is_new
         asked = (view.tab, view.scope, view.span_ns, view.end_ns, view.chosen)
-        begun_s = self._now_s()
+        begun_s = time.monotonic()
         is_early = asked == self._answered and (not self._is_stale or begun_s < self._rests_until_s)
         if view.tab not in ("flame", "torch") or is_early:
             return None
         message = FlameGrown(self._model.flame(view)) if view.tab == "flame" else self._operators(view)
         self._answered, self._is_stale = asked, False
-        self._rests_until_s = self._now_s() + _REST * (self._now_s() - begun_s)
+        self._rests_until_s = time.monotonic() + _REST * (time.monotonic() - begun_s)
         return message
 
     def _operators(self, view: View) -> OperatorsRead:
@@ -160,17 +160,11 @@ class TabContent:
 class Feed:
     """Follows one run file. ``run`` is the thread's; everything else may be called from any thread."""
 
-    def __init__(
-        self,
-        path: Path,
-        post: Callable[[Message], object],
-        connect: Connect = ControlClient,
-        now_s: Callable[[], float] = time.monotonic,
-    ) -> None:
-        self._path, self._post, self._connect, self._now_s = path, post, connect, now_s
+    def __init__(self, path: Path, post: Callable[[Message], object], connect: Connect = ControlClient) -> None:
+        self._path, self._post, self._connect = path, post, connect
         self._analysis = Analysis(command(path))
         # The process that looks for findings is part of what the dashboard costs.
-        self._own_cost = OwnCost(now_s, lambda: time.process_time() + self._analysis.spent_s())
+        self._own_cost = OwnCost(time.monotonic, lambda: time.process_time() + self._analysis.spent_s())
         self._view, self._output_view = View(), OutputView()
         self._is_paused = self._is_stopped = False
         self._wake = threading.Event()
@@ -222,9 +216,9 @@ class Feed:
                 is_stale = True
             # A run that is not read to its end is shown now and then, and at once where another view was asked for.
             view = self._view
-            is_due = shown is None or view != shown[0] or self._now_s() - shown_at_s >= REFRESH_S
+            is_due = shown is None or view != shown[0] or time.monotonic() - shown_at_s >= REFRESH_S
             if not self._is_paused and (not is_behind or is_due):
-                shown_at_s, asked = self._now_s(), (view, reader.info.state)
+                shown_at_s, asked = time.monotonic(), (view, reader.info.state)
                 is_new = is_stale or asked != shown
                 if is_new:
                     is_stale, shown = False, asked

@@ -115,9 +115,6 @@ class Interpreter:
             return reference
         return 0 if reference & 3 == 3 else reference & ~3
 
-    def is_of_type(self, address: int, name: str) -> bool:
-        return address != 0 and self.memory.word(address + TYPE) == self.type(name)
-
     def type(self, name: str) -> int:
         """Return the address of one of the interpreter's own types, by the name of its symbol."""
         if name not in self.types:

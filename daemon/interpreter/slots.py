@@ -131,7 +131,8 @@ class Slots:
         for number in range(count):
             at = (number + 1) * width - 16  # the hash comes first where keys may be anything, and the value last
             key = word_at(table, at)
-            if key and python.is_of_type(key, "PyUnicode_Type") and python.text(key) == of[1]:
+            is_text = key and python.memory.word(key + TYPE) == python.type("PyUnicode_Type")
+            if is_text and python.text(key) == of[1]:
                 found = Link(start + at, key)
                 self._known[of] = keys, found
                 return found

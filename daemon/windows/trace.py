@@ -143,12 +143,11 @@ class DeviceSpan(NamedTuple):
 
 
 class MemoryChange(NamedTuple):
-    """Bytes allocated or (below 0) freed by a thread."""
+    """Bytes allocated or (below 0) freed."""
 
     at_ns: int
     host_bytes: int
     device_bytes: int
-    thread: Thread
 
 
 @dataclass(slots=True, eq=False)
@@ -195,7 +194,7 @@ def read_spans(trace: Trace) -> Spans:
             size, kind = whole_number(event.args.bytes), whole_number(event.args.device_type)
             on_host, on_device = size if kind in _HOST_MEMORY else 0, size if kind in _DEVICE_MEMORY else 0
             at_ns = trace.base_ns + time_ns(event.ts)
-            memory.append(MemoryChange(at_ns, on_host, on_device, (event.pid, event.tid)))
+            memory.append(MemoryChange(at_ns, on_host, on_device))
         elif event.ph == "X" and event.name not in _LEFT_OUT:
             thread, start_ns = (event.pid, event.tid), trace.base_ns + time_ns(event.ts)
             if event.cat in FRONTEND or event.cat in LINKED_HOST:

@@ -29,7 +29,7 @@ from profd.tui.actions import ActionFailed
 from profd.tui.app import ProfdApp
 from profd.tui.colors import DARK, LIGHT
 from profd.tui.dashboard import Dashboard
-from profd.tui.dialogs import ChoiceScreen, Leaving, LeavingScreen, LineScreen, StacksScreen
+from profd.tui.dialogs import ChoiceScreen, Leaving, LeavingScreen, NoteScreen, StacksScreen
 from profd.tui.widgets.findings import FindingTable
 from profd.tui.widgets.flame import FlameView
 from profd.tui.widgets.header import Header, VerdictLine
@@ -89,7 +89,7 @@ async def test_m_marks_the_moment_with_a_note(live: Path, session: FakeSession) 
         assert session.asked == [("mark", "spike")]
         await opened.press("m", "q", "s", "d")  # letters there, and no commands
         screen = opened.top()
-        assert isinstance(screen, LineScreen)
+        assert isinstance(screen, NoteScreen)
         assert screen.query_one(Input).value == "qsd"
     assert session.asked == [("mark", "spike")]
 
