@@ -295,8 +295,8 @@ def disks() -> tuple[str, str]:
 def _register(folder: Path, fault: Fault, arm: Callable[[], object], lift: Callable[[], object]) -> str:
     """Replace an entry of the supervisor's, whole or not at all."""
     register = RunRegistry(folder / "daemon" / "host")
-    before = Entry("20261120-120000-cifar-3fa9", MAIN, 1, "all", boot_id(), STARTED_NS)
-    after = Entry("20261120-120000-cifar-3fa9", MAIN, 1, "all", boot_id(), STARTED_NS, STARTED_NS + 5, "stopped")
+    before = Entry("20261120-120000-cifar-3fa9", MAIN, 1, "all", boot_id())
+    after = Entry("20261120-120000-cifar-3fa9", MAIN, 1, "all", boot_id(), STARTED_NS + 5, "stopped")
     register.put(before)
     arm()
     try:

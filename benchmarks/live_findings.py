@@ -98,7 +98,7 @@ class Log:
     def __init__(self, run_file: Path) -> None:
         self._said = io.BytesIO()
         self._incidents = Incidents(JsonLog(self._said), lambda _: None)
-        self._entry = Entry(run_file.stem, Identity(1, 1), 1, "", "", 0)
+        self._entry = Entry(run_file.stem, Identity(1, 1), 1, "", "")
         self._begun_s = time.monotonic()
 
     def has_finding(self) -> bool:

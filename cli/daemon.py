@@ -59,7 +59,7 @@ async def _supervise(file: Path | None, configuration: Configuration) -> None:
     clock, log = Clock(), JsonLog(sys.stderr.buffer)
     registry = RunRegistry(register_folder())
     storage = RunStorage(paths.make_private(paths.runs_folder()), paths.runs_folder().with_name("reports"))
-    jobs, sessions = Jobs(ProcessTable(), configuration, log, clock), Sessions(configuration, registry, clock)
+    jobs, sessions = Jobs(ProcessTable(), configuration, log, clock), Sessions(configuration, registry)
     report = partial(write_report, storage)
     supervisor = Supervisor(configuration, jobs, sessions, report, registry, storage, log, clock)
 

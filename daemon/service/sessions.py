@@ -57,8 +57,8 @@ class Recording:
 class Sessions:
     """Sessions of this user on this host. Each method but ``cpu_s`` may take seconds, and is called in a thread."""
 
-    def __init__(self, configuration: Configuration, registry: RunRegistry, clock: Clock) -> None:
-        self.configuration, self._registry, self._clock = configuration, registry, clock
+    def __init__(self, configuration: Configuration, registry: RunRegistry) -> None:
+        self.configuration, self._registry = configuration, registry
 
     def start(self, job: Job, budget_percent: float) -> Recording:
         """Start recording a job, and return once it is recorded; raises ProfdError."""
@@ -82,7 +82,7 @@ class Sessions:
             on_hang=wanted.on_hang or None,
             nccl_ras=wanted.nccl_ras,
         )
-        entry = Entry(run_id, job.root, job.member, job.rule, boot_id(), self._clock.now_ns())
+        entry = Entry(run_id, job.root, job.member, job.rule, boot_id())
         self._registry.put(entry)
         try:
             session = start_session(options)

@@ -45,7 +45,6 @@ class Entry(msgspec.Struct, frozen=True):
     member: int
     rule: str
     boot: str
-    begun_ns: int
     ended_ns: int = 0
     why_ended: str = ""
     is_reported: bool = False

@@ -26,7 +26,6 @@ from support.synthetic import identity_of
 from support.waiting import DEADLINE_S, count_recordings, until
 
 from profd.daemon import paths, processes
-from profd.daemon.clock import Clock
 from profd.daemon.errors import NoSuchProcess
 from profd.daemon.service.configuration import Configuration
 from profd.daemon.service.processes import Job
@@ -219,7 +218,7 @@ def job_of(job: ShortJob) -> Job:
 
 
 def begin(registry: RunRegistry) -> Sessions:
-    return Sessions(Configuration(rate_hz=100), registry, Clock())
+    return Sessions(Configuration(rate_hz=100), registry)
 
 
 @pytest.mark.usefixtures("py_spy")

@@ -193,7 +193,6 @@ def entry_of(root: Identity | int, *, run: int = 1, ended_ns: int = 0, why: str 
         member=identity.pid,
         rule="torch",
         boot=boot_id(),
-        begun_ns=1,
         ended_ns=ended_ns,
         why_ended=why,
         is_reported=reported,
