@@ -20,7 +20,7 @@ from pathlib import PurePath
 import msgspec
 
 from profd.daemon import processes
-from profd.daemon.interpreter.memory import Memory, Unreadable, exported, word_at
+from profd.daemon.interpreter.memory import Memory, Unreadable, exported, mapped_files, word_at
 from profd.daemon.interpreter.offsets import SIZE, STRING_STATE, TYPE, Offsets, offsets_of
 
 TYPES = ("PyCode_Type", "PyUnicode_Type", "PyTuple_Type", "PyDict_Type", "PyLong_Type", "PyCell_Type")
@@ -174,9 +174,8 @@ class Interpreter:
 def open_interpreter(pid: int) -> Interpreter:
     """Find the CPython in a process; raises Unreadable where there is none that can be read, with the reason."""
     memory, maps, executable = Memory(pid), processes.maps(pid), processes.link(pid, "exe")
+    mapped = mapped_files(maps)
     # Its library before the executable.
-    found = re.findall(r"([0-9a-f]+)-[0-9a-f]+ \S+ 0+ \S+ \d+ +(/.*)", maps)
-    mapped = [(int(start, 16), path) for start, path in found]
     programs = [(start, path) for start, path in mapped if PurePath(path).name.startswith("libpython3")]
     programs += [(start, path) for start, path in mapped if path == executable]
     try:

@@ -90,6 +90,12 @@ def word_at(data: bytes, at: int) -> int:
     return int.from_bytes(data[at : at + 8], "little")
 
 
+def mapped_files(maps: str) -> list[tuple[int, str]]:
+    """Return where the files of a memory map lie that are mapped from their start, and their paths."""
+    found = re.findall(r"([0-9a-f]+)-[0-9a-f]+ \S+ 0+ \S+ \d+ +(/.*)", maps)
+    return [(int(start, 16), path) for start, path in found]
+
+
 def exported(memory: Memory, start: int, names: Iterable[str]) -> dict[str, int]:
     """Return the addresses of symbols that an ELF file exports, which is mapped from ``start`` on, as the loader does.
 
@@ -160,10 +166,10 @@ def variables_now(pid: int, allowed: frozenset[str]) -> dict[str, str]:
 
 def _variables(memory: Memory, pid: int, allowed: frozenset[str]) -> dict[str, str]:
     executable = processes.link(pid, "exe")
-    mapped = re.findall(r"([0-9a-f]+)-[0-9a-f]+ \S+ 0+ \S+ \d+ +(/.*)", processes.maps(pid))
+    mapped = mapped_files(processes.maps(pid))
     # The executable's own copy first: where there is one, the library uses it too (R_X86_64_COPY).
-    places = [int(start, 16) for start, path in mapped if path == executable]
-    places += [int(start, 16) for start, path in mapped if _LIBRARY.match(PurePath(path).name)]
+    places = [start for start, path in mapped if path == executable]
+    places += [start for start, path in mapped if _LIBRARY.match(PurePath(path).name)]
     address = next((found["environ"] for start in places if (found := exported(memory, start, ("environ",)))), None)
     if address is None:
         return {}
