@@ -202,10 +202,7 @@ def judge_shares(run: Path, row: Row) -> None:
 
 def tree(pid: int) -> list[int]:
     """Return a process and its living descendants."""
-    found = [pid]
-    for one in found:  # which grows meanwhile
-        found += processes.children(one)
-    return found
+    return [pid, *processes.descendants(pid)]
 
 
 def state(pid: int) -> str:

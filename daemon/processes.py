@@ -19,7 +19,6 @@ import msgspec
 _CHUNK_BYTES = 1 << 16
 _PAIR = re.compile(rb"^(\w+):?[ \t]+(\d+)", re.MULTILINE)
 _CPU_LINE = re.compile(rb"^(cpu\d*) +([\d ]+)$", re.MULTILINE)
-_PRESSURE = re.compile(rb"^(some|full) .*total=(\d+)", re.MULTILINE)
 
 PROC = Path("/proc")
 CLOCK_TICKS = os.sysconf("SC_CLK_TCK")
@@ -56,11 +55,6 @@ def read_number(path: str) -> int | None:
 def read_pairs(path: str) -> dict[bytes, int]:
     """Return the numbers of a file with a name and a number on each line; empty where it cannot be read."""
     return {name: int(number) for name, number in _PAIR.findall(read(path) or b"")}
-
-
-def read_pressure_us(path: str) -> dict[bytes, int]:
-    """Return for how many microseconds some and all tasks stalled (``some``, ``full``), from pressure information."""
-    return {name: int(total) for name, total in _PRESSURE.findall(read(path) or b"")}
 
 
 class Stat(msgspec.Struct, frozen=True):
@@ -193,13 +187,12 @@ def link(pid: int, name: str) -> str:
         return ""
 
 
-def sockets(pid: int) -> list[str]:
-    """Return what the descriptors of a process that are sockets link to: ``socket:[INODE]``."""
+def open_files(pid: int) -> list[str]:
+    """Return what the descriptors of a process link to: paths, ``socket:[INODE]``; empty where we may not look."""
     try:
-        links = [link(pid, f"fd/{fd}") for fd in os.listdir(f"{PROC}/{pid}/fd")]
+        return [link(pid, f"fd/{fd}") for fd in os.listdir(f"{PROC}/{pid}/fd")]
     except OSError:
         return []
-    return [one for one in links if one.startswith("socket:")]
 
 
 def maps(pid: int) -> str:
@@ -217,20 +210,28 @@ def children(pid: int, *, of_all_threads: bool = True) -> list[int]:
     return [int(child) for text in lists for child in text.split()]
 
 
+def descendants(pid: int, *, but: int | None = None) -> Iterator[int]:
+    """Yield the PIDs of living descendants, the nearest first, without ``but`` and what is below it."""
+    known, level = {pid, but}, dict.fromkeys([pid])  # who is adopted meanwhile may be met twice
+    while level := dict.fromkeys(child for one in level for child in children(one) if child not in known):
+        known |= level.keys()
+        yield from level
+
+
 def thread_ids(pid: int) -> dict[int, int]:
     """Return the living threads: the id that each has for the process, in a container another, → its id here."""
     try:
         os_tids = [int(name) for name in os.listdir(f"{PROC}/{pid}/task")]
     except OSError:
         return {}
-    if _own_id(pid) in (pid, None):
+    if own_id(pid) in (pid, None):
         return {os_tid: os_tid for os_tid in os_tids}
-    own_ids = ((_own_id(pid, os_tid), os_tid) for os_tid in os_tids)
-    return {own_id: os_tid for own_id, os_tid in own_ids if own_id is not None}
+    own_ids = ((own_id(pid, os_tid), os_tid) for os_tid in os_tids)
+    return {inner: os_tid for inner, os_tid in own_ids if inner is not None}
 
 
-def _own_id(pid: int, os_tid: int | None = None) -> int | None:
-    """Return the id in the innermost PID namespace."""
+def own_id(pid: int, os_tid: int | None = None) -> int | None:
+    """Return the id in the innermost PID namespace; None where it is gone."""
     ids = status(pid, os_tid).get("NSpid", "").split()
     return int(ids[-1]) if ids else None
 

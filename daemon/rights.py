@@ -10,7 +10,6 @@ import errno
 import os
 import re
 import sys
-from collections import deque
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -113,13 +112,8 @@ class Rights:
         return "AppArmor" if label.rstrip(b"\n\0").endswith(b"(enforce)") else ""
 
     def descendants(self, pid: int) -> Iterator[int]:
-        """Yield the PIDs of a process's living descendants, the nearest first, without profd's own processes."""
-        waiting = deque([pid])
-        while waiting:
-            for child in processes.children(waiting.popleft()):
-                if child != os.getpid():
-                    waiting.append(child)
-                    yield child
+        """Return the PIDs of a process's living descendants, the nearest first, without profd's own processes."""
+        return processes.descendants(pid, but=os.getpid())
 
     def executable(self, pid: int) -> str | None:
         """Return the path of the program that a process runs; None where it may not be looked at."""

@@ -107,7 +107,7 @@ def find(pids: Iterable[int], mode: Mode) -> Ras | None:
             continue
         if processes.link(pid, "ns/net") != own_namespace:
             raise NoAnswer("the job has a network namespace of its own: record it from inside its container")
-        return Ras(found, {_inner(pid): pid for pid in pids})
+        return Ras(found, {processes.own_id(pid) or pid: pid for pid in pids})
     raise NoAnswer("no process listens at NCCL's RAS port: it has no communicator yet, or RAS could not start")
 
 
@@ -142,14 +142,9 @@ def _port(address: str) -> int:
     return int(word) if word.isdecimal() else PORT
 
 
-def _inner(pid: int) -> int:
-    """Return the PID of a process in its own namespace."""
-    return int(processes.status(pid).get("NSpid", str(pid)).split()[-1])
-
-
 def _listening(pid: int) -> Iterator[Address]:
     """Yield the TCP addresses at which a process itself listens."""
-    own = set(processes.sockets(pid))
+    own = set(processes.open_files(pid))
     for name in ("tcp", "tcp6"):
         for line in (processes.read(f"/proc/{pid}/net/{name}") or b"").decode().splitlines()[1:]:
             fields = line.split()

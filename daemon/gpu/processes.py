@@ -56,11 +56,7 @@ class ProcessTraces:
         return frozenset(map(int, processes.status(pid).get("NSpid", "").split()))
 
     def open_devices(self, pid: int) -> frozenset[str]:
-        try:
-            targets = [processes.link(pid, f"fd/{number}") for number in os.listdir(f"/proc/{pid}/fd")]
-        except OSError:
-            return frozenset()
-        return frozenset(target for target in targets if target.startswith("/dev/"))
+        return frozenset(path for path in processes.open_files(pid) if path.startswith("/dev/"))
 
     def environment(self, pid: int) -> dict[str, str]:
         return processes.environment(pid, VARIABLES)

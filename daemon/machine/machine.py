@@ -70,6 +70,7 @@ _DISK_LINE = re.compile(rb"^ *\d+ +\d+ (\S+) ([\d ]+)$", re.MULTILINE)
 _NETWORK_LINE = re.compile(rb"^ *(\S+): *([\d ]+)$", re.MULTILINE)
 # Partitions, and what is stacked on other devices or in memory: their traffic is that of the disks below.
 _NO_DISK = re.compile(r"(loop|ram|zram|dm-|md|sr|fd)\d+$|(sd|vd|xvd|hd)[a-z]+\d+$|(nvme\d+n\d+|mmcblk\d+)p\d+$")
+_STALLED_US = re.compile(rb"^(some|full) .*total=(\d+)", re.MULTILINE)
 _MEMORY = re.compile(rb"^MemTotal: +(\d+) kB\n(?:.*\n)?MemAvailable: +(\d+) kB$", re.MULTILINE)
 _SECTOR_BYTES = 512
 
@@ -158,12 +159,12 @@ def _share(rates: Rates, key: str, part: int, whole: int) -> float | None:
 def pressure(rates: Rates, prefix: str, path: str, device: str | None = None) -> Iterator[Point]:
     """Yield for which share of the time tasks stalled on CPU, memory and I/O: some of them, and all."""
     for resource in ("cpu", "memory", "io"):
-        for kind, total_us in processes.read_pressure_us(path.format(resource)).items():
+        for kind, total_us in _STALLED_US.findall(processes.read(path.format(resource)) or b""):
             full = "_full" if kind == b"full" else ""
             # All tasks of a machine never wait for a CPU at once: that line is there, and 0.
             if not (resource == "cpu" and full):
                 name = f"{prefix}_{resource}{full}_pressure_share"
-                share = rates.per_s((name, device), total_us / 1e6)
+                share = rates.per_s((name, device), int(total_us) / 1e6)
                 if share is not None:
                     yield Point(name, min(share, 1.0), device=device)
 

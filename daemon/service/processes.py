@@ -150,14 +150,7 @@ class ProcessTable:
         return Program(Identity(pid, stat.start_ticks), stat.ppid, uid, self._command(pid))
 
     def descendants(self, pid: int) -> set[int]:
-        found: set[int] = set()
-        waiting = processes.children(pid)
-        while waiting:
-            child = waiting.pop()
-            if child not in found:  # a process that is adopted meanwhile may be met twice
-                found.add(child)
-                waiting += processes.children(child)
-        return found
+        return set(processes.descendants(pid))
 
     def cpu_s(self, pid: int) -> float:
         stats = map(processes.read_stat, {pid, *self.descendants(pid)})

@@ -42,7 +42,7 @@ def test_py_spy_leaves_the_core_of_a_script_that_computes_while_the_other_is_tak
         script_pid = launches.read_ready(launched)
 
         def is_beside() -> bool:
-            pids = launches.descendants(launched.pid) - {script_pid}
+            pids = processes.descendants(launched.pid, but=script_pid)
             spies = [pid for pid in pids if (stat := processes.read_stat(pid)) and stat.comm == "py-spy"]
             return any(processes.status(pid).get("Cpus_allowed_list") == str(other) for pid in spies)
 

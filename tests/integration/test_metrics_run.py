@@ -38,7 +38,7 @@ def launched() -> tuple[subprocess.Popen[bytes], str, str]:
 
 def exporter_of(pid: int) -> int:
     """Return the process below ``pid`` that answers scrapes."""
-    (found,) = (one for one in launches.descendants(pid) if "profd.daemon.metrics" in processes.command_line(one))
+    (found,) = (one for one in processes.descendants(pid) if "profd.daemon.metrics" in processes.command_line(one))
     return found
 
 

@@ -32,7 +32,7 @@ def test_nothing_is_left_running() -> None:
     launched = launches.start(*launches.PYTHON, launches.WAITING)
     script_pid = launches.read_ready(launched)
     launches.session_pid(launched.pid)
-    started = launches.descendants(launched.pid)
+    started = list(processes.descendants(launched.pid))
     assert script_pid in started
     launches.finish(launched)
     assert not [processes.command_line(pid) for pid in started if launches.is_alive(pid)]

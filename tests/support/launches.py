@@ -97,9 +97,3 @@ def state(pid: int) -> str:
     """Return the state of a process; X where it is gone."""
     stat = processes.read_stat(pid)
     return stat.state if stat else "X"
-
-
-def descendants(pid: int) -> set[int]:
-    """Return the PIDs of all living descendants of a process."""
-    children = processes.children(pid)
-    return set(children).union(*map(descendants, children))

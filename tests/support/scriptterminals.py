@@ -12,7 +12,7 @@ import subprocess
 import sys
 import termios
 
-from support import launches
+from profd.daemon import processes
 from support.waiting import DEADLINE_S
 
 ROWS, COLUMNS = 36, 120
@@ -91,7 +91,7 @@ class OnTerminal:
 
     def close(self) -> None:
         """Close what is open; a launcher that still runs is killed, and all that it started."""
-        for pid in launches.descendants(self.launcher.pid):
+        for pid in list(processes.descendants(self.launcher.pid)):
             with contextlib.suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
         self.launcher.kill()

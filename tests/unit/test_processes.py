@@ -16,7 +16,7 @@ from support.present import there
 from support.sessions import ready
 
 from profd.daemon import processes
-from profd.daemon.processes import read, read_number, read_pairs, read_pressure_us
+from profd.daemon.processes import read, read_number, read_pairs
 
 NO_PID = 2**22 + 1
 WAITING = "print('ready', flush=True); input()"
@@ -229,7 +229,6 @@ def test_what_is_not_there_is_none_and_names_stand_at_the_beginning_of_lines(tmp
     assert read(str(tmp_path)) is None, "a folder opens, and fails only when it is read"
     assert read_number(str(tmp_path / "none")) is None
     assert read_pairs(str(tmp_path / "none")) == {}
-    assert read_pressure_us(str(tmp_path / "none")) == {}
     (tmp_path / "status").write_text("Name:\tRssFile: 9\nRssFile:\t  12 kB\nnr_throttled 3\nState:\tS (sleeping)\n")
     assert read_pairs(str(tmp_path / "status")) == {b"RssFile": 12, b"nr_throttled": 3}
 
