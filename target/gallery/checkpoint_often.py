@@ -1,16 +1,16 @@
 """Train, and save model and optimizer at every step; ``--fixed`` saves every thousand."""
 
-import argparse
 import tempfile
 import time
 from pathlib import Path
 
 import torch
+from _options import parse_args
 from torch import nn
 
 
 def main():
-    args = parse_args()
+    args = parse_args(__doc__)
     torch.set_num_threads(1)
     words = nn.Embedding.from_pretrained(torch.rand(24_000, 256))
     layers = nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10)
@@ -34,13 +34,6 @@ def train(model, optimizer, args):
             if steps % every == 0:
                 torch.save({"model": model.state_dict(), "optimizer": optimizer.state_dict()}, Path(folder) / "last.pt")
     print(f"{steps} steps at {steps / elapsed:.2f}/s")
-
-
-def parse_args():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fixed", action="store_true", help="train without the bottleneck")
-    parser.add_argument("--seconds", type=float, default=60, help="how long to train (default: 60)")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

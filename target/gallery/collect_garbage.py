@@ -1,15 +1,15 @@
 """Train beside many Python objects, and collect garbage at every step; ``--fixed`` does so at every thousandth."""
 
-import argparse
 import gc
 import time
 
 import torch
+from _options import parse_args
 from torch import nn
 
 
 def main():
-    args = parse_args()
+    args = parse_args(__doc__)
     torch.set_num_threads(1)
     records = [[number] for number in range(300_000)]
     model = nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
@@ -31,13 +31,6 @@ def train(model, optimizer, records, args):
         if steps % every == 0:
             gc.collect()
     print(f"{steps} steps at {steps / elapsed:.2f}/s, {len(records)} records")
-
-
-def parse_args():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fixed", action="store_true", help="train without the bottleneck")
-    parser.add_argument("--seconds", type=float, default=60, help="how long to train (default: 60)")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

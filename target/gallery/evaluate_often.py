@@ -1,14 +1,14 @@
 """Train, and evaluate every twenty steps; ``--fixed`` evaluates every five hundred."""
 
-import argparse
 import time
 
 import torch
+from _options import parse_args
 from torch import nn
 
 
 def main():
-    args = parse_args()
+    args = parse_args(__doc__)
     torch.set_num_threads(1)
     model = nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -35,13 +35,6 @@ def train(model, optimizer, args):
 def evaluate(model, criterion):
     inputs, labels = torch.rand(256, 256), torch.randint(10, (256,))
     return sum(criterion(model(inputs), labels) for _ in range(100)) / 100
-
-
-def parse_args():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fixed", action="store_true", help="train without the bottleneck")
-    parser.add_argument("--seconds", type=float, default=60, help="how long to train (default: 60)")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Train a model that scales a signal into new memory at each step; ``--fixed`` uses the same memory for all of them."""
 
-import argparse
 import time
 
 import torch
+from _options import parse_args
 from torch import nn
 
 
@@ -20,7 +20,7 @@ class Scale(nn.Module):
 
 
 def main():
-    args = parse_args()
+    args = parse_args(__doc__)
     torch.set_num_threads(1)
     signal = torch.rand(16_000_000)
     scale = Scale(torch.empty_like(signal) if args.fixed else None)
@@ -40,13 +40,6 @@ def train(model, signal, optimizer, args):
         optimizer.step()
         steps += 1
     print(f"{steps} steps at {steps / elapsed:.2f}/s")
-
-
-def parse_args():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fixed", action="store_true", help="train without the bottleneck")
-    parser.add_argument("--seconds", type=float, default=60, help="how long to train (default: 60)")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

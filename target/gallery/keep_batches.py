@@ -1,14 +1,14 @@
 """Train, and keep every batch with its loss to look at later; ``--fixed`` keeps the losses alone."""
 
-import argparse
 import time
 
 import torch
+from _options import parse_args
 from torch import nn
 
 
 def main():
-    args = parse_args()
+    args = parse_args(__doc__)
     torch.set_num_threads(1)
     model = nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -28,13 +28,6 @@ def train(model, optimizer, args):
         steps += 1
         history.append(loss.item() if args.fixed else (loss.item(), inputs, labels))
     print(f"{steps} steps at {steps / elapsed:.2f}/s")
-
-
-def parse_args():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fixed", action="store_true", help="train without the bottleneck")
-    parser.add_argument("--seconds", type=float, default=60, help="how long to train (default: 60)")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

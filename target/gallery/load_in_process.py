@@ -1,10 +1,10 @@
 """Train a small network whose images are prepared between the steps; ``--fixed`` has workers prepare them."""
 
-import argparse
 import os
 import time
 
 import torch
+from _options import parse_args
 from _timing import work_s
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
@@ -33,7 +33,7 @@ class Textures(Dataset):
 
 
 def main():
-    args = parse_args()
+    args = parse_args(__doc__)
     torch.set_num_threads(1)
     layers = [nn.Conv2d(3, 64, 4, stride=4), nn.ReLU()]
     for _ in range(4):
@@ -65,13 +65,6 @@ def train(model, loader, criterion, optimizer, seconds):
         if elapsed > seconds:
             break
     print(f"{steps} steps at {steps / elapsed:.2f}/s")
-
-
-def parse_args():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fixed", action="store_true", help="train without the bottleneck")
-    parser.add_argument("--seconds", type=float, default=60, help="how long to train (default: 60)")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -1,17 +1,17 @@
 """Train, and log statistics of every layer at every step; ``--fixed`` logs at every hundredth."""
 
-import argparse
 import json
 import logging
 import os
 import time
 
 import torch
+from _options import parse_args
 from torch import nn
 
 
 def main():
-    args = parse_args()
+    args = parse_args(__doc__)
     torch.set_num_threads(1)
     model = nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -33,13 +33,6 @@ def train(model, optimizer, args):
             for line in range(2500):
                 logging.info("step %d, line %d: %s", steps, line, json.dumps({"layers": list(range(50))}))
     print(f"{steps} steps at {steps / elapsed:.2f}/s")
-
-
-def parse_args():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fixed", action="store_true", help="train without the bottleneck")
-    parser.add_argument("--seconds", type=float, default=60, help="how long to train (default: 60)")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

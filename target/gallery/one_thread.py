@@ -1,17 +1,17 @@
 """Train a wide network in one thread beside idle cores; ``--fixed`` uses a thread for each core."""
 
-import argparse
 import os
 import time
 
 import torch
+from _options import parse_args
 from torch import nn
 
 CORES = len(os.sched_getaffinity(0))
 
 
 def main():
-    args = parse_args()
+    args = parse_args(__doc__)
     torch.set_num_threads(CORES if args.fixed else 1)
     model = nn.Sequential(nn.Linear(2048, 4096), nn.ReLU(), nn.Linear(4096, 4096), nn.ReLU(), nn.Linear(4096, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -29,13 +29,6 @@ def train(model, optimizer, args):
         optimizer.step()
         steps += 1
     print(f"{steps} steps at {steps / elapsed:.2f}/s")
-
-
-def parse_args():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fixed", action="store_true", help="train without the bottleneck")
-    parser.add_argument("--seconds", type=float, default=60, help="how long to train (default: 60)")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -1,17 +1,17 @@
 """Train beside a thread that computes in Python; ``--fixed`` has a process of its own compute the same."""
 
-import argparse
 import multiprocessing
 import random
 import threading
 import time
 
 import torch
+from _options import parse_args
 from torch import nn
 
 
 def main():
-    args = parse_args()
+    args = parse_args(__doc__)
     torch.set_num_threads(1)
     beside = multiprocessing.get_context("spawn").Process if args.fixed else threading.Thread
     beside(target=estimate, name="estimate", daemon=True).start()
@@ -38,13 +38,6 @@ def train(model, optimizer, args):
         optimizer.step()
         steps += 1
     print(f"{steps} steps at {steps / elapsed:.2f}/s")
-
-
-def parse_args():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fixed", action="store_true", help="train without the bottleneck")
-    parser.add_argument("--seconds", type=float, default=60, help="how long to train (default: 60)")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -1,10 +1,10 @@
 """Train on batches of ever new lengths, and compile the model for each; ``--fixed`` compiles it for all lengths."""
 
-import argparse
 import random
 import time
 
 import torch
+from _options import parse_args
 from torch import nn
 
 # Else it would give up after a few lengths, and leave the model as it is.
@@ -12,7 +12,7 @@ torch._dynamo.config.recompile_limit = torch._dynamo.config.accumulated_recompil
 
 
 def main():
-    args = parse_args()
+    args = parse_args(__doc__)
     torch.set_num_threads(1)
     model = nn.Sequential(*[nn.Linear(256, 256) for _ in range(12)], nn.Linear(256, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -32,13 +32,6 @@ def train(model, optimizer, args):
         optimizer.step()
         steps += 1
     print(f"{steps} steps at {steps / elapsed:.2f}/s")
-
-
-def parse_args():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fixed", action="store_true", help="train without the bottleneck")
-    parser.add_argument("--seconds", type=float, default=60, help="how long to train (default: 60)")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

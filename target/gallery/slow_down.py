@@ -1,15 +1,15 @@
 """Train, and work out the mean of all losses so far at every step; ``--fixed`` keeps their sum."""
 
-import argparse
 import statistics
 import time
 
 import torch
+from _options import parse_args
 from torch import nn
 
 
 def main():
-    args = parse_args()
+    args = parse_args(__doc__)
     torch.set_num_threads(1)
     model = nn.Sequential(nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 256), nn.ReLU(), nn.Linear(256, 10))
     optimizer = torch.optim.SGD(model.parameters(), lr=0.01)
@@ -33,13 +33,6 @@ def train(model, optimizer, args):
             losses.append(loss.item())
             mean = statistics.mean(losses)
     print(f"{steps} steps at {steps / elapsed:.2f}/s, with a mean loss of {mean:.2f}")
-
-
-def parse_args():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fixed", action="store_true", help="train without the bottleneck")
-    parser.add_argument("--seconds", type=float, default=60, help="how long to train (default: 60)")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -1,11 +1,11 @@
 """Count the words of many texts before training; ``--fixed`` reads the counts of an earlier run."""
 
-import argparse
 import random
 import time
 from collections import Counter
 
 import torch
+from _options import parse_args
 from torch import nn
 
 # The texts take so many times as long as the training, and a minute at least.
@@ -14,7 +14,7 @@ WORDS = 10_000
 
 
 def main():
-    args = parse_args()
+    args = parse_args(__doc__)
     torch.set_num_threads(1)
     counts = Counter({f"word{number}": 1 for number in range(WORDS)}) if args.fixed else count_words(args.seconds)
     model = nn.Sequential(nn.Embedding(len(counts), 256), nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 10))
@@ -47,13 +47,6 @@ def train(model, optimizer, words, args):
         optimizer.step()
         steps += 1
     print(f"{steps} steps at {steps / elapsed:.2f}/s")
-
-
-def parse_args():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fixed", action="store_true", help="train without the bottleneck")
-    parser.add_argument("--seconds", type=float, default=60, help="how long to train (default: 60)")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

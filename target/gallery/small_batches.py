@@ -3,17 +3,17 @@
 Steps are counted in batches of 8, so that as many of them are as many samples.
 """
 
-import argparse
 import time
 
 import torch
+from _options import parse_args
 from torch import nn
 
 SMALL, LARGE = 8, 256
 
 
 def main():
-    args = parse_args()
+    args = parse_args(__doc__)
     torch.set_num_threads(1)
     model = nn.Sequential(*[nn.Linear(256, 256) for _ in range(16)], nn.Linear(256, 10))
     optimizer = torch.optim.RMSprop(model.parameters(), lr=0.001)
@@ -32,13 +32,6 @@ def train(model, optimizer, args):
         optimizer.step()
         steps += size // SMALL
     print(f"{steps} steps at {steps / elapsed:.2f}/s")
-
-
-def parse_args():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fixed", action="store_true", help="train without the bottleneck")
-    parser.add_argument("--seconds", type=float, default=60, help="how long to train (default: 60)")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":

@@ -1,9 +1,9 @@
 """Train in short epochs, with a worker started anew for each; ``--fixed`` keeps the worker."""
 
-import argparse
 import time
 
 import torch
+from _options import parse_args
 from _timing import wait_s
 from torch import nn
 from torch.utils.data import DataLoader, Dataset
@@ -31,7 +31,7 @@ class Records(Dataset):
 
 
 def main():
-    args = parse_args()
+    args = parse_args(__doc__)
     torch.set_num_threads(1)
     model = nn.Sequential(nn.Linear(256, 1024), nn.ReLU(), nn.Linear(1024, 1024), nn.ReLU(), nn.Linear(1024, 10))
     criterion = nn.CrossEntropyLoss()
@@ -58,13 +58,6 @@ def train(model, loader, criterion, optimizer, seconds):
             step(model, records, labels, criterion, optimizer)
             steps += 1
     print(f"{steps} steps at {steps / elapsed:.2f}/s")
-
-
-def parse_args():
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--fixed", action="store_true", help="train without the bottleneck")
-    parser.add_argument("--seconds", type=float, default=60, help="how long to train (default: 60)")
-    return parser.parse_args()
 
 
 if __name__ == "__main__":
