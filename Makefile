@@ -73,6 +73,7 @@ truth: .venv/dev-installed ## measure on a quiet machine how true shares, interv
 	$(BIN)/python benchmarks/live_findings.py
 	$(BIN)/python benchmarks/oracle.py --profd-only --runs 16 --jobs 4 --title "Truth of shares, many runs" flat generators threads coroutines
 	$(BIN)/python benchmarks/oracle.py --runs 2 --jobs 2 --title "Truth: slow phases, deep stacks" slow recursion modules
+	$(BIN)/python benchmarks/oracle.py --runs 8 --jobs 1 --seconds 30 --busy $$(($$(nproc) - 1)) --title "Truth of shares on full cores" waiting
 
 gallery: .venv/dev-installed ## measure on a quiet machine whether findings are right, about 2 hours; writes docs/measurements.md; BENCH_ARGS="--runs 1" is shorter
 	$(BIN)/python benchmarks/gallery.py $(BENCH_ARGS)

@@ -34,6 +34,18 @@ def running(name: str, *words: object) -> Iterator[subprocess.Popen[str]]:
         process.communicate()
 
 
+@contextlib.contextmanager
+def busy(count: int) -> Iterator[None]:
+    """Keep so many cores busy meanwhile."""
+    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
+    try:
+        yield
+    finally:
+        for loop in loops:
+            loop.kill()
+            loop.wait()
+
+
 def wait_ready(process: subprocess.Popen[str]) -> None:
     """Wait for the line by which a load says that it is ready; ends the benchmark where it never comes."""
     assert process.stdout is not None

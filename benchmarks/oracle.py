@@ -1,8 +1,9 @@
 """How true profd's stacks, shares and intervals are, beside bare py-spy: on programs whose calls and phases are known.
 
-Run on a quiet machine: ``python benchmarks/oracle.py [--seconds 60] [--runs 10] [--jobs 2] [--python PATH ...]
-[PROGRAM ...]``; writes its section of ``docs/measurements.md``, which ``--title`` names. The programs lie in
-``benchmarks/known`` and keep a diary of their phases, so that a machine that runs them late does not make them false.
+Run on a quiet machine: ``python benchmarks/oracle.py [--seconds 60] [--runs 10] [--jobs 2] [--busy 0]
+[--python PATH ...] [PROGRAM ...]``; writes its section of ``docs/measurements.md``, which ``--title`` names. The
+programs lie in ``benchmarks/known`` and keep a diary of their phases, so that a machine that runs them late does not
+make them false.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
+from load import busy
 from measurements import write_section
 from truth import Diary, Program, Stack, known_programs, read_program, running
 
@@ -50,11 +52,11 @@ HEAD = (
 )
 METHOD = (
     "`benchmarks/oracle.py`: each program is recorded {runs} times for {seconds} s at 100 Hz by profd{budget}, {jobs}"
-    " at once{beside}. Rate: the mean of profd's recordings, which its budget may lower. Impossible: of the stacks "
-    "kept, those with no frames, a root where no thread begins, or a call that the program does not make. Failed: "
-    "reads that py-spy gave up. Dropped: stacks that profd recognized as torn. Usable: neither. Bias: the mean error "
-    "of the share that is furthest off, in points, with its 95 % interval over the runs. ± 2 points: how many shares "
-    "of the runs lie so near the truth. Held: how many of the 95 % intervals shown hold it, of whole runs; pieces: of"
+    " at once{busy}{beside}. Rate: the mean of profd's recordings, which its budget may lower. Impossible: of the "
+    "stacks kept, those with no frames, a root where no thread begins, or a call that the program does not make. "
+    "Failed: reads that py-spy gave up. Dropped: stacks that profd recognized as torn. Usable: neither. Bias: the mean "
+    "error of the share that is furthest off, in points, with its 95 % interval over the runs. ± 2 points: how many "
+    "shares of the runs lie so near the truth. Held: how many of the 95 % intervals shown hold it, of whole runs; pieces: of"
     " their single recordings, of some seconds each."
 )
 BESIDE = ", and once by `py-spy record --idle` with and without `--nonblocking`"
@@ -242,6 +244,7 @@ def main() -> None:
     parser.add_argument("--seconds", type=int, default=60)
     parser.add_argument("--runs", type=int, default=10)
     parser.add_argument("--jobs", type=int, default=2, help="runs at once; each takes a few percent of a core")
+    parser.add_argument("--busy", type=int, default=0, help="programs that compute all the time beside each run")
     parser.add_argument("--budget", type=float, help="of profd, in percent of a core; the default one if not given")
     parser.add_argument("--python", action="append", help="an interpreter to run the programs with")
     parser.add_argument("--profd-only", action="store_true", help="leave out py-spy alone")
@@ -250,7 +253,7 @@ def main() -> None:
     parser.add_argument("programs", nargs="*", default=known_programs())
     options = parser.parse_args()
     lines: list[str] = []
-    with ThreadPoolExecutor(options.jobs) as pool:
+    with ThreadPoolExecutor(options.jobs) as pool, busy(options.busy):
         for python in options.python or [sys.executable]:
             version = subprocess.run([python, "--version"], capture_output=True, text=True, check=True).stdout.strip()
             lines += ["", f"{version}:", "", f"| {' | '.join(HEAD)} |", f"|---|---|{'---:|' * (len(HEAD) - 2)}"]
@@ -266,6 +269,7 @@ def main() -> None:
                 seconds=options.seconds,
                 jobs=options.jobs,
                 budget="" if options.budget is None else f" with a budget of {options.budget:g} % of a core",
+                busy=f", beside {options.busy} programs that compute all the time" if options.busy else "",
                 beside="" if options.profd_only else BESIDE,
             ),
             lines[1:],

@@ -28,6 +28,7 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
 import platformdirs
 from environment import make_environment
+from load import busy
 from measurements import write_section
 from proportions import most
 from steptruth import NEAR, Diary, Reported, judge
@@ -183,18 +184,6 @@ def _end(program: subprocess.Popen[bytes]) -> None:
         program.wait(10)
     except subprocess.TimeoutExpired:
         program.kill()
-
-
-@contextlib.contextmanager
-def busy(count: int) -> Iterator[None]:
-    """Keep so many cores busy meanwhile."""
-    loops = [subprocess.Popen([sys.executable, "-c", "while True: pass"]) for _ in range(count)]
-    try:
-        yield
-    finally:
-        for loop in loops:
-            loop.kill()
-            loop.wait()
 
 
 def table(results: Sequence[Result]) -> list[str]:

@@ -26,9 +26,10 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests"))
 
+from load import busy
 from measurements import write_section
 from proportions import most
-from stepcounts import Failed, Job, busy, jobs, training
+from stepcounts import Failed, Job, jobs, training
 from steptruth import NEAR, Diary, Made
 from support.standins import site_packages
 from support.terminal import Terminal
