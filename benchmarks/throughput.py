@@ -63,8 +63,9 @@ METHOD = (
 class Switch:
     """All processes of what records, to be stopped and to go on."""
 
-    def __init__(self, recorder: Profd | BarePySpy) -> None:
-        self._recorder = recorder
+    def __init__(self, first: int, *others: int) -> None:
+        """Take the process that starts the others: it is stopped before them, and they are looked up anew."""
+        self._first, self._others = first, others
         self._stopped: list[int] = []
 
     def turn(self, is_on: bool) -> None:
@@ -74,11 +75,8 @@ class Switch:
                 _send(pid, signal.SIGCONT)
             self._stopped = []
         elif not self._stopped:
-            first, others = self._recorder.process.pid, list[int]()
-            if isinstance(self._recorder, Profd):
-                first, others = self._recorder.session_pid, [first]
-            _send(first, signal.SIGSTOP)  # before the others: it may start some
-            self._stopped = [first, *others, *processes.children(first)]
+            _send(self._first, signal.SIGSTOP)
+            self._stopped = [self._first, *self._others, *processes.children(self._first)]
             for pid in self._stopped[1:]:
                 _send(pid, signal.SIGSTOP)
 
@@ -141,13 +139,15 @@ def measure(kind: str, minutes: float, seed: int) -> tuple[list[Taken], list[Tak
             recorder: Profd | BarePySpy
             if kind.endswith(BARE):
                 recorder = BarePySpy(loop.pid, round(3 * lengths[0]) + 600, Path(folder) / "stacks")
+                switch = Switch(recorder.process.pid)
             else:
                 recorder = Profd.attach(other.pid if kind.endswith(BYSTANDER) else loop.pid, run_file)
+                switch = Switch(recorder.session_pid, recorder.process.pid)
             time.sleep(START_S)
             marks = [mark(recorder, 0.0)]
             time.sleep(SETTLED_S)
             marks.append(mark(recorder, 0.0))
-            spans = follow(plan(*lengths, seed + 1), Switch(recorder).turn)
+            spans = follow(plan(*lengths, seed + 1), switch.turn)
             marks.append(mark(recorder, 0.0))
             recorder.end()
             loop.communicate()  # the end of its stdin ends it

@@ -7,7 +7,6 @@ import os
 import signal
 import time
 from collections import Counter
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -85,7 +84,7 @@ def test_all_of_profd_is_stopped_and_goes_on(monkeypatch: pytest.MonkeyPatch) ->
     sent: list[tuple[int, signal.Signals]] = []
     monkeypatch.setattr(os, "kill", lambda pid, number: sent.append((pid, number)))
     monkeypatch.setattr(processes, "children", {7: [8, 9]}.__getitem__)
-    switch = throughput.Switch(SimpleNamespace(session_pid=7, process=SimpleNamespace(pid=6)))  # type: ignore[arg-type]
+    switch = throughput.Switch(7, 6)
     switch.turn(True)
     assert sent == []
     for is_on in (False, False, True):
