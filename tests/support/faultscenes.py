@@ -188,6 +188,8 @@ class Scene:
             self._look()
             os.close(self._keys_fd)
             self._keys_fd = -1
+            # As it ends of the hang-up, the kernel sends SIGCONT to its foreground group: later it would undo a stop.
+            self.until(lambda: self._shell is None or self._shell.poll() is not None, "the end of the shell")
             return
         pid = self.pids[victim]
         if self._is_ours(pid):  # it may have ended of an earlier one
