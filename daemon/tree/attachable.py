@@ -68,7 +68,8 @@ def find_attachable() -> list[Attachable]:
 
 def is_profd(words: tuple[str, ...]) -> bool:
     """Say whether a command is profd itself: its command line or its recorder."""
-    if any(Path(word).name == "profd" for word in words[:2]):
+    script = next((word for word in words[1:] if not word.startswith("-")), "")  # pipx has it run by `python -E`
+    if "profd" in (Path(word).name for word in (*words[:1], script)):
         return True
     return any(flag == "-m" and module.split(".")[0] == "profd" for flag, module in itertools.pairwise(words))
 

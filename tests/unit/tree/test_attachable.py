@@ -25,7 +25,7 @@ from profd.daemon.errors import (
     ZombieProcess,
 )
 from profd.daemon.secrets import CUT, WORD_CHARACTERS
-from profd.daemon.tree.attachable import check_attachable, find_attachable
+from profd.daemon.tree.attachable import check_attachable, find_attachable, is_profd
 
 PARENT = """
 import subprocess, sys
@@ -73,6 +73,18 @@ def test_profd_itself_is_not_offered() -> None:
     with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as own:
         assert own.pid not in [process.pid for process in find_attachable()]
         own.kill()
+
+
+@pytest.mark.parametrize(
+    "words", ["profd ls", "python3 /bin/profd run", "/venv/bin/python -E /bin/profd attach 7", "python -m profd.tui"]
+)
+def test_a_command_is_profd_however_it_was_installed(words: str) -> None:
+    assert is_profd(tuple(words.split()))
+
+
+@pytest.mark.parametrize("words", ["python train.py profd", "python -m profdata", "python -E train.py /bin/profd", ""])
+def test_a_command_that_only_names_profd_is_another_one(words: str) -> None:
+    assert not is_profd(tuple(words.split()))
 
 
 PID = 4242
