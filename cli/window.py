@@ -109,7 +109,7 @@ def take(reader: RunReader, request: WindowRequest) -> list[WindowRow]:
         client.watch()  # while someone looks, samples come into the file sooner
         begun = client.window(request)
         length = f"{request.seconds:g} s" if request.seconds else f"{request.steps} steps"
-        say(f"taking {length} of {begun.whose}{', the profiler is started inside of it' if begun.injected else ''}")
+        say(f"taking {length} of {begun.processes}{', the profiler is started inside of it' if begun.injected else ''}")
         taken = [window for window in _wait_for(reader, begun.asked_ns, len(begun.pids)) if not window.error]
         if not taken:
             raise SessionFailed("no window was taken", "see the lines above")

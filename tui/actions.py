@@ -69,7 +69,7 @@ def take_window(info: RunInfo, *, inject: bool = False) -> Message:
         if inject or "--inject" not in str(error):
             raise
         return WindowRefused()
-    return ActionDone(f"taking {plural(request.steps, 'step')} of {begun.whose}; 4 shows the operators", "Window")
+    return ActionDone(f"taking {plural(request.steps, 'step')} of {begun.processes}; 4 shows the operators", "Window")
 
 
 def mark(info: RunInfo, note: str) -> ActionDone:

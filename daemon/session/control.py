@@ -62,7 +62,8 @@ class WindowBegun(msgspec.Struct, frozen=True):
     injected: bool = False
 
     @property
-    def whose(self) -> str:
+    def processes(self) -> str:
+        """The processes in words: process 42, or 3 processes."""
         return f"process {self.pids[0]}" if len(self.pids) == 1 else f"{len(self.pids)} processes"
 
 
