@@ -34,12 +34,16 @@ class Counters(NamedTuple):
     def moved_since(self, before: Counters, seconds: float, *, steps_are_known: bool) -> bool:
         """Say whether something went on between two looks. Where steps are known, waits do not count: loops poll."""
         has_computed = self.cpu_s - before.cpu_s > 0.03 * seconds + 0.03
-        has_waited = self.switches - before.switches > 5 * seconds + 3
+        has_waited = _is_often(self.switches - before.switches, seconds)
         is_moving = has_computed or self.has_read_or_written_since(before, seconds)
         return is_moving or (has_waited and not steps_are_known)
 
     def has_read_or_written_since(self, before: Counters, seconds: float) -> bool:
         return self.io_bytes - before.io_bytes > (64 << 10) * seconds
+
+
+def _is_often(waits: int, seconds: float) -> bool:
+    return waits > 5 * seconds + 3
 
 
 # A look takes some 20 ms a process, and five hundred workers stand alike.
@@ -49,13 +53,21 @@ Stack = tuple[Frame, ...]
 
 
 class Standing(NamedTuple):
-    """Where a thread stands and what it waits for; ``stack`` is from the root to the leaf."""
+    """Where a thread stands and what it waits for; ``stack`` is from the root to the leaf.
+
+    ``waits`` is how often a main thread has waited, 0 of any other.
+    """
 
     member: Member
     thread: str
     is_main: bool
     stack: Stack
     wait: Wait
+    waits: int = 0
+
+    def transfers_since(self, before: Standing, seconds: float) -> bool:
+        """Say whether it reads or writes data that comes and goes slowly: such waits end with data alone."""
+        return self.wait.is_transfer and _is_often(self.waits - before.waits, seconds)
 
 
 class Look(msgspec.Struct, frozen=True):
@@ -99,8 +111,7 @@ def take_look(members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Loo
         unread += not found
         standing += found
     io_bytes = sum(sum(processes.io_bytes(pid) or ()) for pid in by_pid)
-    status = [processes.status(member.identity.pid) for member in mains]
-    switches = sum(int(fields.get("voluntary_ctxt_switches", 0)) for fields in status)
+    switches = sum(_waits_of(member.identity.pid) for member in mains)
     cpu_s: defaultdict[int | None, float] = defaultdict(float)
     for pid, member in by_pid.items():
         if (stat := processes.read_stat(pid)) is not None:
@@ -137,5 +148,11 @@ def _standing_of(member: Member, by_pid: Mapping[int, Member]) -> list[Standing]
         name, os_tid = thread.thread_name, thread.os_thread_id
         is_main = name == "MainThread" or (name is None and os_tid == pid)
         stack = tuple(Frame(frame.name, frame.filename, frame.line) for frame in reversed(thread.frames))
-        standing.append(Standing(member, name or "thread", is_main, stack, read_wait(pid, os_tid or pid, name_of)))
+        wait, waits = read_wait(pid, os_tid or pid, name_of), _waits_of(pid) if is_main else 0
+        standing.append(Standing(member, name or "thread", is_main, stack, wait, waits))
     return standing
+
+
+def _waits_of(pid: int) -> int:
+    """Return how often the main thread of a process has waited."""
+    return int(processes.status(pid).get("voluntary_ctxt_switches", 0))

@@ -100,15 +100,17 @@ def _is_open_for(pid: int, fd: str, mode: int) -> bool:
 
 _READS = ("read", "pread64", "readv", "recvfrom", "recvmsg", "accept", "accept4", "getdents64", "ioctl")
 _WRITES = ("write", "pwrite64", "writev", "sendto", "sendmsg", "connect")
+_TRANSFERS = ("read", "readv", "recvfrom", "recvmsg", "write", "writev", "sendto", "sendmsg")
 _POLL_FD = struct.Struct("=ihh")
 
 
 class Wait(NamedTuple):
-    """What a thread waits for, of a kind."""
+    """What a thread waits for, of a kind; ``is_transfer`` where the wait ends with data alone, and with no timeout."""
 
     kind: str
     """stopped, running, lock, read, write, terminal, flush, child, sleep, events, gpu or unknown."""
     text: str
+    is_transfer: bool = False
 
 
 def read_wait(pid: int, os_tid: int, name_of: NameOf) -> Wait:
@@ -122,7 +124,7 @@ def read_wait(pid: int, os_tid: int, name_of: NameOf) -> Wait:
     wchan = _wchan(pid, os_tid) if call is None or stat.state == "D" else ""
     wait = _wait_in(*call, pid, name_of) if call else _wait_without_call(stat.state, wchan)
     if stat.state == "D":
-        return Wait(wait.kind, f"{wait.text}, uninterruptible (state D) in {wchan or 'the kernel'}")
+        return wait._replace(text=f"{wait.text}, uninterruptible (state D) in {wchan or 'the kernel'}")
     return wait
 
 
@@ -143,7 +145,8 @@ def _wait_in(call: str, first: int, second: int, pid: int, name_of: NameOf) -> W
     """Return the wait of a thread that is in a system call with these arguments first."""
     match call:
         case name if name in _READS or name in _WRITES:
-            return _wait_at(pid, first, is_reader=call in _READS, name_of=name_of)
+            wait = _wait_at(pid, first, is_reader=call in _READS, name_of=name_of)
+            return wait._replace(is_transfer=call in _TRANSFERS)
         case "poll" | "ppoll":
             return _wait_at_several(pid, first, min(second, 16), name_of)
         case "select" | "pselect6" | "epoll_wait" | "epoll_pwait":

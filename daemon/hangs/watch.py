@@ -261,8 +261,9 @@ class HangWatch:
             return True
         if second.counters.moved_since(first.counters, seconds, steps_are_known=stillness.step_ns is not None):
             return True
-        before, now = {row.member.identity: row.stack for row in first.mains()}, second.mains()
-        return not now or any(before.get(row.member.identity, row.stack) != row.stack for row in now)
+        before, now = {row.member.identity: row for row in first.mains()}, second.mains()
+        pairs = [(before.get(row.member.identity, row), row) for row in now]
+        return not now or any(was.stack != row.stack or row.transfers_since(was, seconds) for was, row in pairs)
 
     def _report(self, first: Look, look: Look, quiet_s: float, *, is_spin: bool = False) -> None:
         now_ns = self.clock.now_ns()

@@ -86,7 +86,9 @@ def test_connection_and_where_it_leads() -> None:
         here = socket.create_connection(("127.0.0.1", port))
         there, _ = server.accept()
         with thread_in(lambda: here.recv(1), lambda: there.send(b"x")) as os_tid:
-            assert wait_of(os_tid, "read").text == f"reads a socket connected to 127.0.0.1:{port}"
+            wait = wait_of(os_tid, "read")
+            assert wait.text == f"reads a socket connected to 127.0.0.1:{port}"
+            assert wait.is_transfer
         here.close()
         there.close()
 
@@ -98,7 +100,9 @@ def test_poll_of_one_descriptor_is_a_read_of_it() -> None:
     poll = select.poll()
     poll.register(reading, select.POLLIN)
     with thread_in(poll.poll, lambda: os.write(writing, b"x")) as os_tid:
-        assert "reads a pipe" in wait_of(os_tid, "read").text
+        wait = wait_of(os_tid, "read")
+        assert "reads a pipe" in wait.text
+        assert not wait.is_transfer  # it may have a timeout
 
 
 @pytest.mark.parametrize(

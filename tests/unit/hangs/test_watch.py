@@ -55,8 +55,8 @@ class Stage:
 
     def _look(self, members: Sequence[Member], at_ns: int, *, mains_only: bool) -> Look:
         self.looks += 1
-        mains = (member for member in self.members if member.role == "main")
-        standing = tuple(Standing(member, "MainThread", True, self.stack, self.wait) for member in mains)
+        mains, waits = (member for member in self.members if member.role == "main"), self.counters.switches
+        standing = tuple(Standing(member, "MainThread", True, self.stack, self.wait, waits) for member in mains)
         return Look(at_ns, standing, self.counters, 0)
 
     async def pass_s(self, seconds: int, cores: float = 0.0, *points: Point, wakes: int = 0) -> None:
@@ -136,6 +136,18 @@ async def test_waking_up_again_and_again_is_no_hang_unless_steps_stand_still() -
     await stage.pass_s(40, wakes=100)
     (hang,) = stage.found()
     assert any("the last step that was seen is 2" in fact for fact in hang.report.facts)
+
+
+@pytest.mark.parametrize(("is_transfer", "wakes", "hangs"), [(True, 20, 0), (True, 2, 1), (False, 20, 1)])
+async def test_data_that_comes_slowly_is_no_hang_also_where_steps_are_known(
+    is_transfer: bool, wakes: int, hangs: int
+) -> None:
+    stage = Stage()
+    await stage.pass_s(1, 1.0, Point("step_count", 1, MAIN))
+    await stage.pass_s(1, 1.0, Point("step_count", 2, MAIN))
+    stage.wait = Wait("read", "reads a socket", is_transfer)
+    await stage.pass_s(60, wakes=wakes)
+    assert len(stage.found()) == hangs
 
 
 async def test_steps_that_are_not_counted_any_more_prove_no_hang() -> None:
