@@ -87,6 +87,8 @@ def test_the_rate_is_that_from_the_first_to_the_last_count(tmp_path: Path) -> No
         # Goes on from a checkpoint: of what the counter says only the steps that were counted are this run's.
         ([(5, 50_090), (25, 50_490), (60, 51_190)], None, 1100, 1),
         ([(5, 90), (15, 290), (25, 490)], None, 490, 1),
+        ([(5, 90), (15, 290), (40, 290), (60, 690)], None, 690, 1),
+        ([(5, 140), (15, 340), (60, 340), (61, 350)], None, 350, 1),  # before the pause as fast as after the start
         ([(5, 90), (15, 290), (25, 490)], (0, 21), 200, 1),  # up to the last count in the range
         ([(5, 0), (10, 100), (15, 150), (20, 200), (25, 600)], (10, 20.01), 100, 1),
     ],
