@@ -212,7 +212,7 @@ def children(pid: int, *, of_all_threads: bool = True) -> list[int]:
 
 def descendants(pid: int, *, but: int | None = None) -> Iterator[int]:
     """Yield the PIDs of living descendants, the nearest first, without ``but`` and what is below it."""
-    known, level = {pid, but}, dict.fromkeys([pid])  # who is adopted meanwhile may be met twice
+    known, level = {pid, but}, dict.fromkeys([pid])  # one that is adopted meanwhile may be met twice
     while level := dict.fromkeys(child for one in level for child in children(one) if child not in known):
         known |= level.keys()
         yield from level
