@@ -159,5 +159,6 @@ STOPS = {
 }
 
 if __name__ == "__main__":
-    print("ready", flush=True)
+    if os.environ.get("RANK") != "1":  # one of them alone: both write to one pipe
+        print("ready", flush=True)
     STOPS[sys.argv[1]](float(sys.argv[2]), Path(sys.argv[3]))
