@@ -64,6 +64,8 @@ class Hook:
 # Waits that end by themselves (a sleep, a disk that writes) get this many times the patience, and so do computations.
 PATIENCE_IN_SLEEP = 4
 _TICK_S = 1.0
+_AFTER_READINGS_S = 0.1
+"""All that reads wakes at the tick: what comes so much later sees the readings of this second, not of the one before."""
 _MAKES_GROUP = re.compile(
     r"(^|\.)(init_process_group|new_(sub)?groups?\w*|split_group|_new_process_group_helper|init_device_mesh|initialize_model_parallel)$"
 )
@@ -122,7 +124,7 @@ class HangWatch:
     async def _run(self) -> None:
         try:
             while True:
-                await asyncio.sleep(until_tick_s(min(_TICK_S, self.after_s / 12)))
+                await asyncio.sleep(until_tick_s(min(_TICK_S, self.after_s / 12)) + _AFTER_READINGS_S)
                 await self.check()
         except Exception as error:  # noqa: BLE001  the recording goes on without it
             traceback.print_exception(error)
