@@ -269,7 +269,7 @@ def main() -> None:
                 seconds=options.seconds,
                 jobs=options.jobs,
                 budget="" if options.budget is None else f" with a budget of {options.budget:g} % of a core",
-                busy=f", beside {options.busy} programs that compute all the time" if options.busy else "",
+                busy=f", beside {options.busy} busy loop{'s' * (options.busy > 1)}" if options.busy else "",
                 beside="" if options.profd_only else BESIDE,
             ),
             lines[1:],
