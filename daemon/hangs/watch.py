@@ -65,7 +65,7 @@ class Hook:
 PATIENCE_IN_SLEEP = 4
 _TICK_S = 1.0
 _AFTER_READINGS_S = 0.1
-"""All that reads wakes at the tick: what comes so much later sees the readings of this second, not of the one before."""
+"""All that reads wakes at the tick: so much later the readings of this second are there."""
 _MAKES_GROUP = re.compile(
     r"(^|\.)(init_process_group|new_(sub)?groups?\w*|split_group|_new_process_group_helper|init_device_mesh|initialize_model_parallel)$"
 )
