@@ -16,6 +16,8 @@ from support.waiting import DEADLINE_S, until
 
 from profd.daemon import processes
 from profd.daemon.metrics.catalog import METRICS
+from profd.daemon.paths import list_runs
+from profd.daemon.store.reader import RunReader
 
 URL = re.compile(rb"^profd: metrics at (http://127\.0\.0\.1:\d+/metrics)$", re.MULTILINE)
 
@@ -34,6 +36,11 @@ def launched() -> tuple[subprocess.Popen[bytes], str, str]:
     process, url = start("run", "--headless", "--metrics", "0", "--", *launches.PYTHON, launches.WAITING)
     launches.read_ready(process)
     return process, url, scrape(url)
+
+
+def has_samples() -> bool:
+    with RunReader(list_runs()[0]) as reader:
+        return any(recording.samples for recording in reader.recordings())
 
 
 def exporter_of(pid: int) -> int:
@@ -68,6 +75,7 @@ def test_a_port_in_use_ends_the_command_before_the_script_starts(tmp_path: Path)
 
 def test_a_killed_exporter_changes_nothing() -> None:
     process, _, _ = launched()
+    until(has_samples, "samples")
     os.kill(exporter_of(process.pid), signal.SIGKILL)
     out, err, code = launches.finish(process)
 
