@@ -173,10 +173,10 @@ def _counted(reader: RunReader, process: ProcessRow, selection: Selection) -> St
     inside = ([one.value for one in stored if low <= one.at_ns <= high] for low, high in ranges)
     error = sum(1 + (abs(errors[-1] - errors[0]) if errors else 0.0) for errors in inside)
     # A loop that goes on from a checkpoint begins with more steps than it can have made, also at a higher pace than its
-    # fastest since: on the whole it may have paused for long.
+    # usual one. Pauses have none; and a count that is mended jumps once.
     pairs = (pair for piece in counts.pieces for pair in itertools.pairwise(piece))
-    fastest = max((two.value - one.value) / (two.at_ns - one.at_ns) for one, two in pairs if two.at_ns > one.at_ns)
-    most = 1 + 1.5 * fastest * (first.at_ns - process.seen_ns)
+    paces = [(two.value - one.value) / (two.at_ns - one.at_ns) for one, two in pairs if two.value > one.value]
+    most = 1 + 1.5 * statistics.median_high(paces or [0.0]) * (first.at_ns - process.seen_ns)
     is_whole = selection.from_ns is None and reader.info.mode == "launched"
     before = first.value if is_whole and 0 <= first.value <= most else 0.0
     # What a script starts to train is numbered, and known some seconds later: its loop may not be its first one.

@@ -89,6 +89,8 @@ def test_the_rate_is_that_from_the_first_to_the_last_count(tmp_path: Path) -> No
         ([(5, 90), (15, 290), (25, 490)], None, 490, 1),
         ([(5, 90), (15, 290), (40, 290), (60, 690)], None, 690, 1),
         ([(5, 140), (15, 340), (60, 340), (61, 350)], None, 350, 1),  # before the pause as fast as after the start
+        # Goes on from a checkpoint, with a count that is mended once: that jump is no pace.
+        ([(5, 300), (15, 500), (15.5, 2500), (25, 2690), (35, 2890)], None, 2590, 1),
         ([(5, 90), (15, 290), (25, 490)], (0, 21), 200, 1),  # up to the last count in the range
         ([(5, 0), (10, 100), (15, 150), (20, 200), (25, 600)], (10, 20.01), 100, 1),
     ],
@@ -99,6 +101,10 @@ def test_the_steps_of_a_range_are_those_between_its_counts(
     run = counted_run(tmp_path / "r", [(at_s, steps, 0) for at_s, steps in counts])
     steps = steps_of(run, between(*span_s)) if span_s else steps_of(run)
     assert (steps.count, steps.count_error) == (count, error)
+
+
+def test_a_count_that_stands_gives_no_rate(tmp_path: Path) -> None:
+    assert steps_of(counted_run(tmp_path / "r", [(5, 7, 0), (15, 7, 0), (25, 7, 0)])).per_s is None
 
 
 @pytest.mark.parametrize(("first", "unseen"), [(0, 200), (150, 50), (200, 0)])
