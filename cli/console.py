@@ -1,13 +1,18 @@
-"""Lines on stderr, JSON on stdout, and SIGINT and SIGTERM as a request to end."""
+"""Lines on stderr, data on stdout, and SIGINT and SIGTERM as a request to end."""
 
 from __future__ import annotations
 
+import errno
 import signal
+import sys
 from collections.abc import Callable, Sequence
 from types import FrameType
 from typing import Any
 
 import click
+
+from profd.daemon.errors import ExitCode
+from profd.daemon.streams import StandardStream
 
 
 def say(text: str) -> None:
@@ -35,6 +40,20 @@ def print_json(value: Any, *, indent: int = 2) -> None:  # noqa: ANN401  whateve
 
     text = msgspec.json.encode(value)
     click.echo(visible_json((msgspec.json.format(text, indent=indent) if indent else text).decode()))
+
+
+def close_stdout(stdout: StandardStream, code: int) -> int:
+    """Write what is still buffered, and return the exit code: 73 in place of 0 if stdout did not take all of it.
+
+    A reader that has left, such as ``head``, has what it wanted: that is silent, and the code is 1.
+    """
+    sys.stdout.flush()
+    if stdout.failure is None or code != ExitCode.OK:
+        return code
+    if stdout.failure.errno == errno.EPIPE:
+        return ExitCode.FAILURE
+    say(f"stdout cannot be written ({stdout.failure.strerror}): redirect it to where there is room")
+    return ExitCode.UNWRITABLE_OUTPUT
 
 
 class StopSignals:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import io
 import os
-import sys
 from functools import partial
 from pathlib import Path
 
@@ -56,7 +56,7 @@ def _read(file: Path | None) -> Configuration:
 
 
 async def _supervise(file: Path | None, configuration: Configuration) -> None:
-    clock, log = Clock(), JsonLog(sys.stderr.buffer)
+    clock, log = Clock(), JsonLog(io.FileIO(2, "w", closefd=False))
     registry = RunRegistry(register_folder())
     storage = RunStorage(paths.make_private(paths.runs_folder()), paths.runs_folder().with_name("reports"))
     jobs, sessions = Jobs(ProcessTable(), configuration, log, clock), Sessions(configuration, registry)

@@ -6,17 +6,16 @@ Has the summary of each command, so that the list of commands imports none of th
 from __future__ import annotations
 
 import importlib
-import io
-import os
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
 import click
 
-from profd.cli.console import say
+from profd.cli.console import close_stdout, say
 from profd.daemon import VERSION
 from profd.daemon.errors import ExitCode, ProfdError
+from profd.daemon.streams import open_streams
 
 INTERRUPTED = 130
 """128 + SIGINT, as a shell reports a program that Ctrl-C ended."""
@@ -76,8 +75,6 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
     """Run the named command and return the exit code; failures are printed on stderr, one line each."""
     try:
         code = profd.main(args=arguments, prog_name="profd", standalone_mode=False)
-        if sys.stdout:
-            sys.stdout.flush()
     except ProfdError as error:
         say(str(error))
         return error.exit_code
@@ -86,16 +83,12 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
         return error.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
-    except BrokenPipeError:
-        # Nobody reads what is still buffered, and the interpreter would complain of that at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except OSError as error:  # the machine's doing, and no fault of this code: its words are all that there is to say
+        say(f"{error.filename or 'a call of the system'} failed: {error.strerror or error}")
         return ExitCode.FAILURE
     return code if isinstance(code, int) else ExitCode.OK
 
 
 def main() -> NoReturn:
-    for stream in (sys.stdout, sys.stderr):
-        # Where the terminal's encoding lacks a character, a `?` will do: it is no reason to fail.
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(errors="replace")
-    sys.exit(run_command_line())
+    stdout = open_streams()
+    sys.exit(close_stdout(stdout, run_command_line()))

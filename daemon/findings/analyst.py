@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from profd.daemon import processes, rights
+from profd.daemon import processes, rights, streams
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.trend import LEAST_SPAN_S
@@ -164,6 +164,7 @@ def _listen(orders: Orders) -> None:
 
 
 def main() -> int:
+    streams.open_stderr()
     os.nice(_NICENESS)
     processes.volunteer(100)  # before the session that started it
     rights.drop()  # it reads the file of its own user, and what a training wrote is in there

@@ -16,7 +16,7 @@ import threading
 from collections.abc import Sequence
 from pathlib import Path
 
-from profd.daemon import processes, rights
+from profd.daemon import processes, rights, streams
 from profd.daemon.errors import NoSuchRun, ProfdError, UsageError
 from profd.daemon.metrics.exporter import check_endpoint, check_installed, listen, parse_address, url_of
 from profd.daemon.metrics.runs import Folder, Runs
@@ -29,6 +29,7 @@ def main(words: Sequence[str]) -> int:
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
+    streams.open_stderr()
     os.nice(10)
     processes.volunteer(600)  # before the session
     rights.drop()  # it reads files of its own user, and answers any request

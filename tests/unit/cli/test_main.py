@@ -77,7 +77,7 @@ def test_list_of_commands_imports_none_of_them_and_help_of_one_not_what_it_works
         name for name in main.COMMANDS if not any(line.split()[:1] == [name] for line in help_text.splitlines())
     ] == []
     assert set(loaded.split()) == {
-        f"profd.{one}" for one in ("cli", "cli.main", "cli.console", "daemon", "daemon.errors")
+        f"profd.{one}" for one in ("cli", "cli.main", "cli.console", "daemon", "daemon.errors", "daemon.streams")
     }
 
 
