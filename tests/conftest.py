@@ -1,8 +1,8 @@
 """What every test has: a home of its own for profd, and the marker for what not every machine has.
 
-``@pytest.mark.requires("tmux", "torch")`` names programs, modules, and rights. Where one is missing the test is skipped
-with the reason; under CI, where all of them are promised, it fails instead. What needs nothing is selected by
-``-m "not requires"``.
+``@pytest.mark.requires("tmux", "torch")`` names programs, modules, and rights. If one is missing the test is skipped
+with the reason; under CI, where all but the rights are promised, it fails instead. What needs nothing is selected by
+``-m "not requires"``. The last line says what was skipped, and how to get what it lacks.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import os
 import shutil
 import signal
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +35,19 @@ if TYPE_CHECKING:
 
 MODULES = frozenset({"torch", "torchvision", "tqdm", "pyarrow", "distributed"})
 NODE_TOOLS = ("ip", "unshare", "hostname")
+RIGHTS = frozenset({"root", "netns"})
+"""What an ordinary user does without, also in CI."""
+REMEDIES = {
+    **dict.fromkeys(sorted(MODULES), "make install"),
+    **dict.fromkeys(("root", "netns"), "run as root"),
+    "cc": "apt install gcc",
+    "go": "apt install golang-go",
+    "ps": "apt install procps",
+    "systemd-analyze": "apt install systemd",
+    "promtool": "apt install prometheus",
+    "speedscope": "npm install --global speedscope",
+}
+"""How to get what a test needs; what is not listed is a package of Debian of that name."""
 MARKERS = (
     "requires(*needs): what the test cannot do without: programs on PATH, modules (torch, torchvision, distributed), "
     "root (this process is root's), netns (network namespaces), chromium (a browser, with playwright)",
@@ -89,17 +103,29 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    skip_without(*(need for mark in item.iter_markers("requires") for need in mark.args))
-
-
-def skip_without(*needs: str) -> None:
-    """Skip the test where one of these is missing; under CI let it fail."""
+    """Skip the test if one of its needs is missing; under CI let it fail."""
+    needs = dict.fromkeys(need for mark in item.iter_markers("requires") for need in mark.args)
     missing = [need for need in needs if not is_there(need)]
-    if missing:
-        why = f"needs {', '.join(missing)}, not to be had here"
-        if os.environ.get("CI"):
-            pytest.fail(why, pytrace=False)
-        pytest.skip(why)
+    if not missing:
+        return
+    item.user_properties.append(("lacks", missing))
+    why = f"needs {', '.join(missing)}, not to be had here"
+    if os.environ.get("CI") and not RIGHTS.issuperset(missing):
+        pytest.fail(why, pytrace=False)
+    pytest.skip(why)
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say in the last line what was skipped for want of what, and how to get it."""
+    skipped = terminalreporter.stats.get("skipped", [])
+    lacks = Counter(
+        need for report in skipped for name, needs in report.user_properties if name == "lacks" for need in needs
+    )
+    if lacks:
+        wanted = [
+            f"{need} ({REMEDIES.get(need, f'apt install {need}')}): {count}" for need, count in lacks.most_common()
+        ]
+        terminalreporter.write_line(f"skipped for want of {'; '.join(wanted)}")
 
 
 def is_there(need: str) -> bool:
