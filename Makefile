@@ -109,14 +109,25 @@ install: .venv/dev-installed ## make .venv with profd (editable), torch and the 
 clean: ## remove .venv and the caches
 	rm -rf .venv .mypy_cache .ruff_cache .pytest_cache .hypothesis .import_linter_cache build dist src/profd.egg-info
 
+# $(call room,GB) ends with one line if the disk lacks room for what is installed first of all: here, and where pip unpacks.
+define room
+	@ls -d .venv/lib/python3*/site-packages/torch >/dev/null 2>&1 || for need in "$(1) ." "3 $${TMPDIR:-/tmp}"; do \
+		free=$$(df -Pk "$${need#* }" | awk 'NR == 2 { print int($$4 / 1048576) }'); \
+		[ "$$free" -ge "$${need%% *}" ] || { \
+			echo "$${need%% *} GB have to be free in $${need#* }, and $$free GB are: make room there" >&2; \
+			exit 1; }; done
+endef
+
 # A stamp is newer than pyproject.toml once that is installed, so a second call does nothing.
 .venv/demo-installed: pyproject.toml | $(BIN)/python
-	@echo "installing profd and torch into .venv: a few minutes and 5 GB the first time" >&2
+	$(call room,6)
+	@echo "installing profd and torch into .venv: a few minutes and 5.5 GB the first time" >&2
 	$(INSTALL) -e '.[demo]'
 	@touch $@
 
 .venv/dev-installed: pyproject.toml | $(BIN)/python
-	@echo "installing profd, torch and the tools into .venv: a few minutes and 5 GB the first time" >&2
+	$(call room,7)
+	@echo "installing profd, torch and the tools into .venv: a few minutes and 6.3 GB the first time" >&2
 	$(INSTALL) -e '.[demo,dev]'
 	@touch $@ .venv/demo-installed
 

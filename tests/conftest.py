@@ -115,17 +115,18 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
     pytest.skip(why)
 
 
-def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+def pytest_unconfigure(config: pytest.Config) -> None:
     """Say in the last line what was skipped for want of what, and how to get it."""
-    skipped = terminalreporter.stats.get("skipped", [])
+    reporter = config.pluginmanager.get_plugin("terminalreporter")
+    skipped = reporter.stats.get("skipped", []) if reporter else []
     lacks = Counter(
-        need for report in skipped for name, needs in report.user_properties if name == "lacks" for need in needs
+        need for test in skipped for name, needs in test.user_properties if name == "lacks" for need in needs
     )
     if lacks:
-        wanted = [
+        wanted = (
             f"{need} ({REMEDIES.get(need, f'apt install {need}')}): {count}" for need, count in lacks.most_common()
-        ]
-        terminalreporter.write_line(f"skipped for want of {'; '.join(wanted)}")
+        )
+        reporter.write_line(f"skipped for want of {'; '.join(wanted)}")
 
 
 def is_there(need: str) -> bool:

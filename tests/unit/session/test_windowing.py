@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import os
 from collections.abc import AsyncIterator, Awaitable, Callable, Collection, Mapping
 from pathlib import Path
 
@@ -35,6 +36,12 @@ STARTED = Found("slow-start", "info", "startup: 20 s", "{}")
 @pytest.fixture
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return tmp_path_factory.mktemp("w")
+
+
+@pytest.fixture(autouse=True)
+def processes_are_this_users(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let these PIDs be of whoever runs the tests: what others ask is not answered, see ``windows/test_kineto.py``."""
+    monkeypatch.setattr("profd.daemon.processes.owner_uid", lambda pid: os.getuid())
 
 
 @pytest.fixture
