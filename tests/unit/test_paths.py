@@ -301,6 +301,26 @@ def test_it_is_private_while_it_is_written_and_whole_in_its_place(target: Path) 
     assert [path.name for path in target.parent.iterdir()] == [target.name]
 
 
+def test_it_takes_its_place_once_it_is_on_the_disk(target: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After a power failure the old file is there, or all of the new one."""
+    steps, replace, sync = list[tuple[str, str]](), os.replace, os.fsync
+
+    def noted_sync(descriptor: int) -> None:
+        steps.append(("sync", Path(f"/proc/self/fd/{descriptor}").resolve().name))
+        sync(descriptor)
+
+    def noted_replace(source: str, named: str, **folders: int) -> None:
+        steps.append(("replace", named))
+        replace(source, named, **folders)
+
+    monkeypatch.setattr(os, "fsync", noted_sync)
+    monkeypatch.setattr(os, "replace", noted_replace)
+    with replacing(target) as file:
+        (beside,) = target.parent.iterdir()
+        file.write(b"after")
+    assert steps == [("sync", beside.name), ("replace", target.name), ("sync", target.parent.name)]
+
+
 @pytest.mark.parametrize("error", [OSError(errno.ENOSPC, "No space left on device"), KeyboardInterrupt()])
 def test_a_failure_leaves_what_was_there(target: Path, error: BaseException, monkeypatch: pytest.MonkeyPatch) -> None:
     def break_off(*_: object, **__: object) -> None:

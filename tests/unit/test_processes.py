@@ -152,27 +152,46 @@ def test_a_link_that_is_no_text_is_shown_all_the_same(tmp_path: Path) -> None:
         os.close(fd)
 
 
-SCORE = "open('/proc/self/oom_score_adj')"
+class Scores:
+    """The OOM scores of this process and of others, whatever rights and scores those have that run the tests."""
+
+    def __init__(self, proc: Path) -> None:
+        self._proc = proc
+
+    def __setitem__(self, pid: int | str, score: int) -> None:
+        (self._proc / str(pid)).mkdir(exist_ok=True)
+        (self._proc / str(pid) / "oom_score_adj").write_text(f"{score}\n")
+
+    def __getitem__(self, pid: int | str) -> int:
+        return int((self._proc / str(pid) / "oom_score_adj").read_text())
 
 
-def score_after(work: str, before: int) -> int:
-    """Return what a process of this score has after some work."""
-    code = f"from profd.daemon import processes\nopen('/proc/self/oom_score_adj', 'w').write('{before}')\n{work}\n"
-    code += f"print({SCORE}.read())"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    return int(done.stdout)
+@pytest.fixture
+def scores(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Scores:
+    monkeypatch.setattr(processes, "PROC", tmp_path)
+    return Scores(tmp_path)
 
 
 @pytest.mark.parametrize(("before", "after"), [(0, 500), (300, 800), (800, 1000), (1000, 1000)])
-def test_a_volunteer_comes_before_those_beside_it(before: int, after: int) -> None:
-    assert score_after("processes.volunteer()", before) == after
+def test_a_volunteer_comes_before_those_beside_it(scores: Scores, before: int, after: int) -> None:
+    scores["self"] = before
+    processes.volunteer()
+    assert scores["self"] == after
 
 
-def test_a_spared_process_has_the_score_of_the_other_if_that_exists() -> None:
-    parent = int(open("/proc/self/oom_score_adj").read())  # noqa: SIM115, PTH123
-    work = "import os; processes.volunteer(); processes.spare(os.getpid(), os.getppid())"
-    assert score_after(work, max(parent, 0)) == parent
-    assert score_after("processes.spare(2**22 + 1, 2**22 + 1)", 100) == 100
+def test_a_spared_process_has_the_score_of_the_other_if_that_exists(scores: Scores) -> None:
+    scores[7], scores[8] = 500, -3
+    processes.spare(7, 8)
+    assert (scores[7], scores[8]) == (-3, -3)
+    processes.spare(7, 9)
+    processes.spare(9, 7)
+    assert scores[7] == -3
+
+
+def test_the_kernel_takes_the_score_that_a_volunteer_gives_itself() -> None:
+    code = "from profd.daemon import processes; processes.volunteer(); print(open('/proc/self/oom_score_adj').read())"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert int(done.stdout) == min(int(Path("/proc/self/oom_score_adj").read_text()) + 500, 1000)
 
 
 @pytest.mark.parametrize(("work", "is_one"), [("processes.share_heap()", True), ("pass", False)])

@@ -106,7 +106,30 @@ def test_what_is_no_file_gives_nothing(root: Path, path: str) -> None:
 def test_what_would_keep_a_reader_is_not_opened(root: Path, make: Callable[[Path], None]) -> None:
     make(root / "link.py")
     files = UserFiles(root=root)
-    assert (files.read("/link.py"), files.is_file("/link.py")) == (b"", False)
+    assert (files.read("/link.py"), files.is_file("/link.py"), files.open("/link.py")) == (b"", False, None)
+
+
+def test_a_plain_file_is_opened_and_never_what_a_link_in_its_place_leads_to(root: Path) -> None:
+    """In its place somebody may have put a link to a file that is theirs to name, but not theirs to read."""
+    files = UserFiles(root=root)
+    opened = there(files.open("/home/train.py"))
+    assert os.read(opened, 99) == TEXT
+    os.close(opened)
+    for name, target in (("inner", "train.py"), ("absolute", str(root / "home" / "train.py"))):
+        (root / "home" / name).symlink_to(target)
+        assert files.open(f"/home/{name}") is None
+
+
+def test_a_file_is_made_for_its_owner_alone_and_only_where_there_is_nothing(root: Path) -> None:
+    files = UserFiles(root=root)
+    files.write("/home/new", b"text")
+    assert ((root / "home" / "new").read_bytes(), (root / "home" / "new").stat().st_mode & 0o777) == (b"text", 0o600)
+    (root / "home" / "link").symlink_to("other")
+    (root / "home" / "second").hardlink_to(root / "home" / "train.py")
+    for name in ("train.py", "second", "link"):
+        with pytest.raises(OutputUnwritable):
+            files.write(f"/home/{name}", b"ours")
+    assert ((root / "home" / "train.py").read_bytes(), (root / "home" / "other").exists()) == (TEXT, False)
 
 
 def test_links_lead_where_they_lead_for_the_process(root: Path) -> None:

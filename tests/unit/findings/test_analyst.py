@@ -12,6 +12,7 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from support.beginnings import beginning_of
 from support.dashboard import train_backward
 from support.findingruns import HEALTHY, IMPORT, LOAD_IN_PROCESS, Spans, look, step, write_case
 from support.present import there
@@ -79,6 +80,12 @@ def rules(taken: FindingsTaken) -> list[str]:
 
 def lines(out: bytes) -> list[FindingsTaken]:
     return [msgspec.json.decode(line, type=FindingsTaken) for line in out.splitlines()]
+
+
+def test_it_comes_before_its_session_when_memory_ends_and_has_no_rights_before_it_reads_a_run(tmp_path: Path) -> None:
+    steps = ("processes.volunteer", "rights.drop", "store.reader.RunReader")
+    begun = beginning_of("findings.analyst", *steps, words=(str(tmp_path / "a.profd"),))
+    assert begun == ["volunteer(100,)", "drop()", "RunReader"]
 
 
 def test_a_finding_comes_with_its_cause_and_goes_after_its_end(tmp_path: Path) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from support.present import there
 from support.synthetic import identity_of
 from support.waiting import DEADLINE_S, until
 
@@ -102,6 +103,43 @@ def test_a_screen_that_is_gone_and_a_session_that_reads_nothing_do_not_stop_the_
     for _ in range(500):
         os.write(ends.script_fd, b"x" * 4000)
     ends.expect_kept(b"x" * 4000 * 500)  # and nothing is lost meanwhile
+
+
+LEFT_BEHIND = """
+import fcntl, os, signal, sys, termios
+fcntl.ioctl(0, termios.TIOCSCTTY, 0)  # it is told when its terminal hangs up
+signal.signal(signal.SIGHUP, lambda *_: os._exit(1))
+os.write(2, b"ready\\n")
+while os.read(int(sys.argv[1]), 1):
+    os.write(1, b"x" * 4000)
+    os.write(2, b"wrote\\n")
+"""
+
+
+def test_a_process_that_the_script_leaves_behind_is_not_hung_up(ends: Ends) -> None:
+    """Only the relay holds the other end of its terminal, as it does once the launcher has ended."""
+    heard_fd, told_fd = os.pipe()
+    words = [sys.executable, "-c", LEFT_BEHIND, str(heard_fd)]
+    terminal, pipe = ends.script_fd, subprocess.PIPE
+    with subprocess.Popen(
+        words, stdin=terminal, stdout=terminal, stderr=pipe, pass_fds=[heard_fd], start_new_session=True
+    ) as left:
+        os.close(heard_fd)
+        said = there(left.stderr)
+        try:
+            assert said.readline() == b"ready\n"
+            ends.close_script()
+            ends.relay.order(has_ended=True)
+            os.close(ends.master_fd)
+            ends.master_fd = -1
+            ends.lose_launcher()
+            for _ in range(100):
+                os.write(told_fd, b"x")
+                assert said.readline() == b"wrote\n"
+        finally:
+            os.close(told_fd)
+        assert left.wait(DEADLINE_S) == 0
+    until(lambda: ends.state() == "Z", "the end of the relay")
 
 
 def test_end_does_not_wait_for_those_the_script_left_behind(ends: Ends) -> None:

@@ -12,6 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from support.beginnings import beginning_of
 from support.present import there
 from support.waiting import DEADLINE_S, until
 
@@ -94,6 +95,14 @@ def test_signals_that_a_launcher_holds_back_reach_it(tmp_path: Path) -> None:
             assert process.wait(DEADLINE_S) == 0
         finally:
             process.kill()
+
+
+def test_the_process_comes_before_its_session_when_memory_ends_and_has_no_rights_before_anybody_can_ask_it(
+    tmp_path: Path,
+) -> None:
+    words = (str(tmp_path), "127.0.0.1:0")
+    begun = beginning_of("metrics.__main__", "processes.volunteer", "rights.drop", "metrics.runs.Runs", words=words)
+    assert begun == ["volunteer(600,)", "drop()", "Runs"]
 
 
 def test_an_address_is_a_port_with_or_without_a_host_or_is_refused() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 
@@ -17,9 +18,9 @@ from profd.daemon import paths
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.render.summary import summarize
-from profd.daemon.service.reports import Incidents, ReportQueue, read_incident
+from profd.daemon.service.reports import Incidents, ReportQueue, read_incident, write_report
 from profd.daemon.service.sessions import run_file
-from profd.daemon.service.storage import Entry, RunRegistry
+from profd.daemon.service.storage import Entry, RunRegistry, RunStorage
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import FindingsTaken, Found, HangFound, HangReport
 
@@ -164,6 +165,20 @@ async def test_what_became_of_a_report_is_said_and_noted(host: Host, incident: s
     assert (line.event, entry.incident, entry.is_reported) == (said, incident, not failing)
     assert line.level == ("warning" if incident or failing else "info")
     assert incident in line.message
+
+
+async def test_a_report_is_written_without_the_rights_of_root(
+    profd_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    python, words = tmp_path / "python", tmp_path / "words"
+    python.write_text(f'#!/bin/sh\necho "$@" >>{words}\necho \'{{"incident": "none"}}\'\n')
+    python.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(python))
+    storage = RunStorage(paths.make_private(paths.runs_folder()), profd_home / "reports")
+    assert await write_report(storage, ENTRY.run_id) == "none"
+    begun = [line.partition(f" {run_file(ENTRY.run_id)}")[0] for line in words.read_text().splitlines()]
+    without = f"-m profd.daemon.rights {python} -m profd"
+    assert begun == [f"{without} summary", f"{without} report"]
 
 
 def test_the_incident_is_that_of_the_summary(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 import msgspec
 import psutil
 import pytest
+from support.beginnings import beginning_of
 from support.synthetic import identity_of
 from support.waiting import DEADLINE_S
 
@@ -74,6 +75,16 @@ def no_child_is_left() -> Callable[[], bool]:
 
 def test_options_reach_the_session_as_they_are() -> None:
     assert session.decode_options(session.encode(OPTIONS)) == OPTIONS
+
+
+def test_a_session_offers_itself_to_the_oom_killer_before_it_holds_anything() -> None:
+    """py-spy, and all else that it starts, inherits that."""
+    begun = beginning_of("session.__main__", "processes.volunteer", "session.recorder.Recorder", given=encoded())
+    assert begun == ["volunteer()", "Recorder"]
+
+
+def encoded() -> bytes:
+    return session.encode(OPTIONS)
 
 
 def test_a_session_that_is_ready_is_returned_and_waited_for(start: Start) -> None:

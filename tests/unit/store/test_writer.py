@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 import re
 import signal
@@ -115,12 +116,24 @@ def test_events_are_dropped_last(path: Path, gate: Gate) -> None:
     assert notes(path) == [str(number) for number in range(2 * QUEUE_LENGTH)]
 
 
-def test_the_queue_is_bounded_in_memory(path: Path, gate: Gate) -> None:
+MEGABYTE = 1 << 20
+MANY_INTERVALS = recording(MAIN, STARTED_NS, [(MAIN_TID, "MainThread", True, [(CONV, 1)] * (MEGABYTE // 160))])
+DEEP_STACK = recording(MAIN, STARTED_NS, [(MAIN_TID, "MainThread", True, [(CONV[:1] * (MEGABYTE // 64), 1)])])
+
+
+@pytest.mark.parametrize(
+    "megabyte",
+    [
+        records.OutputWritten(STARTED_NS, bytes(MEGABYTE)),
+        records.WindowTaken(MAIN, STARTED_NS, "kineto", STARTED_NS, trace=bytes(MEGABYTE)),
+        MANY_INTERVALS,
+        DEEP_STACK,
+    ],
+    ids=["output", "a trace", "a recording", "deep stacks"],
+)
+def test_the_queue_is_bounded_in_memory(path: Path, gate: Gate, megabyte: records.Record) -> None:
     writer = waits_before_the_gate(path, gate)
-    megabyte = records.OutputWritten(STARTED_NS, bytes(1 << 20))
-    taken = 0
-    while writer.put(megabyte):
-        taken += 1
+    taken = sum(itertools.takewhile(bool, (writer.put(megabyte) for _ in range(QUEUE_LENGTH))))
     assert 32 <= taken <= 128
     gate.open()
     writer.close(60)

@@ -12,9 +12,9 @@ import pytest
 from support.interpreters import standing
 from support.plainuser import NOBODY, process_of_plain_user
 
+from profd.daemon import processes
 from profd.daemon.errors import MissingTool
 from profd.daemon.interpreter.memory import Memory, Unreadable
-from profd.daemon.processes import volunteer
 from profd.daemon.windows import gdb
 from profd.daemon.windows.gdb import Calls, Text
 from profd.daemon.windows.request import WindowFailed
@@ -99,17 +99,21 @@ async def test_gdb_reads_no_symbols_and_is_served_first_where_that_is_allowed(
     await gdb.execute(pid, TEXT, CALLS)
 
 
-async def test_gdb_is_killed_no_sooner_than_the_process_when_memory_ends(pid: int, tools: Path, tmp_path: Path) -> None:
+async def test_gdb_is_killed_no_sooner_than_the_process_when_memory_ends(
+    pid: int, tools: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A session offers itself to the kernel, and what it starts inherits that; gdb holds the process."""
-    pretend(tools, "read score </proc/self/oom_score_adj", f"echo $score >{tmp_path}/score", "echo profd queued 0")
-    own = Path("/proc/self/oom_score_adj")
-    before = own.read_text()
-    volunteer()
-    try:
-        await gdb.execute(pid, TEXT, CALLS)
-    finally:
-        own.write_text(before)
-    assert (tmp_path / "score").read_text() == before
+    holds = tmp_path / "holds"
+    pretend(tools, 'case "$*" in *starti*) exit;; esac', f"echo $$ >{holds}", "echo profd queued 0")
+    spared: list[tuple[int, int]] = []
+
+    def spare(other: int, like: int) -> None:
+        assert not holds.exists(), "it holds the process already"
+        spared.append((other, like))
+
+    monkeypatch.setattr(processes, "spare", spare)
+    await gdb.execute(pid, TEXT, CALLS)
+    assert spared == [(int(holds.read_text()), pid)]
 
 
 async def test_process_that_is_gone_is_said(tools: Path) -> None:

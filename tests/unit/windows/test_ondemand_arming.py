@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import stat
 import sys
 from pathlib import Path
@@ -9,6 +10,7 @@ from pathlib import Path
 import pytest
 from support.sessions import ready
 
+from profd.daemon import processes
 from profd.daemon.windows import ondemand
 from profd.daemon.windows.ondemand import Sockets, armed, sockets_of
 
@@ -71,3 +73,16 @@ def test_what_others_have_armed_is_found_in_its_environment(
         monkeypatch.setattr(ondemand, "sees_our_files", lambda pid: False)
         monkeypatch.setattr(ondemand, "_shares_network", lambda pid: False)
         assert sockets_of(process.pid) is None  # in a container
+
+
+@pytest.mark.parametrize(
+    ("folder", "sockets"), [({"KINETO_IPC_SOCKET_DIR": "/tmp/x"}, None), ({}, Sockets(None))], ids=["a folder", "none"]
+)
+def test_no_socket_is_served_in_a_folder_that_another_users_process_names(
+    folder: dict[str, str], sockets: Sockets | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Root would make it wherever that user likes; the abstract namespace is nobody's."""
+    variables = (f"{name}={value}" for name, value in {"KINETO_USE_DAEMON": "1", **folder}.items())
+    with ready(["env", "-i", *variables, sys.executable, "-c", "print('ready', flush=True); input()"]) as process:
+        monkeypatch.setattr(processes, "owner_uid", lambda pid: os.geteuid() + 1)
+        assert sockets_of(process.pid) == sockets

@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+from support.beginnings import beginning_of
 from support.clocks import StoppedClock
 from support.kinetoclient import KinetoClient, inquiry
 from support.kinetotraces import TraceScript
 from support.plainuser import NOBODY, process_of_plain_user
 from support.synthetic import identity_of
-from support.waiting import DEADLINE_S, eventually
+from support.waiting import DEADLINE_S, eventually, until
 
+from profd.daemon import processes
 from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
 from profd.daemon.errors import OutputUnwritable, SessionFailed
 from profd.daemon.store.records import EventHappened, Record, WindowTaken
@@ -218,6 +220,25 @@ async def test_socket_that_another_daemon_serves_is_why_there_is_no_window(run: 
     run.taker.begin({run.identity: OnDemand(run.folder, run.clock)}, WindowRequest())
     window = await run.outcome()
     assert window.error.startswith("another daemon serves this Kineto")
+
+
+REDUCING = "windows.reduction"
+
+
+def test_a_trace_is_nobodys_to_read_before_a_byte_of_it_is_read() -> None:
+    """Any user may have written it."""
+    begun = beginning_of(REDUCING, "asuser.become", "windows.trace.read_text")
+    assert begun == [f"become{tuple(processes.NOBODY)}", "read_text"]
+
+
+@pytest.mark.requires("root")
+def test_root_does_not_reduce_a_trace() -> None:
+    words = [sys.executable, "-m", f"profd.daemon.{REDUCING}"]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL) as process:
+        try:  # it waits for the trace
+            until(lambda: processes.owner(process.pid) == processes.NOBODY, "it is nobody's")
+        finally:
+            process.kill()
 
 
 of_another_user = pytest.mark.requires("root", "setpriv")
