@@ -8,10 +8,14 @@ from collections.abc import Iterable, Iterator
 from functools import cache
 from pathlib import Path
 
+import pytest
+from mutants.mutants import all_of, load, named_tests
 from support.folders import DOCS, ROOT, TESTS
 
 UNIT = TESTS / "unit"
 PRODUCT = ("cli", "daemon", "tui")
+PROMISES = ("security.md", "reliability.md")
+"""The pages that promise what holds."""
 LEAST_LINES = 40
 """What is shorter may be tested by what uses it."""
 MOST_ON_THE_WAY = 14
@@ -24,6 +28,7 @@ _IMPORT = re.compile(r"^ *(?:from (profd[\w.]*) import (\([^)]*\)|.*)|import (pr
 _IN_TABLE = re.compile(r"`((?:cli|daemon|tui)/[\w/]+\.py)`")
 _SOURCE = re.compile(r"`([\w/]+/[\w/]+\.(?:py|js|toml|sql))`|`(\w+\.py)`")
 _NAMED_FILE = re.compile(r"`((?:integration|unit)/[\w/]+\.py)`")
+_NAMED_MUTANT = re.compile(r"`([a-z]+(?:-[a-z]+)+)`")
 _NAMED_TEST = re.compile(r"`((?:integration|replay|unit)/[\w/]+\.py)((?:::\w+)+)")
 
 
@@ -50,17 +55,37 @@ def test_modules_that_run_as_processes_are_tested_by_files_that_are_there() -> N
 
 
 def test_each_test_that_a_document_names_is_there() -> None:
-    for document in ("testing.md", "mutants.md", "reliability.md"):
+    for document in ("testing.md", "mutants.md", *PROMISES):
         named = set(_NAMED_TEST.findall((DOCS / document).read_text()))
         assert named
         assert sorted(path + test for path, test in named if test not in names_in(TESTS / path)) == [], document
 
 
-def test_each_promise_is_held_by_a_test() -> None:
-    section = (DOCS / "security.md").read_text().partition("## Each promise and the test that holds it")[2]
-    rows = [line for line in section.splitlines() if line.startswith("| ")][1:]
-    assert len(rows) > 20
-    assert [row for row in rows if not _NAMED_TEST.search(row.split("|")[2])] == []
+@pytest.mark.parametrize("document", PROMISES)
+def test_each_promise_has_a_test_and_a_mutant_that_the_test_meets(document: str) -> None:
+    """A line of a table, or a paragraph, that names a test is a promise; each line of these tables is one."""
+    known = {mutant.name: mutant for mutant in all_of(load(), ())}
+    text = (DOCS / document).read_text()
+    promised = [block for block in blocks_of(text) if _NAMED_TEST.search(block)]
+    assert len(promised) > 10
+    assert [row for row in rows_of(text, "held by") if row not in promised] == []
+    for block in promised:
+        files, names = {f"tests/{path}" for path, _ in _NAMED_TEST.findall(block)}, _NAMED_MUTANT.findall(block)
+        assert names, f"no mutant is named beside {block}"
+        assert [name for name in names if name not in known] == [], block
+        assert [name for name in names if files.isdisjoint(named_tests(known[name], ROOT))] == [], block
+
+
+def blocks_of(text: str) -> list[str]:
+    """Return the paragraphs of a page, and each line of its tables by itself."""
+    paragraphs = re.split(r"\n(?:\s*\n)+", text)
+    return [block for part in paragraphs for block in (part.splitlines() if part.startswith("| ") else [part])]
+
+
+def rows_of(text: str, column: str) -> list[str]:
+    """Return the lines of the tables of a page that have this column."""
+    tables = [part.splitlines() for part in re.split(r"\n(?:\s*\n)+", text) if part.startswith("| ")]
+    return [row for head, _, *rows in tables if f"| {column} |" in head for row in rows]
 
 
 def test_each_file_that_the_architecture_names_is_there() -> None:

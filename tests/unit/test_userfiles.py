@@ -109,6 +109,14 @@ def test_what_would_keep_a_reader_is_not_opened(root: Path, make: Callable[[Path
     assert (files.read("/link.py"), files.is_file("/link.py"), files.open("/link.py")) == (b"", False, None)
 
 
+def test_a_file_is_read_whole_or_not_at_all(root: Path) -> None:
+    large = root / "home" / "large.py"
+    for length, expected in ((asuser.MOST_BYTES, asuser.MOST_BYTES), (asuser.MOST_BYTES + 1, 0)):
+        large.touch()
+        os.truncate(large, length)
+        assert len(UserFiles(root=root).read("/home/large.py")) == expected
+
+
 def test_a_plain_file_is_opened_and_never_what_a_link_in_its_place_leads_to(root: Path) -> None:
     """In its place somebody may have put a link to a file that is theirs to name, but not theirs to read."""
     files = UserFiles(root=root)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support.clocks import StoppedClock
 from support.synthetic import recording
-from support.waiting import eventually
+from support.waiting import DEADLINE_S, eventually
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.hangs.look import Counters, Look, Standing
@@ -226,6 +226,14 @@ async def test_the_users_command_runs_with_the_cause_and_the_text(tmp_path: Path
     for process in hook.running:
         assert process.wait(30) == 0
     assert written.read_text().startswith("queue no progress for ")
+
+
+def test_what_a_run_calls_itself_is_no_part_of_the_users_command(tmp_path: Path) -> None:
+    text, cause = f"; touch {tmp_path}/text; $(touch {tmp_path}/text)", f"'`touch {tmp_path}/cause`'"
+    hook = Hook(f'printf "%s|%s" "$PROFD_HANG" "$PROFD_HANG_CAUSE" > {tmp_path}/given')
+    assert hook.start(text, cause) is None
+    assert [process.wait(DEADLINE_S) for process in hook.running] == [0]
+    assert [(path.name, path.read_text()) for path in tmp_path.iterdir()] == [("given", f"{text}|{cause}")]
 
 
 async def test_a_command_that_cannot_be_started_is_an_event() -> None:

@@ -116,10 +116,14 @@ def test_a_link_is_not_followed_and_stays(kept: Home, tmp_path: Path) -> None:
 
 
 def test_an_entry_cannot_name_files_elsewhere(kept: Home, profd_home: Path) -> None:
+    """It is not read; and what is to be removed lies in the folders of runs and reports, whoever says so."""
     precious = profd_home / "precious.profd"
     precious.write_bytes(bytes(5))
-    hostile = msgspec.structs.replace(kept.add(), run_id="../precious")
-    (profd_home / "daemon" / "host" / "hostile.json").write_bytes(msgspec.json.encode(hostile))
+    entry = kept.add()
+    for name, run_id in (("hostile", "../precious"), ("..", ".."), ("other", entry.run_id)):
+        text = msgspec.json.encode(msgspec.structs.replace(entry, run_id=run_id))
+        (profd_home / "daemon" / "host" / f"{name}.json").write_bytes(text)
+    assert kept.registry.entries() == [entry]
     kept.retention.apply(NOTHING, ())
     kept.storage.remove(RUN_FILES, "../precious")
     assert precious.exists()

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import shlex
 import signal
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 from support.interpreters import standing
+from support.launches import state
 from support.plainuser import NOBODY, process_of_plain_user
+from support.present import there
 
 from profd.daemon import processes
 from profd.daemon.errors import MissingTool
@@ -114,6 +118,36 @@ async def test_gdb_is_killed_no_sooner_than_the_process_when_memory_ends(
     monkeypatch.setattr(processes, "spare", spare)
     await gdb.execute(pid, TEXT, CALLS)
     assert spared == [(int(holds.read_text()), pid)]
+
+
+async def ended(*words: str, pid: int) -> int:
+    """Have a program in gdb's place that never ends by itself, once it is ready; return how it ended."""
+    pipe = asyncio.subprocess.PIPE
+    process = await asyncio.create_subprocess_exec(*words, stdin=pipe, stdout=pipe)
+    assert process.stdout is not None
+    assert await process.stdout.readline() == b"ready\n"
+    reading = asyncio.ensure_future(process.communicate())
+    await gdb._end(process, reading, pid)
+    await reading
+    return there(process.returncode)
+
+
+DEAF = ("sh", "-c", "trap '' INT TERM; echo ready; read x <&-; exec sleep 600")
+GENTLE = (sys.executable, "-c", "import signal; print('ready', flush=True); signal.pause()")
+
+
+async def test_gdb_is_asked_to_end_and_killed_only_if_it_does_not(pid: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Killed in the middle of a call, it takes the process along."""
+    assert await ended(*GENTLE, pid=pid) == -signal.SIGINT
+    monkeypatch.setattr(gdb, "_GRACE_S", 0.01)
+    assert await ended(*DEAF, pid=pid) == -signal.SIGKILL
+
+
+async def test_a_process_that_gdb_leaves_stopped_goes_on(pid: int) -> None:
+    os.kill(pid, signal.SIGSTOP)
+    os.waitpid(pid, os.WUNTRACED)
+    await ended(*GENTLE, pid=pid)
+    assert state(pid) in "RS"
 
 
 async def test_process_that_is_gone_is_said(tools: Path) -> None:
