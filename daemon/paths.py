@@ -94,8 +94,10 @@ def new_run_file(run_id: str, output: Path | None = None) -> Path:
     if not os.access(folder, os.W_OK | os.X_OK):
         remedy = "choose another place with -o FILE, or set PROFD_HOME"
         raise OutputUnwritable(f"the folder {folder} is not writable for you", remedy)
-    if not str(path).isprintable():
-        raise OutputUnwritable(f"{str(path)!r} cannot be shown as text", "choose another name with -o FILE")
+    try:
+        str(path).encode()
+    except UnicodeEncodeError:
+        raise OutputUnwritable(f"{str(path)!r} is not UTF-8", "choose another name with -o FILE") from None
     return path
 
 

@@ -119,10 +119,16 @@ def _counted(stacks: Sequence[tuple[Stack, Stack | None, int]]) -> tuple[dict[St
     return seen, torn
 
 
+_LINES = 1 << 31
+"""A code object keeps its first line as a C int, and so each later line. What is torn reads as a negative one."""
+
+
 def is_plausible(frame: Frame) -> bool:
-    """Say whether a frame can be one: memory that is taken for a frame has no readable names."""
-    is_named = bool(frame.function and frame.file) and frame.function.isprintable() and frame.file.isprintable()
-    return is_named and not frame.file.isdigit() and 0 <= frame.line <= 1_000_000
+    """Say whether a frame can be one: memory to which nothing was written yet has no names, or NUL bytes for them.
+
+    What the names consist of says nothing. A folder may be called anything, and so may generated code.
+    """
+    return bool(frame.function.strip("\0") and frame.file.strip("\0")) and 0 <= frame.line < _LINES
 
 
 _FAR_HARDER = 8

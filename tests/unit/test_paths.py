@@ -136,8 +136,8 @@ def test_a_private_folder_says_why_not(tmp_path: Path, monkeypatch: pytest.Monke
     ("output", "message"),
     [
         *(("there.profd", "exists already"), (".", "exists already"), ("none/mine.profd", "does not exist")),
-        *(("there.profd/mine.profd", "does not exist"), ("line\nbreak.profd", "as text")),
-        *(("caf\udce9.profd", "as text"), ("mine.profd", "not writable")),
+        *(("there.profd/mine.profd", "does not exist"), ("caf\udce9.profd", "is not UTF-8")),
+        ("mine.profd", "not writable"),
     ],
 )
 def test_a_run_is_where_it_was_asked_for_or_says_why_it_cannot(
@@ -151,6 +151,13 @@ def test_a_run_is_where_it_was_asked_for_or_says_why_it_cannot(
     with pytest.raises(OutputUnwritable, match=message) as failure:
         paths.new_run_file("id", Path(output))
     assert failure.value.remedy
+
+
+@pytest.mark.parametrize("name", ["My\u00a0Drive", "a\u3000b", "a\u00adb", "a\ue000b", "a\nb"])
+def test_a_run_may_lie_in_a_folder_of_any_name(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).mkdir()
+    run_file = tmp_path / name / "mine.profd"
+    assert paths.new_run_file("id", run_file) == run_file
 
 
 def test_latest_is_the_one_begun_last() -> None:

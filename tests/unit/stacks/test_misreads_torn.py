@@ -57,8 +57,8 @@ def test_a_beginning_is_valid_where_most_samples_of_its_kind_of_thread_have_it()
 
 
 NO_FRAMES = (
-    *(Frame("\u00b0", "0", 3838152352), Frame("", "x.py", 1), Frame("f", "", 1), Frame("f\x00\x01", "x.py", 1)),
-    *(Frame("f", "x\udcff.py", 1), Frame("f", "x.py", 3838152352), Frame("f", "x.py", -4)),
+    *(Frame("\u00b0", "0", 3838152352), Frame("", "x.py", 1), Frame("f", "", 1), Frame("\0" * 8, "x.py", 1)),
+    *(Frame("f", "\0", 1), Frame("f", "x.py", 3838152352), Frame("f", "x.py", -4), Frame("f", "x.py", 1 << 31)),
 )
 
 
@@ -68,9 +68,19 @@ def test_memory_that_is_no_frame_is_torn(frame: Frame) -> None:
     assert is_torn((*SCRIPT, frame), valid_roots([(SCRIPT, 1)]))
 
 
-@pytest.mark.parametrize("file", ["<string>", "<frozen importlib._bootstrap>", "<ipython-input-3>", "/a b/ü.py", "x"])
-def test_frames_of_code_from_anywhere_are_plausible(file: str) -> None:
-    assert is_plausible(Frame("<listcomp>", file, 0))
+FROM_ANYWHERE = [
+    *("<string>", "<frozen importlib._bootstrap>", "<ipython-input-3>", "/a b/ü.py", "x", "0", "123"),
+    # Spaces that are none of ASCII's, joiners, a soft hyphen, private use, control characters, letters to come.
+    *("/My\u00a0Drive/x.py", "/a\u3000b/x.py", "/a\u200c\u200db/x.py", "/a\u00adb/x.py", "/a\ue000b/x.py"),
+    *("/a\nb/x.py", "/a\t\x1b[31mb/x.py", "/a\U000323b0\u0378b/x.py", "/a\ufffdb/x.py", "/a\u2028b/x.py", "a\0b"),
+]
+
+
+@pytest.mark.parametrize("name", FROM_ANYWHERE)
+def test_frames_of_code_from_anywhere_are_plausible(name: str) -> None:
+    for frame in (Frame("<listcomp>", name, 0), Frame(name, "x.py", 1), Frame("f", name, 2_000_000_000)):
+        assert is_plausible(frame)
+        assert not is_torn((*SCRIPT, frame), valid_roots([(SCRIPT, 1)]))
 
 
 @pytest.fixture
