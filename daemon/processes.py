@@ -16,6 +16,8 @@ from typing import NamedTuple
 
 import msgspec
 
+from profd.daemon import elf
+
 _CHUNK_BYTES = 1 << 16
 _PAIR = re.compile(rb"^(\w+):?[ \t]+(\d+)", re.MULTILINE)
 _CPU_LINE = re.compile(rb"^(cpu\d*) +([\d ]+)$", re.MULTILINE)
@@ -26,6 +28,7 @@ _PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 _M_ARENA_MAX = -8  # of malloc.h
 _PYTHON_NAME = re.compile(r"python(\d(?:\.\d+)?)?[a-z]*$")
 _LIBPYTHON = re.compile(r"/libpython(\d\.\d+)[a-z]*\.so")
+_CODE = re.compile(r"(?m)^\S+ r-xp \S+ \S+ \S+ +(/.*)$")
 
 
 def read(path: str) -> bytes | None:
@@ -92,7 +95,8 @@ class Stat(msgspec.Struct, frozen=True):
 
     @property
     def is_running(self) -> bool:
-        return self.state not in "ZX"
+        """Whether it has a living thread: its main one may have ended before others."""
+        return self.state not in "ZX" or self.threads > 1
 
     @property
     def age_s(self) -> float:
@@ -180,11 +184,11 @@ def status(pid: int, os_tid: int | None = None) -> dict[str, str]:
 
 def link(pid: int, name: str) -> str:
     """Return the target of a link of a process: ``exe``, ``cwd``, ``fd/3``; empty where we may not look."""
-    try:
-        # Path costs double, and there are hundreds of processes.
-        return os.readlink(os.fsencode(f"{PROC}/{pid}/{name}")).decode(errors="replace")  # noqa: PTH115
-    except OSError:
-        return ""
+    for shown in _showing(pid):
+        with contextlib.suppress(OSError):
+            # Path costs double, and there are hundreds of processes.
+            return os.readlink(os.fsencode(f"{PROC}/{shown}/{name}")).decode(errors="replace")  # noqa: PTH115
+    return ""
 
 
 def open_files(pid: int) -> list[str]:
@@ -197,7 +201,22 @@ def open_files(pid: int) -> list[str]:
 
 def maps(pid: int) -> str:
     """Return the memory map of a process, as the kernel lists it; empty where we may not look."""
-    return (read(f"{PROC}/{pid}/maps") or b"").decode(errors="replace")
+    return next(filter(None, (read(f"{PROC}/{shown}/maps") for shown in _showing(pid))), b"").decode(errors="replace")
+
+
+def shown_as(pid: int) -> int:
+    """Return the id by which /proc shows the memory of a process: that of another thread if its main one has ended."""
+    stat = read_stat(pid)
+    if stat is None or stat.state not in "ZX" or stat.threads == 1:
+        return pid
+    return next((thread for thread in sorted(thread_ids(pid).values()) if thread != pid), pid)
+
+
+def _showing(pid: int) -> Iterator[int]:
+    """Yield the ids to try for what is of a process's memory; the second one costs more."""
+    yield pid
+    if (other := shown_as(pid)) != pid:
+        yield other
 
 
 def children(pid: int, *, of_all_threads: bool = True) -> list[int]:
@@ -224,6 +243,8 @@ def thread_ids(pid: int) -> dict[int, int]:
         os_tids = [int(name) for name in os.listdir(f"{PROC}/{pid}/task")]
     except OSError:
         return {}
+    if len(os_tids) > 1 and (main := read_stat(pid)) is not None and main.state in "ZX":  # it stays in the list
+        os_tids.remove(pid)
     if own_id(pid) in (pid, None):
         return {os_tid: os_tid for os_tid in os_tids}
     own_ids = ((own_id(pid, os_tid), os_tid) for os_tid in os_tids)
@@ -274,7 +295,7 @@ def environment(pid: int | str, allowed: frozenset[str]) -> dict[str, str]:
 
 def command_line(pid: int) -> tuple[str, ...]:
     """Return the words of the command line; empty for kernel threads, zombies and the departed."""
-    words = read(f"{PROC}/{pid}/cmdline")
+    words = next(filter(None, (read(f"{PROC}/{shown}/cmdline") for shown in _showing(pid))), b"")
     return tuple(word.decode(errors="replace") for word in words.rstrip(b"\0").split(b"\0")) if words else ()
 
 
@@ -316,17 +337,26 @@ def cpu_ticks() -> dict[str, CpuTicks]:
 
 
 def python_version(pid: int) -> str | None:
-    """Return ``major.minor`` of a CPython by its files' names, ``""`` if unknown; None where it is no Python."""
+    """Return ``major.minor`` of the CPython in a process, ``""`` if unknown; None if none is in it.
+
+    Its program or a library that it has mapped holds one, by its symbols. What cannot be read is taken for what it is
+    called.
+    """
     executable = link(pid, "exe").removesuffix(" (deleted)")
     if not executable:
         return None
     match = _PYTHON_NAME.match(Path(executable).name)
     if match and match[1] and "." in match[1]:
         return match[1]
-    library = _LIBPYTHON.search(maps(pid))
+    mapped = maps(pid)
+    library = _LIBPYTHON.search(mapped)
     if library:
         return library[1]
-    return "" if match else None
+    root = PROC / str(shown_as(pid))
+    # Of the parts of a file the one with its code: a process maps other files, too, data sets of terabytes among them.
+    files = [f"{root}/exe", *(f"{root}/root{path}" for path in dict.fromkeys(_CODE.findall(mapped)))]
+    found = next((version for file in files if (version := elf.python_in(file)) is not None), None)
+    return "" if found is None and match else found
 
 
 def volunteer(points: int = 500) -> None:

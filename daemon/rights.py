@@ -51,9 +51,9 @@ class Rights:
         self.uid = os.geteuid()
 
     def credentials(self, pid: int) -> Credentials | None:
-        """Return the credentials of a process; None where there is none, or it is hidden from us."""
+        """Return the credentials of a process, of a living thread of it; None where there is none, or it is hidden."""
         try:
-            text = (self._proc / str(pid) / "status").read_text(errors="replace")
+            text = (self._proc / str(processes.shown_as(pid)) / "status").read_text(errors="replace")
         except OSError:
             return None
         fields = dict(line.split(":\t", 1) for line in text.splitlines() if ":\t" in line)
@@ -125,6 +125,7 @@ class Rights:
     def read_memory(self, pid: int) -> int:
         """Try to read some bytes of a process's memory, as py-spy does; return 0, or the error's number."""
         try:
+            pid = processes.shown_as(pid)
             with (self._proc / str(pid) / "maps").open() as maps:
                 readable = (line for line in maps if line.split(" ", 2)[1].startswith("r"))
                 address = int(next(readable, "0").partition("-")[0], 16)

@@ -67,6 +67,10 @@ class Interpreter:
         """Return the address of the state of the main interpreter."""
         return self.memory.word(self._runtime + self.offsets.main_interpreter)
 
+    def is_newest(self) -> bool:
+        """Say whether the main interpreter is the one that was made last: there is no living other one."""
+        return self.memory.word(self._runtime + self.offsets.main_interpreter - 8) == self.interpreter()
+
     def threads(self) -> Iterator[int]:
         """Yield the addresses of the states of the main interpreter's threads, the newest first."""
         interpreter = self.interpreter()
@@ -95,14 +99,14 @@ class Interpreter:
         ]
         return [frame for frame in found if frame.code.file != "<shim>"]  # which 3.12 has where C calls into Python
 
-    def frames(self, thread: int) -> Iterator[tuple[int, int]]:
-        """Yield the addresses of a thread's frames and of their codes, the innermost first."""
+    def frames(self, thread: int, most: int = 2_000) -> Iterator[tuple[int, int]]:
+        """Yield the addresses of a thread's frames and of their codes, the innermost first, so many at most."""
         offsets, memory = self.offsets, self.memory
         address = memory.word(thread + offsets.frame)
         if offsets.frame_of_c is not None and address:
             address = memory.word(address + offsets.frame_of_c)
         first, last = sorted((offsets.code, offsets.previous))
-        for _ in range(2_000):
+        for _ in range(most):
             if not address:
                 return
             data = memory.read(address + first, last - first + 8)

@@ -44,7 +44,7 @@ class Memory:
     def __init__(self, pid: int) -> None:
         """Open it; raises Unreadable where the kernel does not allow that."""
         try:
-            self._fd = os.open(processes.PROC / str(pid) / "mem", os.O_RDONLY | os.O_CLOEXEC)
+            self._fd = os.open(processes.PROC / str(processes.shown_as(pid)) / "mem", os.O_RDONLY | os.O_CLOEXEC)
         except OSError as error:
             raise Unreadable(f"its memory cannot be opened ({error.strerror})") from error
         self._pid = pid

@@ -140,8 +140,8 @@ class ProcessTable:
         if not executable or looks == 5:
             return None
         self._strangers[pid] = (executable, looks + 1)
-        maps = self._maps(pid)
-        return maps if "/libpython" in maps else None
+        version = self._reads.read(pid, lambda: processes.python_version(pid), None)
+        return None if version is None else self._maps(pid)
 
     def program(self, pid: int) -> Program | None:
         stat, uid = processes.read_stat(pid), processes.owner_uid(pid)

@@ -33,6 +33,7 @@ from profd.daemon.session.livefile import LiveFile
 from profd.daemon.session.openings import Openings
 from profd.daemon.session.sampling import Members, Sampling
 from profd.daemon.session.session import Ready, SessionOptions
+from profd.daemon.session.unread import ReadingWatch
 from profd.daemon.stacks.cells import Cells
 from profd.daemon.stacks.pyspy import find_py_spy, version_of
 from profd.daemon.stacks.source import SourceTree
@@ -67,6 +68,7 @@ class Recorder:
         self._governor = Governor(options.rate_hz, options.budget_percent / 100, count_threads(options.pid))
         self._root = Identity(options.pid, options.start_ticks)
         self._tree = ProcessTree(self._root, mask_command, clock, subprocesses=options.subprocesses)
+        self._reading = ReadingWatch(clock, self._put)
         self._hangs: HangWatch | None = None
         self._readings: Readings | None = None
         self._analyst: analyst.Analyst | None = None
@@ -81,7 +83,7 @@ class Recorder:
         """Record until the target ends or the time is over; ``announce`` is called once all is in place."""
         options, clock = self.options, self._clock
         self._loop = asyncio.get_running_loop()
-        self._sampling = Sampling(find_py_spy(), self._governor, clock, self._put)
+        self._sampling = Sampling(find_py_spy(), self._governor, clock, self._put, self._reading.take_failure)
         self._members = Members(self._tree, self._sampling, None, clock, self._put)
         watch = exitstatus.watch_target(self._root)
         self._live_file = LiveFile(options.run_file)
@@ -148,6 +150,7 @@ class Recorder:
         if "_windowing" in vars(self):
             await self._windowing.close()
         await self._sampling.close()
+        await self._reading.close()
         await asyncio.to_thread(self._stepping.close)
         await asyncio.to_thread(self._gpus.close)
         self._members.look_at_end()
@@ -282,6 +285,9 @@ class Recorder:
     def _put(self, record: Record) -> None:
         if isinstance(record, records.RecordingTaken):
             self._members.take_recording(record)
+            self._reading.take(record)
+        elif isinstance(record, ProcessEnded):
+            self._reading.end(record.identity)
         self._put_watched(record)
 
     def _put_watched(self, record: Record) -> None:

@@ -37,8 +37,16 @@ CLOSING_TIMEOUT_S = 10.0
 class Sampling:
     """The chains of recordings of all members; while ``is_watched``, recordings are short, to be seen soon."""
 
-    def __init__(self, executable: str, governor: Governor, clock: Clock, put: Callable[[Record], object]) -> None:
-        self.is_watched = False
+    def __init__(
+        self,
+        executable: str,
+        governor: Governor,
+        clock: Clock,
+        put: Callable[[Record], object],
+        failed: Callable[[Identity, str], object] = lambda identity, words: None,
+    ) -> None:
+        """``failed`` takes py-spy's words on a process of which no recording could be begun."""
+        self.is_watched, self._failed = False, failed
         self.governor, self._executable, self._clock, self._put = governor, executable, clock, put
         self._chains: dict[Identity, tuple[StackChain, asyncio.Task[None]]] = {}
         self._turn = asyncio.Semaphore(1)
@@ -50,7 +58,8 @@ class Sampling:
         if member.identity in self._chains:
             return
         source, pace = self._statements(files_of(member.identity.pid)), partial(self._pace_of, member)
-        chain = StackChain(self._executable, member.identity, pace, source, self._clock, self._put)
+        failed = partial(self._failed, member.identity)
+        chain = StackChain(self._executable, member.identity, pace, source, self._clock, self._put, failed)
         # One that turns out to be a worker stays as it began.
         run = chain.run() if member.role in (roles.MAIN, roles.LAUNCHER) else chain.run_in_turns(self._turn)
         task = asyncio.ensure_future(run)
@@ -138,7 +147,8 @@ class Members:
                 place = f" ({in_words(member.placement)})" if member.placement else ""
                 self._say(change.kind, f"{member.role} {member.identity.pid}{place}: {command}", member)
             else:
-                self._say(change.kind, f"process {member.identity.pid} became {command}", member)
+                now = "became" if change.kind == "exec" else "runs Python now:"
+                self._say(change.kind, f"process {member.identity.pid} {now} {command}", member)
             is_idle = member.role == roles.HELPER and roles.only_waits(member.command)  # others wait for their turns
             if member.python is None or is_idle:
                 self.sampling.end(member)

@@ -30,8 +30,6 @@ FIRST_LENGTH_S = 0.5
 START_TIMEOUT_S = 20.0
 RETRY_FIRST_S = 0.05
 RETRY_LAST_S = 2.0
-# Five seconds and more: a process may be some time in dying, and cannot be read meanwhile.
-REPORT_AFTER_FAILURES = 8
 
 
 class Pace(NamedTuple):
@@ -58,6 +56,8 @@ class StackChain:
     source: Statements | None
     clock: Clock
     put: Callable[[Record], object]
+    failed: Callable[[str], object] = lambda words: None
+    """Takes py-spy's words if a recording could not be begun, or was lost."""
 
     def __post_init__(self) -> None:
         self._hurry = asyncio.Event()
@@ -66,7 +66,6 @@ class StackChain:
         self._in_flight: set[Recording] = set()
         self._cores: frozenset[int] | None = None
         self._has_recorded, self._begun_ns = False, self.clock.now_ns()
-        self._failures = 0
         self._has_reported_log = False
         self._threads = Threads()
         self._evidence = Evidence(self.source)
@@ -161,10 +160,11 @@ class StackChain:
             length_s = FIRST_LENGTH_S
         elif is_unknown:
             length_s = min(length_s, max(FIRST_LENGTH_S, self._eighth_s()))
+        pid = processes.shown_as(self.identity.pid)
         try:
-            recording = Recording(self.executable, self.identity.pid, rate_hz, length_s, self.clock)
+            recording = Recording(self.executable, pid, rate_hz, length_s, self.clock)
         except RecordingFailed as error:
-            self._count_failure(str(error))
+            self.failed(str(error))
             return None
         self._in_flight.add(recording)
         if self._cores is not None:
@@ -179,16 +179,11 @@ class StackChain:
                     reason = str(error)
             recording.abandon()
             self._in_flight.discard(recording)
-            self._count_failure(reason)
+            self.failed(reason)
             return None
-        self._has_recorded, self._failures = True, 0
+        self._has_recorded = True
         await self._wait(self._stop, OVERLAP_SAMPLES / recording.rate_hz, recording.ended)
         return recording
-
-    def _count_failure(self, reason: str) -> None:
-        self._failures += 1
-        if self._failures == REPORT_AFTER_FAILURES:
-            self._say("error", f"its stacks cannot be read: {reason}")
 
     async def _finish(self, recording: Recording, keep: Span) -> None:
         # Before the end: a thread that goes while py-spy writes was there until then. Once the process ends, and its
@@ -208,6 +203,7 @@ class StackChain:
             self.put(assembly.assemble(raw, self.identity, recording.rate_hz, keep, self._threads, self._evidence))
         except (RecordingFailed, TraceDamaged) as error:
             self._say("loss", f"a recording was lost: {error}")
+            self.failed(str(error))
         self._in_flight.discard(recording)
 
     async def _wait(self, event: asyncio.Event, timeout_s: float, future: asyncio.Future[bool] | None = None) -> None:

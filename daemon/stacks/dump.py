@@ -10,6 +10,7 @@ import subprocess
 
 import msgspec
 
+from profd.daemon import processes
 from profd.daemon.stacks.pyspy import ENVIRONMENT, find_py_spy, reason_of
 
 _TIMEOUT_S = 10.0
@@ -42,7 +43,7 @@ class DumpFailed(Exception):
 
 def take_dump(pid: int, *, tries: int = 5) -> tuple[DumpedThread, ...]:
     """Return the threads of a process with their stacks; raises DumpFailed, and MissingTool without py-spy."""
-    command = [find_py_spy(), "dump", "--nonblocking", "--json", "--pid", str(pid)]
+    command = [find_py_spy(), "dump", "--nonblocking", "--json", "--pid", str(processes.shown_as(pid))]
     reason = ""
     for _ in range(tries):
         try:

@@ -23,6 +23,8 @@ COLLECTING = "garbage_collection_share"
 STEP_COUNT, STEP_ERROR, STEP_SOURCE, STEPS_LOST = "step_count", "step_count_error", "counter", "uncounted"
 """The series of the steps of a process and of how many may be wrong; the kinds of the events that say what counts from
 there on, and that and why nothing does."""
+UNREAD = "unread"
+"""The kind of the events that say of a process that nothing is read from it, and why."""
 
 
 class Identity(NamedTuple):

@@ -20,20 +20,20 @@ from profd.daemon.errors import ProfdError
 from profd.daemon.rights import Credentials, Rights
 from profd.daemon.secrets import mask_command
 from profd.daemon.stacks.dump import DumpFailed, take_dump
+from profd.daemon.tree.unread import Reason, why_unread
 
 TORCH_LIBRARY = "/libtorch"
 """Stands in the maps of a process that has PyTorch loaded."""
 PYTHON_VERSIONS = "CPython 3.8 to 3.15"
-FREE_THREADED_READERS = "austin reads 3.13t and 3.14t"
 # jupyter_server services/sessions/sessionmanager.py, get_kernel_env: the notebook's path, also in JupyterLab.
 _NOTEBOOK = "JPY_SESSION_NAME"
 _SEE_LS = "`profd ls` lists the processes that you can attach to"
 _AS_ROOT = 'run it as root: sudo "$(command -v profd)" attach {pid}'
 _OTHER_PYTHON = re.compile(r"(pypy|graalpy)[\d.]*$", re.IGNORECASE)
-# The words of py-spy where it never will read a process. Other failures pass: it was an unlucky moment.
-_UNSUPPORTED = re.compile(
-    r"(?i)unsupported version of python:? ?(?P<version>[\d.]*)|failed to find (python version|a python interpreter)"
-)
+# The words of py-spy where it never will read a process. It says the latter of much else, too: of a thread that is too
+# deep, and of a process that has only begun.
+_UNSUPPORTED = re.compile(r"(?i)unsupported version of python:? ?(?P<version>[\d.]*)")
+_NOT_FOUND = re.compile(r"(?i)failed to find (python version|a python interpreter)")
 
 
 class Attachable(msgspec.Struct, frozen=True):
@@ -89,17 +89,8 @@ class System(Rights):
 
         return which("srun") is not None
 
-    def is_free_threaded(self, pid: int) -> bool:
-        from profd.daemon.interpreter.frames import open_interpreter
-        from profd.daemon.interpreter.memory import FreeThreaded, Unreadable
-
-        try:
-            open_interpreter(pid).memory.close()
-        except FreeThreaded:
-            return True
-        except Unreadable:
-            pass
-        return False
+    def why_unread(self, pid: int) -> Reason | None:
+        return why_unread(pid)
 
     def dump_failure(self, pid: int) -> str:
         try:
@@ -181,16 +172,17 @@ def _problem(pid: int, system: System) -> ProfdError | None:
     if denied:
         return _refusal(pid, denied, system)
     said = system.dump_failure(pid)
+    reason = system.why_unread(pid) if said else None
+    if reason is not None:  # what passes by itself is tried again and again
+        what = f"pid {pid} cannot be read: {reason.what} (py-spy: {said})"
+        return errors.UnsupportedPython(what, reason.remedy) if reason.lasting else None
     if re.search("permission denied|operation not permitted", said, re.IGNORECASE):
-        return _refusal(pid, errno.EACCES, system)
-    if said and system.is_free_threaded(pid):
-        what = f"pid {pid} runs a free-threaded Python, which py-spy cannot read"
-        remedy = f"run the script with the build that has the GIL; {FREE_THREADED_READERS}"
-        return errors.UnsupportedPython(what, remedy)
-    named = _UNSUPPORTED.search(said)
-    if not named:
-        return None
-    version = named["version"] or system.python_version(pid)
+        is_refused = system.ptrace_scope() >= 1 and not system.may_read_all()
+        return _refusal(pid, errno.EACCES, system) if is_refused else None
+    named, version = _UNSUPPORTED.search(said), system.python_version(pid)
+    if not named and (version or not _NOT_FOUND.search(said)):
+        return None  # an unlucky moment
+    version = (named["version"] if named else "") or version
     runs = f"Python {version}" if version else "a Python of unknown version"
     what = f"pid {pid} runs {runs}, which the installed py-spy cannot read ({said})"
     remedy = f"profd reads {PYTHON_VERSIONS}; a newer py-spy may read more: pip install -U py-spy"
@@ -225,14 +217,18 @@ def _withheld(pid: int, system: System, place: Place) -> tuple[str, str]:
         what = f"a seccomp filter forbids profd the calls that read pid {pid} (process_vm_readv, ptrace)"
         remedy = "run profd outside of what set the filter; a unit of systemd allows them by SystemCallFilter=@debug"
         return what, on_host % "--security-opt seccomp=unconfined" if place.runtime else remedy
+    module = system.security_module()
+    if system.may_read_all() and not module:
+        what = f"the kernel keeps profd from reading pid {pid}, and it is unknown why: profd has the right to read all "
+        what += "processes (CAP_SYS_PTRACE), and neither a seccomp filter, SELinux nor AppArmor confines it"
+        return what, "run profd on the host" if place.runtime else ""
     if system.may_read_all():
-        module = system.security_module()
-        what = f"{module or 'a security module (SELinux, AppArmor)'} keeps profd from reading pid {pid}"
+        what = f"{module} keeps profd from reading pid {pid}"
         if place.runtime:
             option = "label=disable" if module == "SELinux" else "apparmor=unconfined"
             return what, on_host % f"--security-opt {option}"
         remedies = {"SELinux": "sudo setsebool deny_ptrace off", "AppArmor": "sudo aa-complain PROFILE, that of profd"}
-        return what, remedies.get(module, "allow ptrace for profd in its policy")
+        return what, remedies[module]
     if place.runtime:
         what = f"this container may not read pid {pid}: it lacks the capability SYS_PTRACE"
         command = place.command(pid)

@@ -20,6 +20,7 @@ from profd.daemon.store.records import Frame, Identity, Placement, ProcessSeen
 from profd.daemon.tree import exitstatus, roles
 from profd.daemon.tree.attachable import check_attachable
 from profd.daemon.tree.roles import VARIABLES, placement_of
+from profd.daemon.tree.unread import why_unread
 
 FULL_SCAN_EVERY = 4
 
@@ -42,14 +43,19 @@ class Member(msgspec.Struct):
     """The same for the number that it was spawned with."""
     trains: bool = False
     """Whether its stacks have shown that it trains."""
+    polls: int = 0
+    """How many times it was looked at while it was no Python: with the 1st, 2nd, 4th, … it may have become one."""
     has_ranks: bool = False
     """Whether it is a script that starts its ranks itself: what it starts later need not be one."""
 
 
 class Change(msgspec.Struct, frozen=True):
-    """A process is new, another program, or has ended: ``exit_status`` is as of ``waitpid``, if it is known."""
+    """A process is new, another program, has loaded Python, or has ended.
 
-    kind: Literal["started", "exec", "ended"]
+    ``exit_status`` is as of ``waitpid``, if it is known.
+    """
+
+    kind: Literal["started", "exec", "loaded", "ended"]
     member: Member
     exit_status: int | None = None
 
@@ -187,7 +193,7 @@ class ProcessTree:
 
     def record_of(self, member: Member) -> ProcessSeen:
         fields = msgspec.structs.asdict(member)
-        for name in ("image", "looks", "tries", "trains", "has_ranks"):
+        for name in ("image", "looks", "tries", "trains", "polls", "has_ranks"):
             del fields[name]
         return ProcessSeen(**fields, at_ns=self.clock.now_ns())
 
@@ -201,7 +207,16 @@ class ProcessTree:
         # A dying process has no image any more, for as long as the kernel takes its memory back, and names nothing.
         elif stat.image not in (0, member.image):
             self._read(member, stat.image)
+            member.polls = 0
             yield Change("exec", member)
+        elif member.python is None and self._has_loaded_python(member):
+            self._read(member, member.image)
+            yield Change("loaded", member)
+
+    def _has_loaded_python(self, member: Member) -> bool:
+        """Say whether a program runs a Python now: it loads the library after its start, or embeds it for later."""
+        member.polls += 1
+        return not member.polls & (member.polls - 1) and processes.python_version(member.identity.pid) is not None
 
     def _add(self, pids: Iterable[int], parent: Member | None) -> list[Change]:
         appeared = []
@@ -235,7 +250,7 @@ class ProcessTree:
 
 
 class DumpedProcess(msgspec.Struct, frozen=True):
-    """A process with its threads; ``error`` says why there are none."""
+    """A process with its threads; ``error`` says why there are none, or none that stands anywhere."""
 
     pid: int
     command: tuple[str, ...]
@@ -258,9 +273,12 @@ def dump_tree(pid: int) -> list[DumpedProcess]:
         if processes.python_version(member) is not None:
             command = mask_command(processes.command_line(member))
             try:
-                found.append(DumpedProcess(member, command, take_dump(member)))
-            except DumpFailed as error:
-                found.append(DumpedProcess(member, command, error=str(error)))
+                threads, error = take_dump(member), ""
+            except DumpFailed as failure:
+                threads, error = (), str(failure)
+            if not any(thread.frames for thread in threads) and (reason := why_unread(member)) is not None:
+                error = f"{reason.what}{f' (py-spy: {error})' if error else ''}; {reason.remedy}"
+            found.append(DumpedProcess(member, command, threads, error))
     return found
 
 

@@ -131,9 +131,11 @@ class Stage:
     clock: ManualClock = field(default_factory=ManualClock)
     pace: FixedPace = field(default_factory=FixedPace)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
+    failures: list[str] = field(default_factory=list)
 
     def begin(self, turn: asyncio.Semaphore | None = None) -> StackChain:
-        chain = StackChain("py-spy", identity_of(), self.pace, None, self.clock, self.records.append)
+        put, failed = self.records.append, self.failures.append
+        chain = StackChain("py-spy", identity_of(), self.pace, None, self.clock, put, failed)
         self.tasks.append(asyncio.ensure_future(chain.run_in_turns(turn) if turn else chain.run()))
         return chain
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from profd.daemon.containers import Place
 from profd.daemon.rights import Credentials
 from profd.daemon.tree.attachable import System
+from profd.daemon.tree.unread import Reason
 
 ADA, BOB, ROOT = 1000, 1001, 0
 NOWHERE = Place()
@@ -26,7 +27,7 @@ class FakeProcess:
     denied: int = 0
     py_spy_says: str = ""
     place: Place = NOWHERE
-    free_threaded: bool = False
+    unread: Reason | None = None
 
 
 @dataclass
@@ -84,8 +85,8 @@ class FakeSystem(System):
     def read_memory(self, pid: int) -> int:
         return self.processes[pid].denied
 
-    def is_free_threaded(self, pid: int) -> bool:
-        return self.processes[pid].free_threaded
+    def why_unread(self, pid: int) -> Reason | None:
+        return self.processes[pid].unread
 
     def dump_failure(self, pid: int) -> str:
         return self.processes[pid].py_spy_says

@@ -14,9 +14,12 @@ import pytest
 from support.interpreters import Standing, standing
 from support.present import there
 from support.sessions import ready
+from support.waiting import until
 
 from profd.daemon import processes
 from profd.daemon.processes import read, read_number, read_pairs
+from profd.daemon.rights import Rights
+from profd.daemon.stacks.dump import take_dump
 
 NO_PID = 2**22 + 1
 WAITING = "print('ready', flush=True); input()"
@@ -106,6 +109,31 @@ def test_a_child_has_its_threads_words_and_version(child: Standing) -> None:
     assert processes.python_version(child.pid) == f"{sys.version_info.major}.{sys.version_info.minor}"
     assert there(processes.read_stat(child.pid, child.pid)).threads == 1
     assert processes.read_stat(child.pid, os.getpid()) is None
+
+
+LEAVING = """
+import ctypes, threading
+def stay():
+    print("ready", flush=True)
+    input()
+threading.Thread(target=stay).start()
+ctypes.CDLL(None).pthread_exit(None)
+"""
+
+
+def test_a_process_whose_main_thread_has_ended_runs_on_and_is_seen_through_another_thread() -> None:
+    with standing(LEAVING, sys.executable, "--epochs") as process:
+        until(lambda: there(processes.read_stat(process.pid)).state == "Z", "the main thread ends")
+        assert there(processes.read_stat(process.pid)).is_running
+        (thread,) = processes.thread_ids(process.pid).values()
+        assert process.pid != thread == processes.shown_as(process.pid)
+        assert processes.python_version(process.pid) == f"{sys.version_info.major}.{sys.version_info.minor}"
+        assert processes.command_line(process.pid)[-1] == "--epochs"
+        assert "libc" in processes.maps(process.pid)
+        assert there(Rights().credentials(process.pid)).state not in "ZX"
+        assert Rights().read_memory(process.pid) == 0
+        assert take_dump(process.pid)
+    assert processes.shown_as(os.getpid()) == os.getpid()
 
 
 def test_a_shell_is_no_python_and_only_allowed_variables_are_read() -> None:

@@ -26,6 +26,7 @@ from profd.daemon.errors import (
 )
 from profd.daemon.secrets import CUT, WORD_CHARACTERS
 from profd.daemon.tree.attachable import check_attachable, find_attachable, is_profd
+from profd.daemon.tree.unread import Reason
 
 PARENT = """
 import subprocess, sys
@@ -109,6 +110,8 @@ def bash(**facts: object) -> FakeProcess:
 
 
 NEWER = "Unsupported version of Python: 3.16.0"
+NO_VERSION, NO_PYTHON = "Failed to find python version from target process", "Failed to find a python interpreter"
+NO_RIGHTS = "Permission Denied: Try running again with elevated permissions"
 ATTACHABLE = {
     "own Python": of_one(python()),
     "another user's, with the capability": of_one(python(uids=(BOB, BOB, BOB)), capable=True),
@@ -118,6 +121,9 @@ ATTACHABLE = {
     ),
     "an unlucky moment": of_one(python(py_spy_says="Failed to copy PyCodeObject (Bad address)")),
     "a ptrace_scope that lets us read": of_one(python(), scope=1),
+    "a thread that is too deep now": of_one(python(py_spy_says=NO_PYTHON, unread=Reason("deep", "", lasting=False))),
+    "one of a known version that has only begun": of_one(python(py_spy_says=NO_VERSION)),
+    "no right where the memory is open": of_one(python(py_spy_says=NO_RIGHTS), uid=ROOT, capable=True),
 }
 
 
@@ -135,8 +141,6 @@ def closed(uids: tuple[int, int, int] = (ROOT, ROOT, ROOT), **facts: object) -> 
 
 
 OF_PODMAN = f"on the host: podman exec --privileged --user 0 -it 946995504dac profd attach {PID}"
-NO_VERSION, NO_PYTHON = "Failed to find python version from target process", "Failed to find a python interpreter"
-NO_RIGHTS = "Permission Denied: Try running again with elevated permissions"
 FORBIDDEN: dict[type[ProfdError], dict[str, tuple[FakeSystem, str]]] = {
     NoSuchProcess: {
         "no process": (FakeSystem({}), str(PID)),
@@ -159,7 +163,10 @@ FORBIDDEN: dict[type[ProfdError], dict[str, tuple[FakeSystem, str]]] = {
         "PyPy": (of_one(FakeProcess("pypy3", executable="/opt/pypy3.10", python=None)), "CPython"),
         "a version that py-spy does not read": (of_one(python(py_spy_says=NEWER)), "3.16.0"),
         "a Python that py-spy cannot find": (of_one(python(python="", py_spy_says=NO_VERSION)), ""),
-        "a free-threaded Python": (of_one(python(py_spy_says=NO_PYTHON, free_threaded=True)), "build that has the GIL"),
+        "what was seen in it": (
+            of_one(python(py_spy_says=NO_PYTHON, unread=Reason("it has two interpreters", "have one"))),
+            f"it has two interpreters (py-spy: {NO_PYTHON})",
+        ),
     },
     PtraceScopeForbids: {
         "a launcher of a Python": (FakeSystem({PID: bash(children=[2]), 2: python(denied=errno.EPERM)}, scope=1), ""),
@@ -178,7 +185,8 @@ FORBIDDEN: dict[type[ProfdError], dict[str, tuple[FakeSystem, str]]] = {
         "another user in a container": (closed(uids=(BOB, BOB, BOB), here=Place("lxc")), ""),
         "one closed to its own user": (of_one(python(executable=None, python=None, denied=errno.EACCES)), "undumpable"),
         "and in a job": (of_one(python(denied=errno.EACCES, place=Place(job="42"))), "srun --jobid=42 --overlap --pty"),
-        "a security module, with the capability": (closed(capable=True), "security module"),
+        "an unknown reason, with the capability": (closed(capable=True), "it is unknown why"),
+        "an unknown reason, in a container": (closed(capable=True, here=PODMAN), "run profd on the host"),
     },
 }
 

@@ -25,6 +25,7 @@ from profd.daemon.store.records import Frame, Identity, Placement
 from profd.daemon.tree import roles, tree
 from profd.daemon.tree.exitstatus import Watch
 from profd.daemon.tree.tree import FULL_SCAN_EVERY, Change, DumpedProcess, MergedStack, ProcessTree, dump_tree, merge
+from profd.daemon.tree.unread import Reason
 
 # Obeys orders, one a line, and answers each with a line; its children do the same.
 OBEDIENT = """
@@ -229,6 +230,19 @@ def test_a_process_that_goes_between_two_reads_is_taken_as_is(root: Obedient, mo
     assert (change.member.command, change.member.role) == ((), roles.LAUNCHER)
 
 
+def test_a_program_that_loads_python_later_is_met_as_one(root: Obedient, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(processes, "python_version", lambda pid: asked.append(pid) if len(asked) < 4 else "3.12")
+    tree = watch(root.identity)
+    (change,) = tree.poll()
+    assert (change.kind, change.member.role) == ("started", roles.LAUNCHER)
+    changes = [change for _ in range(16) for change in tree.poll()]
+    assert [(change.kind, change.member.role, change.member.python) for change in changes] == [
+        ("loaded", roles.MAIN, "3.12")
+    ]
+    assert len(asked) == 4  # with its start, and with the 1st, 2nd and 4th look; the others are not read
+
+
 def test_rank_is_that_of_the_environment_and_goes_down_to_children(fifo: str) -> None:
     with contextlib.closing(Obedient({"RANK": "3", "LOCAL_RANK": "1"})) as ranked:
         ranked.fork(fifo)
@@ -408,6 +422,12 @@ def test_all_of_the_tree_that_is_python_is_looked_at_where_one_may_look(monkeypa
     found = dump_tree(1)
     assert [(one.pid, one.error, len(one.threads)) for one in found] == [(1, "", 1), (2, "", 1), (4, "it moved", 0)]
     assert all("s3cret" not in " ".join(process.command) for process in found)
+    reason = Reason("it has two interpreters", "have one")
+    monkeypatch.setattr(tree, "why_unread", {2: reason, 4: reason}.get)  # only of those without a frame it is asked
+    monkeypatch.setattr(tree, "take_dump", lambda pid: (thread("MainThread"),) if pid == 2 else dump(pid))
+    assert [one.error for one in dump_tree(1)] == [
+        *("", "it has two interpreters; have one", "it has two interpreters (py-spy: it moved); have one")
+    ]
     monkeypatch.setattr(tree, "check_attachable", refuse)
     with pytest.raises(NoSuchProcess):
         dump_tree(1)

@@ -1,0 +1,132 @@
+"""Watches whether the stacks of each process are read, and says if they are not: for how long, why, and what helps.
+
+What was read when is known from recordings. A process is *unread* from its last recording with a whole stack on. Why
+that is so is looked for in the process as soon as a recording fails or has none, since a process may end meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from profd.daemon import processes
+from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.store.records import UNREAD, EventHappened, Identity, Record, RecordingTaken
+from profd.daemon.tree.unread import Reason, why_unread
+from profd.daemon.units import percent
+
+SILENT_NS = 5 * SECOND_NS
+"""Less may be a process that is being born or dies, or a moment at which none could be read."""
+_CLOSING_S = 2.0
+_MUCH_TORN, _ENOUGH = 0.05, 500
+"""Of so many stacks; of a training that moves as fast as it can two or three in a hundred are torn."""
+
+
+@dataclass(eq=False)
+class _Silence:
+    """What is known of a process that is not read: since when, py-spy's last words, and what was seen in it."""
+
+    since_ns: int
+    words: str = ""
+    reason: Reason | None = None
+    looked_ns: int | None = None
+    look: asyncio.Future[None] | None = None
+    is_said: bool = False
+
+
+@dataclass(eq=False)
+class ReadingWatch:
+    """Takes what becomes of recordings; ``put`` takes events. Belongs to the thread of an event loop."""
+
+    clock: Clock
+    put: Callable[[Record], object]
+    why: Callable[[int], Reason | None] = why_unread
+
+    def __post_init__(self) -> None:
+        self._silences: dict[Identity, _Silence] = {}
+        self._read: set[Identity] = set()
+        self._stacks = self._torn = 0
+        self._is_torn_said = False
+
+    def take(self, recording: RecordingTaken) -> None:
+        """Take in a recording, with stacks or without."""
+        identity = recording.identity
+        self._count(recording)
+        if recording.samples <= recording.torn:
+            self._miss(identity, recording.start_ns, "")
+            return
+        self._read.add(identity)
+        silence = self._silences.pop(identity, None)
+        if silence is not None and silence.is_said:
+            length_s = (recording.start_ns - silence.since_ns) / SECOND_NS
+            text = f"pid {identity.pid} is read again, after {length_s:.0f} s"
+            self.put(EventHappened(self.clock.now_ns(), "note", text, identity))
+
+    def take_failure(self, identity: Identity, words: str) -> None:
+        """Take in that no recording could be made, and why, by py-spy."""
+        self._miss(identity, self.clock.now_ns(), words)
+
+    def end(self, identity: Identity) -> None:
+        """Watch a process no more, which has ended; say it if it could never be read."""
+        silence = self._silences.pop(identity, None)
+        if silence is not None and identity not in self._read and silence.reason and silence.reason.lasting:
+            self._say(identity, silence)
+        self._read.discard(identity)
+
+    async def close(self) -> None:
+        """Say what was never read up to the end of the recording, for however short that was."""
+        looks = [silence.look for silence in self._silences.values() if silence.look is not None]
+        if looks:
+            await asyncio.wait(looks, timeout=_CLOSING_S)
+        for identity, silence in self._silences.items():
+            if identity not in self._read and silence.reason is not None:
+                self._say(identity, silence)
+
+    def _miss(self, identity: Identity, since_ns: int, words: str) -> None:
+        """Take in that nothing was read; look into the process at first, and again after twice as long."""
+        if _dies(identity):
+            return
+        silence = self._silences.setdefault(identity, _Silence(since_ns))
+        silence.words = words or silence.words
+        now_ns, looked_ns = self.clock.now_ns(), silence.looked_ns
+        is_due = looked_ns is None or now_ns - silence.since_ns >= 2 * (looked_ns - silence.since_ns)
+        if is_due and (silence.look is None or silence.look.done()):
+            silence.looked_ns = now_ns
+            silence.look = asyncio.ensure_future(self._look(identity, silence))
+        elif not is_due and now_ns - silence.since_ns >= SILENT_NS:
+            self._say(identity, silence)
+
+    async def _look(self, identity: Identity, silence: _Silence) -> None:
+        found = await asyncio.to_thread(self.why, identity.pid)
+        if _dies(identity):  # what was seen in it says nothing
+            return
+        silence.reason = found
+        if self.clock.now_ns() - silence.since_ns >= SILENT_NS:
+            self._say(identity, silence)
+
+    def _say(self, identity: Identity, silence: _Silence) -> None:
+        if silence.is_said:
+            return
+        silence.is_said = True
+        length_s, words = (self.clock.now_ns() - silence.since_ns) / SECOND_NS, silence.words
+        said = f" (py-spy: {words})" if words else ""
+        why = f"unknown why, py-spy says: {words or 'nothing, and no stack came'}"
+        if silence.reason is not None:
+            why = f"{silence.reason.what}{said}; {silence.reason.remedy}"
+        text = f"nothing was read from pid {identity.pid} for {length_s:.1f} s: {why}"
+        self.put(EventHappened(self.clock.now_ns(), UNREAD, text, identity))
+
+    def _count(self, recording: RecordingTaken) -> None:
+        self._stacks, self._torn = self._stacks + recording.samples, self._torn + recording.torn
+        share = self._torn / self._stacks if self._stacks >= _ENOUGH else 0.0
+        if share >= _MUCH_TORN and not self._is_torn_said:
+            self._is_torn_said = True
+            text = f"{percent(share)} of the stacks were torn and left out: what the shares rest on is less than usual"
+            self.put(EventHappened(self.clock.now_ns(), "note", text))
+
+
+def _dies(identity: Identity) -> bool:
+    """Say whether a process has ended or is ending: nothing can be read of it while its memory is taken down."""
+    stat = processes.read_running(*identity)
+    return stat is None or not (stat.image or processes.shown_as(stat.pid) != stat.pid)

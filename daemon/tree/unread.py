@@ -1,0 +1,118 @@
+"""Why py-spy reads nothing of a process: looked for in the process itself, and said only if it was seen there.
+
+Each look knows a limit of py-spy's, and what of the process meets it. A process that meets none has no known reason:
+then py-spy's own words are all that can be said.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path, PurePath
+
+import msgspec
+
+from profd.daemon import elf, processes
+from profd.daemon.interpreter.frames import Interpreter, open_interpreter
+from profd.daemon.interpreter.memory import FreeThreaded, Unreadable, mapped_files
+
+_MOST_FRAMES, _ENDLESS = 4_096, 1 << 18
+"""Of one thread: with more py-spy gives up the whole process; so many are no stack, but one that was read torn."""
+_OF_CODE = re.compile(r"(?m)^([0-9a-f]+)-[0-9a-f]+ r-xp ([0-9a-f]+) \S+ \S+ +(/.*)$")
+_LIBPYTHON = re.compile(r"/libpython\d\.\d\d?[mdut]?\.so")
+_MOVABLE = 3  # ET_DYN: its addresses are relative to where it is loaded
+_NO_TEXT = "\ufffd"
+
+
+class Reason(msgspec.Struct, frozen=True):
+    """Why nothing is read, as a clause about the process, and what helps. What is not ``lasting`` passes by itself."""
+
+    what: str
+    remedy: str
+    lasting: bool = True
+
+
+def why_unread(pid: int) -> Reason | None:
+    """Return why py-spy reads nothing of a process, as far as that is seen in it; None if nothing is."""
+    found = _of_files(pid) or _of_program(pid)
+    if found is not None:
+        return found
+    try:
+        python = open_interpreter(pid)
+    except FreeThreaded:
+        what = "it runs a free-threaded Python, which py-spy cannot read"
+        return Reason(what, "run the script with the build that has the GIL; austin reads 3.13t and 3.14t")
+    except Unreadable:
+        return None
+    with contextlib.closing(python.memory), contextlib.suppress(Unreadable):
+        return next(_of_interpreter(python), None)
+    return None
+
+
+def _of_interpreter(python: Interpreter) -> Iterator[Reason]:
+    """Yield what of an interpreter's threads py-spy cannot read; raises Unreadable if they move meanwhile."""
+    threads = list(python.threads())
+    depths = [sum(1 for _ in python.frames(thread, _ENDLESS)) for thread in threads]
+    if _MOST_FRAMES < (deepest := max(depths, default=0)) < _ENDLESS:
+        what = f"a thread of it is {deepest:,} calls deep, and py-spy reads a process only up to {_MOST_FRAMES:,}"
+        yield Reason(what, "it is read again once that thread returns", lasting=False)
+    if not python.is_newest():
+        what = "it has more than one interpreter, and py-spy reads the threads of the newest alone"
+        yield Reason(what, "do without subinterpreters, or end them before the training begins")
+    frames = [frame for thread in threads for frame in python.stack(thread)]
+    odd = next((frame.code for frame in frames if _NO_TEXT in frame.code.file + frame.code.name), None)
+    if odd is not None:
+        what = f"the name of its file {odd.file} is not UTF-8, and py-spy leaves out the frames of such files"
+        yield Reason(what, "rename that folder or file, and start it again")
+    if not frames:
+        yield Reason("no thread of it runs Python code now", "it is read once one does", lasting=False)
+
+
+def _of_files(pid: int) -> Reason | None:
+    """Return what keeps py-spy from the files whose symbols it reads."""
+    root = processes.PROC / str(processes.shown_as(pid))
+    libraries = (path for _, path in mapped_files(processes.maps(pid)) if _LIBPYTHON.search(path))
+    for file, path in ((root / "exe", processes.link(pid, "exe")), *((root / f"root{one}", one) for one in libraries)):
+        try:
+            os.close(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
+        except PermissionError as error:
+            what = f"py-spy cannot open its file {path} ({error.strerror}), on {_file_system(path)}"
+            return Reason(what, "run profd as a user whom that file system lets in, that of the process")
+        except OSError:
+            continue
+    return None
+
+
+def _file_system(path: str) -> str:
+    """Return the kind of file system that a path lies on for this process, and where that is mounted."""
+    text = (processes.read(f"{processes.PROC}/self/mountinfo") or b"").decode(errors="replace")
+    mounts = [(words[4], words[words.index("-") + 1]) for words in map(str.split, text.splitlines()) if "-" in words]
+    over = [mount for mount in mounts if PurePath(path).is_relative_to(mount[0])]
+    at, kind = max(over, key=lambda mount: len(mount[0]), default=("", ""))
+    return f"the {kind} file system at {at}" if kind else "an unknown file system"
+
+
+def _of_program(pid: int) -> Reason | None:
+    """Return why py-spy does not find the interpreter, by what the process has mapped."""
+    maps, program = processes.maps(pid), processes.link(pid, "exe")
+    root = processes.PROC / str(processes.shown_as(pid))
+    if not program or _LIBPYTHON.search(maps):
+        return None
+    codes = [(int(start, 16), int(offset, 16), path) for start, offset, path in _OF_CODE.findall(maps)]
+    if elf.python_in(str(root / "exe")) is None:
+        libraries = dict.fromkeys(path for _, _, path in codes if path != program)
+        held = next((path for path in libraries if elf.python_in(f"{root}/root{path}") is not None), None)
+        what = f"its Python is in {held}, and py-spy looks for one in the program and in libpython3.*.so alone"
+        return Reason(what, "give that library the name that Python gives it") if held else None
+    first = next(((start, offset) for start, offset, path in codes if path == program), None)
+    starts = [start for start, path in mapped_files(maps) if path == program]
+    with contextlib.suppress(OSError):
+        with Path(root / "exe").open("rb") as file:
+            is_movable = int.from_bytes(file.read(18)[16:], "little") == _MOVABLE
+        if is_movable and first is not None and starts and first[0] - first[1] not in starts:
+            what = "a part of its program is mapped a second time below the first, as libffi does for calls from C, "
+            what += "and py-spy takes that for where the program begins"
+            return Reason(what, "run the script with a Python that has libffi or libpython as a library of its own")
+    return None
