@@ -194,7 +194,7 @@ def _counted(reader: RunReader, process: ProcessRow, selection: Selection) -> St
 
 
 def _by_cycles(reader: RunReader, process: ProcessRow, selection: Selection, phases: PhaseIndex) -> Steps | None:
-    threads = [row.id for row in reader.threads.values() if row.process == process.id and row.is_main][:1]
+    threads = [row.id for row in reader.threads.values() if row.process == process.id and row.is_main][-1:]
     from_ns, to_ns = selection.bounds(reader.info)
     if training_range(reader, Selection(from_ns, to_ns, frozenset({process.id})), phases) is None:
         return None  # what only evaluates loads its data as evenly

@@ -284,8 +284,8 @@ class Recorder:
 
     def _put(self, record: Record) -> None:
         if isinstance(record, records.RecordingTaken):
-            self._members.take_recording(record)
             self._reading.take(record)
+            record = self._members.take_recording(record)
         elif isinstance(record, ProcessEnded):
             self._reading.end(record.identity)
         self._put_watched(record)

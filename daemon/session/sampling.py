@@ -13,9 +13,11 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING
 
+from profd.daemon import processes
 from profd.daemon.clock import Clock
 from profd.daemon.scheduling import FreeCores
 from profd.daemon.session.budget import LOWEST_RATE_HZ, Governor
+from profd.daemon.session.leading import Leaders
 from profd.daemon.stacks.chain import OVERLAP_SAMPLES, Pace, StackChain
 from profd.daemon.stacks.source import Statements
 from profd.daemon.store.records import EventHappened, Identity, ProcessEnded, Record, RecordingTaken
@@ -135,6 +137,9 @@ class Members:
     python_threads: dict[Identity, frozenset[int]] = field(default_factory=dict)
     """The OS thread ids of each living process, as its last recording had them."""
 
+    def __post_init__(self) -> None:
+        self.leaders = Leaders(self.put)
+
     def look(self) -> None:
         for change in self.tree.poll():
             member = change.member
@@ -170,12 +175,21 @@ class Members:
             if change.kind == "ended":
                 self._take_end(change.member, change.exit_status)
 
-    def take_recording(self, recording: RecordingTaken) -> None:
-        """Learn roles and threads from a recording on its way; it may come after its process has ended."""
-        if recording.identity in self.tree.members:
+    def take_recording(self, recording: RecordingTaken) -> RecordingTaken:
+        """Learn roles and threads from a recording on its way, and return it with its leading thread marked.
+
+        It may come after its process has ended.
+        """
+        member = self.tree.members.get(recording.identity)
+        if member is not None:
             self.python_threads[recording.identity] = frozenset(thread.os_tid for thread in recording.threads)
-        for member in self.tree.take_stacks(recording.identity, recording.stacks):
-            self._take_role(member)
+        for changed in self.tree.take_stacks(recording.identity, recording.stacks):
+            self._take_role(changed)
+        trains = self.leaders.knows(recording.identity) if member is None else member.role == roles.MAIN
+        if not trains:
+            return recording
+        pid = recording.identity.pid
+        return self.leaders.marked(recording, has_main_ended=processes.shown_as(pid) != pid)
 
     def take_ranks(self, ranks: Mapping[int, int]) -> None:
         """Learn the ranks of processes, by PID."""

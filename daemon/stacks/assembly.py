@@ -103,7 +103,7 @@ def assemble(
 ) -> RecordingTaken:
     """Return the record of a recording, cut to ``keep``; learns into ``evidence``. Raises TraceDamaged."""
     threads, evidence = threads or Threads(), evidence or Evidence()
-    noted = decode(raw.data)
+    noted = _renumbered(decode(raw.data), threads)
     about = _samples_by_thread(noted, raw.samples)
     is_gone = not threads.is_current
     read = [_read(trace, samples, raw, evidence, is_gone=is_gone) for trace, samples in zip(noted, about, strict=True)]
@@ -211,6 +211,20 @@ def apportion(total: int, lengths: Sequence[int]) -> list[int]:
         shares.append(upto - before)
         before = upto
     return shares
+
+
+def _renumbered(traces: list[ThreadTrace], threads: Threads) -> list[ThreadTrace]:
+    """Return the traces of a process's threads by the ids that they have.
+
+    Where an extension forks, Python does not learn that it did: it has the ids of the parent's threads, of which one
+    alone goes on. That is the one that moves.
+    """
+    is_known = any(trace.os_tid is None or trace.os_tid in threads.ids for trace in traces)
+    if is_known or not traces or not threads.is_current or len(threads.ids) != 1:
+        return traces
+    living = max(traces, key=lambda trace: (len(trace.changes), trace.name == _MAIN_THREAD))
+    renumbered = msgspec.structs.replace(living, os_tid=next(iter(threads.ids)))
+    return [renumbered if trace is living else trace for trace in traces]
 
 
 def _ended(trace: ThreadTrace, rate_hz: int) -> ThreadTrace:

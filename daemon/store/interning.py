@@ -91,7 +91,8 @@ class Interning:
     def thread(self, identity: Identity, os_tid: int, name: str, *, is_main: bool) -> int:
         """Return the id of a thread; raises LookupError where the file does not know the process.
 
-        A thread whose name is not known yet, "", is the one that has a name before or later.
+        A thread whose name is not known yet, "", is the one that has a name before or later. One that begins to lead is
+        another row from there on: what it did before stays what it was.
         """
         member = self._known(identity)
 
@@ -105,7 +106,7 @@ class Interning:
             self._connection.execute("UPDATE thread SET name = ? WHERE id = ?", (name, nameless))
             return nameless
 
-        return member.threads.get((os_tid, name), look_up)
+        return member.threads.get((os_tid, name, is_main), look_up)
 
     def series(self, point: Point) -> int:
         """Return the id of a point's series; raises LookupError where the file does not know the process."""
@@ -190,8 +191,8 @@ class Interning:
 
 @dataclass(slots=True)
 class _Member:
-    """A process, with its threads by the kernel's id and name, and its series by name, thread and device."""
+    """A process, with its threads by id, name and whether they lead, and its series by name, thread and device."""
 
     process: int | None
-    threads: Recent[tuple[int, str]] = field(default_factory=lambda: Recent(THREADS_HELD))
+    threads: Recent[tuple[int, str, bool]] = field(default_factory=lambda: Recent(THREADS_HELD))
     series: Recent[tuple[str, int | None, str | None]] = field(default_factory=lambda: Recent(SERIES_HELD))

@@ -1,0 +1,89 @@
+"""Which thread of a process stands for its training, by made-up recordings."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from support.training_stacks import BACKWARD
+
+from profd.daemon.session.leading import Leaders
+from profd.daemon.store.records import (
+    EventHappened,
+    Frame,
+    Identity,
+    Interval,
+    Record,
+    RecordingTaken,
+    Stack,
+    ThreadTimeline,
+)
+
+POLL: Stack = (Frame("<module>", "/home/ada/server.py", 16),)
+LOAD: Stack = (Frame("Thread._bootstrap", "/lib/threading.py", 1002), Frame("load", "/home/ada/server.py", 7))
+MAIN, TRAINER, OTHER = 7, 8, 9
+
+
+def recording(*threads: tuple[int, Sequence[Stack]], main: int = MAIN) -> RecordingTaken:
+    stacks = tuple(dict.fromkeys(stack for _, seen in threads for stack in seen))
+    timelines = tuple(
+        ThreadTimeline(
+            os_tid,
+            f"thread {os_tid}",
+            os_tid == main,
+            tuple(Interval(at, 1, stacks.index(stack), 1) for at, stack in enumerate(seen)),
+        )
+        for os_tid, seen in threads
+    )
+    return RecordingTaken(Identity(7, 1), 0, 10, 100, 10, 0, 0, 0, 0, stacks, timelines)
+
+
+class Session:
+    def __init__(self) -> None:
+        self.records: list[Record] = []
+        self.leaders = Leaders(self.records.append)
+
+    def leading(self, taken: RecordingTaken, *, has_main_ended: bool = False) -> list[int]:
+        marked = self.leaders.marked(taken, has_main_ended=has_main_ended)
+        assert [one.intervals for one in marked.threads] == [one.intervals for one in taken.threads]
+        return [one.os_tid for one in marked.threads if one.is_main]
+
+    @property
+    def said(self) -> list[str]:
+        return [one.text for one in self.records if isinstance(one, EventHappened)]
+
+
+def test_the_main_thread_leads_unless_another_one_trains() -> None:
+    session = Session()
+    assert session.leading(recording((MAIN, [POLL]), (OTHER, [LOAD]))) == [MAIN]
+    assert session.said == []
+    assert session.leading(recording((MAIN, [POLL]), (OTHER, [LOAD]), (TRAINER, [LOAD, BACKWARD]))) == [TRAINER]
+    assert session.leading(recording((MAIN, [POLL]), (OTHER, [LOAD]), (TRAINER, [LOAD]))) == [
+        TRAINER
+    ]  # it loads for long
+    assert session.leading(recording((MAIN, [POLL]), (OTHER, [BACKWARD]), (TRAINER, [BACKWARD]))) == [TRAINER]
+    assert session.said == ["thread thread 8 of pid 7 does what the main one waits for: it is shown in its place"]
+    assert session.leading(recording((MAIN, [POLL]), (OTHER, [LOAD]))) == [MAIN]  # its thread has ended
+
+
+def test_a_main_thread_that_trains_leads_for_good() -> None:
+    session = Session()
+    assert session.leading(recording((MAIN, [BACKWARD]), (TRAINER, [BACKWARD]))) == [MAIN]
+    assert session.leading(recording((MAIN, [POLL]), (TRAINER, [BACKWARD]))) == [MAIN]
+    assert session.said == []
+
+
+def test_the_liveliest_thread_leads_once_the_main_one_has_ended_or_was_never_seen() -> None:
+    session = Session()
+    ended = recording((MAIN, [POLL]), (OTHER, [LOAD]), (TRAINER, [LOAD, POLL, LOAD]))
+    assert session.leading(ended, has_main_ended=True) == [TRAINER]
+    assert session.said == ["thread thread 8 of pid 7 goes on after the main one: it is shown in its place"]
+    without = recording((MAIN, []), (OTHER, [LOAD]), (TRAINER, [LOAD, POLL, LOAD]))
+    assert Session().leading(without) == [TRAINER]
+    assert Session().leading(recording((MAIN, []))) == [MAIN]
+
+
+def test_the_last_recording_of_a_process_may_come_after_its_end() -> None:
+    session = Session()
+    assert not session.leaders.knows(Identity(7, 1))
+    session.leading(recording((MAIN, [POLL]), (TRAINER, [BACKWARD])))
+    assert session.leaders.knows(Identity(7, 1))
