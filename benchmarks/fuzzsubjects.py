@@ -123,7 +123,7 @@ class _Script(UserFiles):
     def __init__(self, data: bytes) -> None:
         self._data = data
 
-    def kept(self, _path: str) -> bytes:
+    def kept(self, _path: str, _at_ns: int | None = None) -> bytes:
         return self._data
 
     def is_file(self, _path: str | Path) -> bool:

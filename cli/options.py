@@ -6,6 +6,7 @@ Imports nothing that a command's ``--help`` could do without.
 from __future__ import annotations
 
 import functools
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
@@ -104,7 +105,7 @@ class RecordingOptions(NamedTuple):
     steps: bool = True
 
     def session(self, command: tuple[str, ...], mode: str, pid: int = 0, start_ticks: int = 0) -> SessionOptions:
-        from profd.daemon import paths
+        from profd.daemon import paths, processes
         from profd.daemon.naming import script_name
         from profd.daemon.session.session import SessionOptions
 
@@ -113,6 +114,7 @@ class RecordingOptions(NamedTuple):
         given = {**self._asdict(), "name": name, "hang_after_s": self.hang_after_s or None}
         known = {field: value for field, value in given.items() if field in SessionOptions.__struct_fields__}
         known |= {"run_file": paths.new_run_file(run_id, self.output), "start_ticks": start_ticks}
+        known |= {"folder": processes.link(os.getpid(), "cwd") if mode == "launched" else ""}
         return SessionOptions(run_id=run_id, mode=mode, pid=pid, command=command, **known)
 
 

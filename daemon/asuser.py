@@ -22,9 +22,9 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
 READ, IS_FILE, OPEN, MAKE, WRITE, REMOVE = b"r", b"i", b"o", b"m", b"w", b"d"
-"""Requests: the bytes of a file, whether there is one, a descriptor of it; a new folder in another, a new file with
-what follows the NUL after its path; a file, or a folder with its files, to be removed."""
-HEADER = struct.Struct("!I")
+"""Requests: the bytes of a file, after when they changed last; whether there is one, a descriptor of it; a new folder
+in another, a new file with what follows the NUL after its path; a file, or a folder with its files, to be removed."""
+HEADER, CHANGED = struct.Struct("!I"), struct.Struct("!q")
 READY = b"R"
 """Sent once, before the first request."""
 NOTHING = 0xFFFFFFFF
@@ -36,8 +36,12 @@ _MOST_LINKS, _LONGEST = 40, 4096
 _PATH = os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW
 
 
-def open_below(root: int, path: str) -> int:
-    """Return an ``O_PATH`` descriptor of a path below a folder, links followed as below ``/``; raises OSError."""
+def open_below(root: int, path: str, changes: list[int] | None = None) -> int:
+    """Return an ``O_PATH`` descriptor of a path below a folder, links followed as below ``/``; raises OSError.
+
+    ``changes`` gets when each link on the way was made, and last when a name in the folder of the path changed.
+    """
+    changes = [] if changes is None else changes
     if len(path) > _LONGEST:
         raise OSError(errno.ENAMETOOLONG, "the path is too long")
     at = [os.dup(root)]
@@ -50,8 +54,9 @@ def open_below(root: int, path: str) -> int:
                     os.close(at.pop())
             elif name not in ("", "."):
                 found = os.open(name, _PATH, dir_fd=at[-1])
-                if stat.S_ISLNK(os.fstat(found).st_mode):
+                if stat.S_ISLNK((state := os.fstat(found)).st_mode):
                     links += 1
+                    changes.append(state.st_ctime_ns)
                     if links > _MOST_LINKS:
                         os.close(found)
                         raise OSError(errno.ELOOP, "there are too many links")
@@ -62,6 +67,7 @@ def open_below(root: int, path: str) -> int:
                         os.close(at.pop())
                 else:
                     at.append(found)
+        changes.append(os.fstat(at[max(len(at) - 2, 0)]).st_mtime_ns)
         return os.dup(at[-1])
     finally:
         for fd in at:
@@ -69,17 +75,28 @@ def open_below(root: int, path: str) -> int:
 
 
 def read(root: int, path: str) -> bytes | None:
-    """Return the bytes of a plain file; None where there is none to be read, or it is larger than a source is."""
-    found = open_below(root, path)
+    """Return the bytes of a plain file; None where there is none to be read, or it is larger than a source is.
+
+    Before them stands, in ns since the epoch, since when the path has led to them.
+    """
+    changes: list[int] = []
+    found = open_below(root, path, changes)
     try:
         state = os.fstat(found)
         if not stat.S_ISREG(state.st_mode) or state.st_size > MOST_BYTES:
             return None
         # The file that was checked is read: the path may lead to another one by now.
         with open(f"/proc/self/fd/{found}", "rb") as file:  # noqa: PTH123  pathlib would be half of the start
-            return file.read(MOST_BYTES)
+            content = file.read(MOST_BYTES)
+        state = os.fstat(found)  # after the reading: what was written meanwhile is younger than the bytes
     finally:
         os.close(found)
+    own_ns, folder_ns = state.st_ctime_ns, changes.pop()  # not st_mtime, which can be set back, as `cp -p` does
+    if state.st_nlink > 1:
+        # That is then also when it got another name in another folder. Installers link the files of one cache into
+        # many places, so a name counts only if the folder of this one changed, too.
+        own_ns = min(own_ns, max(state.st_mtime_ns, folder_ns))
+    return CHANGED.pack(max(own_ns, *changes, 0)) + content
 
 
 def is_file(root: int, path: str) -> bytes | None:

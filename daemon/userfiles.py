@@ -17,7 +17,7 @@ import time
 import weakref
 import zlib
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from profd.daemon import asuser, processes
 from profd.daemon.errors import OutputUnwritable
@@ -34,6 +34,18 @@ MOST_FILES, MOST_PACKED_BYTES = 64, 4 << 20
 
 class Unanswered(Exception):
     """The child did not answer in time, or is not asked for a while because of that."""
+
+
+class Changed(Exception):
+    """A file has changed since a time: what it was before is not known."""
+
+
+class Content(NamedTuple):
+    """The bytes of a file, packed: what its path led to from ``since_ns`` to ``until_ns``, of the wall clock."""
+
+    packed: bytes
+    since_ns: int
+    until_ns: int
 
 
 class UserFiles:
@@ -53,7 +65,7 @@ class UserFiles:
         ids = (str(self._root), str(owner.uid), str(owner.gid), ",".join(map(str, owner.groups)))
         self._words = [sys.executable, "-I", "-S", str(asuser.__file__), *ids]
         self._lock, self._keeping = threading.Lock(), threading.Lock()
-        self._packed: dict[str, bytes] = {}
+        self._kept: dict[str, Content] = {}
 
     def __del__(self) -> None:
         self.close()
@@ -66,18 +78,34 @@ class UserFiles:
 
     def read(self, path: str) -> bytes:
         """Return a file's bytes, none where it is not to be read; raises Unanswered: it may be read later."""
-        return self._ask(asuser.READ, path)[0] or b""
+        return (self._ask(asuser.READ, path)[0] or b"")[asuser.CHANGED.size :]
 
-    def kept(self, path: str) -> bytes:
-        """Return a file's bytes as they were when it was read; raises Unanswered: it may be read later."""
+    def kept(self, path: str, at_ns: int | None = None) -> bytes:
+        """Return a file's bytes as they were when it was read, or at a time of the wall clock before now.
+
+        Raises Unanswered: it may be read later; Changed: it had, or may have had, other bytes at that time.
+        """
         with self._keeping:
-            packed = self._packed.pop(path, None)
-        packed = packed or zlib.compress(self.read(path), 1)
+            content = self._kept.get(path)
+        if content is None or (at_ns is not None and content.until_ns < at_ns):
+            content = self._read_now(path)
         with self._keeping:
-            self._packed[path] = packed
-            while len(self._packed) > MOST_FILES or sum(map(len, self._packed.values())) > MOST_PACKED_BYTES:
-                del self._packed[next(iter(self._packed))]  # the one that was asked for longest ago
-        return zlib.decompress(packed)
+            self._kept.pop(path, None)
+            self._kept[path] = content
+            while len(self._kept) > MOST_FILES or self._kept_bytes() > MOST_PACKED_BYTES:
+                del self._kept[next(iter(self._kept))]  # the one that was asked for longest ago
+        if at_ns is not None and content.since_ns > at_ns:
+            raise Changed(path)
+        return zlib.decompress(content.packed)
+
+    def _kept_bytes(self) -> int:
+        return sum(len(one.packed) for one in self._kept.values())
+
+    def _read_now(self, path: str) -> Content:
+        now_ns = time.time_ns()
+        answer = self._ask(asuser.READ, path)[0] or asuser.CHANGED.pack(0)
+        (since_ns,) = asuser.CHANGED.unpack_from(answer)
+        return Content(zlib.compress(answer[asuser.CHANGED.size :], 1), since_ns, now_ns)
 
     def is_file(self, path: str | Path) -> bool:
         """Say whether a path names a plain file; False where the answer does not come in time."""

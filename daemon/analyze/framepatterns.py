@@ -61,7 +61,7 @@ def frame_test(pattern: FramePattern) -> Callable[[FrameRow], bool]:
         (pattern.library is None or frame.is_library == pattern.library)
         and (not pattern.module or module.match(frame.module_path) is not None)
         and (not pattern.function or function(frame.function))
-        and (not pattern.source or source(frame.source or ""))
+        and (not pattern.source or source(frame.text))
     )
 
 

@@ -111,7 +111,7 @@ def _queues(phases: PhaseIndex) -> Callable[[int], Queue | None]:
         phase, line = phases.of_stack(stack), phases.user_line(stack)
         if phase in _STARTS_NOTHING:
             return Queue.STAYS
-        is_wait = phase == SYNCHRONIZE and line is not None and not _COPIES.search(line.source or ".to(")
+        is_wait = phase == SYNCHRONIZE and line is not None and not _COPIES.search(line.text or ".to(")
         return Queue.RUNS_DRY if is_wait else None
 
     return queue_of

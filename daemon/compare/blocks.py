@@ -130,7 +130,7 @@ def _items(reader: RunReader, stack: int, phases: PhaseIndex) -> Iterator[Item]:
 
 
 def _line_item(frame: FrameRow) -> Item:
-    return "line", frame.source or frame.function, frame.module_path, frame.line
+    return "line", frame.text or frame.function, frame.module_path, frame.line
 
 
 # Steps of a loop in Python take 1.4 to 1.7 times as long while the other logical core of a physical one is busy.

@@ -137,7 +137,7 @@ def _is_most(context: FindingContext, kind: re.Pattern[str]) -> bool:
 
 
 def _passes_through(context: FindingContext, stack: int, kind: re.Pattern[str]) -> bool:
-    frames = (f"{one.module_path} {one.function} {one.source}" for one in context.reader.frames_of(stack))
+    frames = (f"{one.module_path} {one.function} {one.text}" for one in context.reader.frames_of(stack))
     return any(map(kind.search, frames))
 
 

@@ -56,7 +56,7 @@ _CALL = re.compile(r"\bgc\.collect\(")
 
 def collects_garbage(context: FindingContext, stack: int) -> bool:
     """Say whether a stack is in a call that collects garbage: C has no frames, so the line is the leaf's."""
-    return bool(_CALL.search(context.leaf(stack).source or ""))
+    return bool(_CALL.search(context.leaf(stack).text))
 
 
 def garbage_collection(context: FindingContext) -> Finding | None:

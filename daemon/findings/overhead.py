@@ -174,7 +174,7 @@ def _is_input(context: FindingContext, line: LinePath, step_ns: Counter[LinePath
 
     A torn sample may have a little of a step below the line of such a loop.
     """
-    sources = [context.reader.frames[frame].source or "" for frame in line]
+    sources = [context.reader.frames[frame].text for frame in line]
     for depth in range(1, len(line) + has_callee):
         if not _TAKES.search(sources[depth - 1]):
             continue
@@ -209,7 +209,7 @@ def hot_function(context: FindingContext) -> Finding | None:
         return spent
 
     def at(lines: re.Pattern[str]) -> set[int]:
-        return {stack for stack in functions if lines.search(context.leaf(stack).source or "")}
+        return {stack for stack in functions if lines.search(context.leaf(stack).text)}
 
     loops, lines = at(_LOOP), {stack for stack in at(_COMPREHENSION) if phase_of(stack) != OPTIMIZER}
     own_ns, loops_ns, lines_ns = spent_ns(functions), spent_ns(loops), spent_ns(lines - loops)
@@ -236,7 +236,7 @@ def _by_element(context: FindingContext) -> frozenset[int]:
     updates = {one.id for stack in stacks if phase_of(stack) in (BACKWARD, OPTIMIZER) for one in frames_of(stack)}
 
     def is_element(frame: FrameRow) -> bool:
-        source = frame.source or ""
+        source = frame.text
         is_comprehension = _COMPREHENSION.search(source) and not _LOOP.match(source)
         return bool(is_comprehension) and not frame.is_library and frame.id not in updates
 

@@ -11,7 +11,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable
-from functools import cached_property, partial
+from functools import cached_property, lru_cache, partial
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -34,6 +34,7 @@ from profd.daemon.session.openings import Openings
 from profd.daemon.session.sampling import Members, Sampling
 from profd.daemon.session.session import Ready, SessionOptions
 from profd.daemon.session.unread import ReadingWatch
+from profd.daemon.stacks import origin
 from profd.daemon.stacks.cells import Cells
 from profd.daemon.stacks.pyspy import find_py_spy, version_of
 from profd.daemon.stacks.source import SourceTree
@@ -53,6 +54,9 @@ if TYPE_CHECKING:
 STATUS_TIMEOUT_S = 1.0
 LATER = ("gpu.collector", "hangs.job", "hangs.serving", "hangs.watch", "session.readings", "session.stepping")
 """What takes half as long to import as all the rest, and what the first sample can do without."""
+_MOST_FILES, _LONGEST_PATH = 4096, 4096
+"""Of so many files it is known which process runs them: a training has some hundred. The kernel
+takes no longer path."""
 _STORED = "rate_hz budget_percent subprocesses steps source all_gpus duration_s hang_after_s"
 """The options that change what the numbers mean."""
 
@@ -67,8 +71,12 @@ class Recorder:
         self._watchers = 0
         self._governor = Governor(options.rate_hz, options.budget_percent / 100, count_threads(options.pid))
         self._root = Identity(options.pid, options.start_ticks)
-        self._tree = ProcessTree(self._root, mask_command, clock, subprocesses=options.subprocesses)
+        self._tree = ProcessTree(self._root, mask_command, clock, options.subprocesses, options.folder)
         self._reading = ReadingWatch(clock, self._put)
+        self._root_origin, self._origins = origin.ANY, dict[str, origin.Origin]()
+        """By file that of the process whose stacks showed it first; the root's for all others."""
+        self._changed: set[str] = set()
+        """The files of which it was said that they have changed."""
         self._hangs: HangWatch | None = None
         self._readings: Readings | None = None
         self._analyst: analyst.Analyst | None = None
@@ -90,10 +98,10 @@ class Recorder:
         run_file = self._live_file.path
         socket_path = paths.runtime_folder() / f"{options.run_id}.sock"
         started = run_started(options, socket_path, clock.now_ns())
+        describe = described(self._describe, with_source=options.source)
         files = files_of(options.pid)
-        own = script_folder(options.command, started.cwd)
-        sources = SourceTree(files, own, Cells(files, options.pid))
-        describe = described(sources.describe, with_source=options.source)
+        own, cells = script_folder(options.command, options.folder or started.cwd), Cells(files, options.pid)
+        self._sources = lru_cache(8)(partial(SourceTree, files, own, cells))
         self._writer = RunWriter(run_file, started, describe, self._live_file.most_bytes)
         self._writer.gathers = True
         self._server = ControlServer(socket_path, self.carry_out, self._watchers_changed)
@@ -104,6 +112,8 @@ class Recorder:
                 _ = self._windowing
             await self._server.start()
             self._members.look()
+            if (root := self._tree.members.get(self._root)) is not None:
+                self._root_origin = root.origin
             announce(Ready(run_file, socket_path))
             self.has_begun = True
             if self._live_file.warning:
@@ -285,10 +295,28 @@ class Recorder:
     def _put(self, record: Record) -> None:
         if isinstance(record, records.RecordingTaken):
             self._reading.take(record)
+            self._take_files(record)
             record = self._members.take_recording(record)
         elif isinstance(record, ProcessEnded):
             self._reading.end(record.identity)
         self._put_watched(record)
+
+    def _take_files(self, recording: records.RecordingTaken) -> None:
+        """Learn by a recording which process runs the code of a file."""
+        member = self._tree.members.get(recording.identity)
+        if member is not None and len(self._origins) < _MOST_FILES:
+            new = {frame.file for stack in recording.stacks for frame in stack} - self._origins.keys()
+            self._origins |= {file: member.origin for file in new if len(file) <= _LONGEST_PATH}
+
+    def _describe(self, frame: records.Frame) -> records.FrameDescription:
+        """Describe a frame, in the writer's thread, and say once of a file that it has changed."""
+        found = self._sources(self._origins.get(frame.file, self._root_origin)).describe(frame)
+        file = "" if found.is_library else frame.file  # an upgrade changes hundreds of a library's
+        if found.source == records.CHANGED_SOURCE and file not in self._changed and len(self._changed) < _MOST_FILES:
+            self._changed.add(file)
+            text = "has changed since it was started: its lines are not shown, phases and steps go by names alone"
+            self._put_watched(EventHappened(self._clock.now_ns(), "note", f"{frame.file} {text}"))
+        return found
 
     def _put_watched(self, record: Record) -> None:
         """Pass a record to the watch for hangs and to the writer; called in the threads that read, too."""

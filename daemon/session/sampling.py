@@ -59,8 +59,8 @@ class Sampling:
     def begin(self, member: Member) -> None:
         if member.identity in self._chains:
             return
-        source, pace = self._statements(files_of(member.identity.pid)), partial(self._pace_of, member)
-        failed = partial(self._failed, member.identity)
+        source = self._statements(files_of(member.identity.pid), member.origin)
+        pace, failed = partial(self._pace_of, member), partial(self._failed, member.identity)
         chain = StackChain(self._executable, member.identity, pace, source, self._clock, self._put, failed)
         # One that turns out to be a worker stays as it began.
         run = chain.run() if member.role in (roles.MAIN, roles.LAUNCHER) else chain.run_in_turns(self._turn)

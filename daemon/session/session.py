@@ -43,6 +43,8 @@ class SessionOptions(msgspec.Struct, frozen=True):
     pid: int
     start_ticks: int
     command: tuple[str, ...]
+    folder: str = ""
+    """The one that the command was started in, if that is known."""
     rate_hz: int = 100
     budget_percent: float = 10.0
     duration_s: float | None = None

@@ -36,7 +36,7 @@ class Stepping:
         if member.role != roles.MAIN or (identity, STEPS) in self._readers:
             return
         with self._lock:
-            self._readers[identity, STEPS] = StepReader(identity, self._clock, self._put)
+            self._readers[identity, STEPS] = StepReader(identity, self._clock, self._put, origin=member.origin)
             self._readers[identity, COLLECTIONS] = GarbageReader(identity, self._clock, self._put)
         self._news.set()
         if self._thread.ident is None:

@@ -26,7 +26,10 @@ _SEED, _MULTIPLIER, _WORD = 0xC70F6907, 0x5BD1E995, 0xFFFFFFFF
 
 
 class Cell(msgspec.Struct, frozen=True):
-    """A cell of a notebook; ``number`` is its count of execution, ``text`` is empty where the history lacks it."""
+    """A cell of a notebook; ``number`` is its count of execution, ``text`` what Python ran of it.
+
+    The text is empty if the history lacks the cell.
+    """
 
     number: int
     text: str = ""
@@ -51,7 +54,9 @@ class Cells:
             return None
         if file not in self._known:
             number = int(of_terminal[1]) if of_terminal else None
-            found = (Cell(line, raw) for line, source, raw in self._rows() if _has(of_kernel, of_terminal, source, raw))
+            rows = (row for row in self._rows() if _has(of_kernel, of_terminal, *row[1:]))
+            # IPython drops the empty lines that a cell begins with, and puts calls in place of its own commands.
+            found = (Cell(line, source) for line, source, _ in rows)
             self._known[file] = next(found, None if number is None else Cell(number))
         return self._known[file]
 

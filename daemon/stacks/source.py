@@ -10,7 +10,9 @@ from __future__ import annotations
 import ast
 import contextlib
 import functools
+import os
 import re
+import tokenize
 import warnings
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -19,60 +21,118 @@ from typing import NamedTuple
 import msgspec
 
 from profd.daemon.stacks.cells import Cells
-from profd.daemon.store.records import Frame, FrameDescription
-from profd.daemon.userfiles import Unanswered, UserFiles
+from profd.daemon.stacks.origin import ANY, Origin
+from profd.daemon.store.records import CHANGED_SOURCE, Frame, FrameDescription
+from profd.daemon.userfiles import Changed, Unanswered, UserFiles
 
 
 class SourceTree:
-    """The source files that a target sees, our own without ``files``; ``own`` is the folder of its script."""
+    """The source files that a target sees, our own without ``files``; ``own`` is the folder of its script.
 
-    def __init__(self, files: UserFiles | None = None, own: Path | None = None, cells: Cells | None = None) -> None:
-        self._files, self._cells = files or UserFiles(), cells
+    ``origin`` is that of its code: a file that has changed since has no text here. Which text ran is not known then.
+    """
+
+    def __init__(
+        self,
+        files: UserFiles | None = None,
+        own: Path | None = None,
+        cells: Cells | None = None,
+        origin: Origin = ANY,
+    ) -> None:
+        self._files, self._cells, self._origin = files or UserFiles(), cells, origin
         self._own = f"{own}/" if own else ""
         # Files are asked for other lines all through a run: a few are held as they are, others packed.
-        self._bytes = functools.lru_cache(4)(lambda file: self._files.kept(file) if file.startswith("/") else b"")
+        self._text = functools.lru_cache(4)(self._read)
         self._kept_line = functools.lru_cache(2048)(self._line)
         self._has_init = functools.lru_cache(1024)(lambda folder: self._files.is_file(str(folder / "__init__.py")))
+        self._found = functools.lru_cache(1024)(self._find)
 
     def describe(self, frame: Frame) -> FrameDescription:
         """Return what is kept of a frame beside its identity."""
         cell = self._cells.cell(frame.file) if self._cells else None
         if cell is not None:
-            lines = cell.text.splitlines()
-            line = lines[frame.line - 1].strip()[:200] if 0 < frame.line <= len(lines) else None
-            return FrameDescription(f"cell {cell.number}", False, line, is_without_gradients(lines, frame.line))
+            lines = split_lines(cell.text)
+            text = lines[frame.line - 1].strip()[:200] if 0 < frame.line <= len(lines) else None
+            return FrameDescription(f"cell {cell.number}", False, text, is_without_gradients(lines, frame.line))
         # Beside a script, what has no file is made by libraries: a dataclass, a lambda of Pyro that is evaluated.
         is_made = bool(self._own) and frame.file == "<string>"
-        of_library = is_made or is_library(frame.file.removeprefix(self._own))
+        of_library = is_made or is_library(self.absolute(frame.file).removeprefix(self._own))
         switched_off = not of_library and is_without_gradients(self.lines(frame.file), frame.line)
-        text = self.line(frame.file, frame.line)
+        text = CHANGED_SOURCE if self.has_changed(frame.file) else self.line(frame.file, frame.line)
         return FrameDescription(self.module_path(frame.file), of_library, text, switched_off)
 
-    def lines(self, file: str) -> list[str]:
-        """Return the lines of a file as Python counts them; none where it cannot be read."""
+    def has_changed(self, file: str) -> bool:
+        """Say whether a file is known to have, or may have, another text than what runs."""
         try:
-            return re.split(r"\r\n?|\n", self._bytes(file).decode(errors="replace"))
-        except Unanswered:  # not kept: the file is asked for again
+            self._text(file)
+        except Unanswered:
+            return False
+        except Changed:
+            return True
+        return False
+
+    def lines(self, file: str) -> list[str]:
+        """Return the lines of a file as Python counts them; none where what ran cannot be read."""
+        try:
+            return self._text(file).split("\n")
+        except (Unanswered, Changed):  # not kept: the file is asked for again
             return [""]
 
     def line(self, file: str, line: int) -> str | None:
-        """Return the text of a line without the space around it; None where it cannot be read."""
-        with contextlib.suppress(Unanswered):
+        """Return the text of a line without the space around it; None where what ran cannot be read."""
+        with contextlib.suppress(Unanswered, Changed):
             return self._kept_line(file, line)
         return None
 
     def _line(self, file: str, line: int) -> str | None:
-        # Of bytes, since in a text a form feed would end a line, as it does not in Python.
-        lines = self._bytes(file).splitlines()
-        return lines[line - 1].decode(errors="replace").strip()[:200] if 0 < line <= len(lines) else None
+        lines = split_lines(self._text(file))
+        return lines[line - 1].strip()[:200] if 0 < line <= len(lines) else None
+
+    def _read(self, file: str) -> str:
+        path = self._found(file)
+        return decoded(self._files.kept(path, self._origin.since_ns)) if path.startswith("/") else ""
+
+    def absolute(self, file: str) -> str:
+        """Return the path of a file that is named as its script was given; another name as it is."""
+        try:
+            return self._found(file)
+        except Unanswered:  # it is looked for again
+            return file
+
+    def _find(self, file: str) -> str:
+        """Return the path behind a name; the name itself if there is no such file, or several that it could mean."""
+        if file.startswith(("/", "<")):
+            return file
+        paths = [os.path.normpath(f"{folder}/{file}") for folder in self._origin.folders]
+        found = [path for path in paths if self._files.kept(path)]
+        return found[0] if len(found) == 1 else file
 
     def module_path(self, file: str) -> str:
         """Return the path from the outermost package down, as py-spy shortens it: ``torch/nn/modules/module.py``."""
-        path = Path(file)
+        path = Path(self.absolute(file))
         folder = path.parent
         while folder != folder.parent and self._has_init(folder):
             folder = folder.parent
         return str(path.relative_to(folder)) if path.is_absolute() else file
+
+
+def decoded(data: bytes) -> str:
+    """Return the text of a source file as Python decodes it, each line ended by a newline alone.
+
+    What is no text in its encoding, or names an encoding that Python does not know here, has replacement characters.
+    """
+    try:
+        head = (line + b"\n" for line in re.split(rb"\r\n?|\n", data, maxsplit=2)[:2])
+        text = data.decode(tokenize.detect_encoding(head.__next__)[0], "replace")
+    except (SyntaxError, LookupError, ValueError):
+        text = data.decode(errors="replace")
+    return text.replace("\r\n", "\n").replace("\r", "\n")
+
+
+def split_lines(text: str) -> list[str]:
+    """Return the lines of a text as Python's tokenizer counts them: a form feed or U+2028 ends none."""
+    text = text.replace("\r\n", "\n").replace("\r", "\n")
+    return text.removesuffix("\n").split("\n") if text else []
 
 
 @functools.lru_cache(4096)
@@ -203,8 +263,8 @@ class Statement(msgspec.Struct, frozen=True):
 class Statements:
     """The statements of the source files that a target sees; processes that see the same files share them."""
 
-    def __init__(self, files: UserFiles | None = None) -> None:
-        self._sources = SourceTree(files)
+    def __init__(self, files: UserFiles | None = None, origin: Origin = ANY) -> None:
+        self._sources = SourceTree(files, origin=origin)
         self._answers: dict[tuple[str, int], Statement | None] = {}
         self._left = PARSED_AT_ONCE
 

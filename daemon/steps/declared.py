@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
+from profd.daemon.stacks.origin import ANY, Origin
 from profd.daemon.stacks.source import SourceTree, block_around, parsed
 from profd.daemon.userfiles import UserFiles
 
@@ -78,9 +79,9 @@ class Function(msgspec.Struct, frozen=True):
 class Declared:
     """The loops in source files, as a target sees these files."""
 
-    def __init__(self, files: UserFiles | None = None) -> None:
-        self._sources = SourceTree(files)
-        self.path_of = self._sources.module_path
+    def __init__(self, files: UserFiles | None = None, origin: Origin = ANY) -> None:
+        self._sources = SourceTree(files, origin=origin)
+        self.path_of, self.absolute = self._sources.module_path, self._sources.absolute
         self._functions: defaultdict[tuple[str, str], list[Function]] = defaultdict(list)
 
     def function_at(self, file: str, name: str, line: int) -> Function:

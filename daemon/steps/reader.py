@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.interpreter.integers import Global, Local, Moved
 from profd.daemon.interpreter.memory import Unreadable
+from profd.daemon.stacks.origin import ANY, Origin
 from profd.daemon.steps.count import CLOSE_ROUNDS, Count
 from profd.daemon.steps.declared import Declared
 from profd.daemon.steps.log import OutputFile, StepLog
@@ -55,10 +56,12 @@ class StepReader:
     clock: Clock
     put: Callable[[Record], object]
     attach: Callable[[int, Declared], Program] = Program
+    origin: Origin = ANY
+    """Of its code: there are no loops in files that have changed since."""
 
     def __post_init__(self) -> None:
         self._files = files_of(self.identity.pid)
-        self._declared = Declared(self._files)
+        self._declared = Declared(self._files, self.origin)
         self._program: Program | None = None
         self._tries = 0
         self._sights = Sights()

@@ -14,7 +14,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from profd.daemon import processes
 from profd.daemon.interpreter import integers
 from profd.daemon.interpreter.frames import Code, Frame, open_interpreter
 from profd.daemon.interpreter.integers import Attribute, Global, Local, Moved, OfGenerator, Variable, local_of
@@ -96,9 +95,6 @@ class Program:
 
     def __init__(self, pid: int, declared: Declared) -> None:
         """Open it; raises Unreadable where it is no Python that can be read."""
-        self._folder = processes.link(pid, "cwd")
-        if not self._folder:
-            raise Unreadable("its folder cannot be read")
         self._python = open_interpreter(pid)
         self._thread = self._python.main_thread()
         self._reader = integers.IntegerReader(self._python, self._thread)
@@ -116,10 +112,7 @@ class Program:
             line = 0 if is_inside else self._lines.line_of(frame)
             if line is None:
                 raise Unreadable("a frame has ended meanwhile")
-            file = frame.code.file
-            if not file.startswith(("/", "<")):  # up to Python 3.8 a script's is as it was given
-                file = f"{self._folder}/{file.removeprefix('./')}"
-            found.append(records.Frame(frame.code.name, file, line))
+            found.append(records.Frame(frame.code.name, self._declared.absolute(frame.code.file), line))
             is_inside = is_inside or trains(found[-1])
         return found
 

@@ -58,6 +58,8 @@ class FrameDescription(msgspec.Struct, frozen=True):
     is_without_gradients: bool = False
 
 
+CHANGED_SOURCE = "(changed since it was started)"
+"""In place of a line's text: its file has changed since the process began its program, and what runs is not known."""
 DescribeFrame = Callable[[Frame], FrameDescription]
 
 

@@ -6,7 +6,7 @@ from typing import Annotated
 
 import msgspec
 
-from profd.daemon.store.records import Count, HangReport, Identity, IntervalLength, Time, Value
+from profd.daemon.store.records import CHANGED_SOURCE, Count, HangReport, Identity, IntervalLength, Time, Value
 
 
 class RunInfo(msgspec.Struct, frozen=True):
@@ -81,7 +81,10 @@ class ThreadRow(msgspec.Struct, frozen=True):
 
 
 class FrameRow(msgspec.Struct, frozen=True):
-    """A function at a line; ``source`` is the text of the line, stripped, None where it could not be read."""
+    """A function at a line; ``source`` is the text of the line, stripped, None where it could not be read.
+
+    ``CHANGED_SOURCE`` stands for that of a file that has changed since its process was started.
+    """
 
     id: int
     function: str
@@ -90,6 +93,11 @@ class FrameRow(msgspec.Struct, frozen=True):
     line: int
     is_library: bool
     source: str | None
+
+    @property
+    def text(self) -> str:
+        """The text of the line for rules to go by; empty where what runs is not known."""
+        return "" if self.source in (None, CHANGED_SOURCE) else self.source or ""
 
     @property
     def label(self) -> str:

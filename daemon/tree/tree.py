@@ -16,6 +16,7 @@ from profd.daemon.interpreter.memory import variables_now
 from profd.daemon.rights import Rights
 from profd.daemon.secrets import mask_command
 from profd.daemon.stacks.dump import DumpedFrame, DumpedThread, DumpFailed, take_dump
+from profd.daemon.stacks.origin import ANY, Origin, origin_of
 from profd.daemon.store.records import Frame, Identity, Placement, ProcessSeen
 from profd.daemon.tree import exitstatus, roles
 from profd.daemon.tree.attachable import check_attachable
@@ -37,6 +38,7 @@ class Member(msgspec.Struct):
     python: str | None
     image: int
     placement: Placement | None = None
+    origin: Origin = ANY
     looks: int = 0
     """How many recordings were taken while it had no place in a job: with the 1st, 2nd, 4th, … it is looked for one."""
     tries: int = 0
@@ -68,14 +70,18 @@ class ProcessTree:
     mask: Callable[[Sequence[str]], tuple[str, ...]]
     clock: Clock
     subprocesses: bool = True
+    folder: str = ""
+    """The one that the root was started in, if that is known."""
 
     def __post_init__(self) -> None:
         self.members: dict[Identity, Member] = {}
         self._scans = 0
+        self._polled_ns, self._before_ns = self.clock.now_ns(), 0
 
     def poll(self) -> list[Change]:
         """Look at the tree and return what changed since the last look, parents before their children."""
         changes = self._add([self.root.pid], None) if self._scans == 0 else []
+        self._before_ns, self._polled_ns = self._polled_ns, self.clock.now_ns()
         full = self._scans % FULL_SCAN_EVERY == 0
         self._scans += 1
         pending, known = list(self.members.values()), {identity.pid for identity in self.members}
@@ -193,7 +199,7 @@ class ProcessTree:
 
     def record_of(self, member: Member) -> ProcessSeen:
         fields = msgspec.structs.asdict(member)
-        for name in ("image", "looks", "tries", "trains", "polls", "has_ranks"):
+        for name in ("image", "origin", "looks", "tries", "trains", "polls", "has_ranks"):
             del fields[name]
         return ProcessSeen(**fields, at_ns=self.clock.now_ns())
 
@@ -206,7 +212,7 @@ class ProcessTree:
             yield Change("ended", member, exitstatus.of_zombie(stat) if stat and is_zombie else None)
         # A dying process has no image any more, for as long as the kernel takes its memory back, and names nothing.
         elif stat.image not in (0, member.image):
-            self._read(member, stat.image)
+            self._read(member, stat.image, self._before_ns)
             member.polls = 0
             yield Change("exec", member)
         elif member.python is None and self._has_loaded_python(member):
@@ -234,12 +240,17 @@ class ProcessTree:
             appeared.append(Change("started", member))
         return appeared
 
-    def _read(self, member: Member, image: int) -> None:
+    def _read(self, member: Member, image: int, exec_ns: int | None = None) -> None:
+        """Read what a member is by the program that it runs, which it has begun after ``exec_ns``, if that is known."""
         pid = member.identity.pid
         parent = self.members.get(member.parent) if member.parent else None
         member.image, member.trains, member.has_ranks = image, False, False
         member.command = self.mask(processes.command_line(pid))
         member.python = processes.python_version(pid)
+        if parent is not None and parent.image == image:  # forked, with its parent's code
+            member.origin = parent.origin
+        else:
+            member.origin = origin_of(pid, exec_ns, self.folder if member.identity == self.root else "")
         above = None if parent is None else roles.MAIN if parent.has_ranks else parent.role
         member.role = roles.role_of(member.command, member.python is not None, above)
         if member.role == roles.MAIN:

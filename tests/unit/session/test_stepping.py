@@ -24,7 +24,7 @@ class Listener:
 
     made: list[Listener]
 
-    def __init__(self, identity: Identity, *_: object) -> None:
+    def __init__(self, identity: Identity, *_: object, **__: object) -> None:
         self.identity = identity
         self.polls = 0
         self.has_ended = threading.Event()
@@ -52,7 +52,7 @@ class Collections:
     fails = False
     ended: list[Identity]
 
-    def __init__(self, identity: Identity, *_: object) -> None:
+    def __init__(self, identity: Identity, *_: object, **__: object) -> None:
         self.identity = identity
 
     def poll(self) -> float:

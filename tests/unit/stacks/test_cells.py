@@ -16,6 +16,8 @@ from profd.daemon.userfiles import UserFiles
 
 LOOP = "total = 0\nfor step in range(9):\n    total += step"
 LOOP_FILE = f"/tmp/ipykernel_4242/{murmur(LOOP.encode())}.py"
+TYPED = "\n\n%cd src\nx = '\x0c\x1c\x85\u2028'\r\ny = 1"
+RUN = "get_ipython().run_line_magic('cd', 'src')\nx = '\x0c\x1c\x85\u2028'\r\ny = 1"
 SHA1_OF_LOOP = "4b67ef0e3f84"
 HASHES = {
     "": 3990065800,
@@ -36,6 +38,7 @@ def cells(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Cells:
     history.execute("CREATE TABLE history (session integer, line integer, source text, source_raw text)")
     rows = [(1, 1, "import torch"), (1, 2, LOOP), (2, 1, "import os")]
     history.executemany("INSERT INTO history VALUES (?, ?, ?, ?)", [(*row, row[2]) for row in rows])
+    history.execute("INSERT INTO history VALUES (2, 3, ?, ?)", (RUN, TYPED))
     history.commit()
     history.close()
     monkeypatch.setattr(processes, "environment", lambda pid, allowed: {"IPYTHONDIR": str(tmp_path)})
@@ -49,6 +52,12 @@ def test_a_cell_is_found_by_the_hash_in_the_name_of_its_file(cells: Cells) -> No
         described = tree.describe(Frame("<module>", file, 3))
         assert (described.module_path, described.is_library, described.source) == ("cell 2", False, "total += step")
     assert tree.describe(Frame("<module>", file, 9)).source is None
+
+
+def test_lines_of_a_cell_are_those_that_python_counts_in_what_it_runs_of_it(cells: Cells) -> None:
+    tree, file = SourceTree(cells=cells), f"/tmp/ipykernel_4242/{murmur(TYPED.encode())}.py"
+    lines = [tree.describe(Frame("<module>", file, line)).source for line in (1, 2, 3, 4)]
+    assert lines == ["get_ipython().run_line_magic('cd', 'src')", "x = '\x0c\x1c\x85\u2028'", "y = 1", None]
 
 
 def test_a_cell_that_the_history_lacks_has_its_number_where_its_name_tells_it(cells: Cells) -> None:

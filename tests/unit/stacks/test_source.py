@@ -52,13 +52,13 @@ def test_path_begins_at_the_outermost_package_and_lines_are_those_of_the_file_as
 
 def test_a_file_is_read_once_whoever_asks_and_whatever_is_between(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     files, read = UserFiles(root=root), list[str]()
-    whole = files.read
+    ask = files._ask
 
-    def noted(path: str) -> bytes:
+    def noted(request: bytes, path: str) -> tuple[bytes | None, list[int]]:
         read.append(path)
-        return whole(path)
+        return ask(request, path)
 
-    monkeypatch.setattr(files, "read", noted)
+    monkeypatch.setattr(files, "_ask", noted)
     names = [f"/opt/{number}.py" for number in range(20)]
     for name in names:
         (root / name[1:]).write_text("a\nb\n")
@@ -81,8 +81,16 @@ def test_what_has_no_folder_keeps_its_name(root: Path, file: str) -> None:
         (b"x" * 1000, ["x" * 200, None]),
         (b"#\n" * asuser.MOST_BYTES, [None]),
         (b"name = 'caf\xe9'\n", ["name = 'caf\ufffd'", None]),
+        (b"#!python\r# coding: latin-1\rx = 'caf\xe9'\r", ["#!python", "# coding: latin-1", "x = 'caf\xe9'", None]),
+        ("\ufeffx = 1\ny\x0b\x1c\x85\u2029z".encode(), ["x = 1", "y\x0b\x1c\x85\u2029z", None]),
+        ("# coding: cp932\nx = '\u8868'\n".encode("cp932"), ["# coding: cp932", "x = '\u8868'", None]),
+        (b"# coding: rot13\nx = 1\n", ["# coding: rot13", "x = 1", None]),
+        (b"# coding: nothing\nx = 1\n", ["# coding: nothing", "x = 1", None]),
     ],
-    ids=["a form feed ends no line", "an endless line is cut", "too large a file", "bytes that are no text"],
+    ids=[
+        *("a form feed ends no line", "an endless line is cut", "too large a file", "bytes that are no text"),
+        *("an encoding", "a mark of UTF-8", "a byte like a backslash", "no encoding of text", "an unknown encoding"),
+    ],
 )
 def test_lines_of_odd_files(root: Path, content: bytes, lines: list[str | None]) -> None:
     (root / "odd.py").write_bytes(content)

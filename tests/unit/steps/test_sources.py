@@ -10,6 +10,7 @@ import pytest
 from support.interpreters import VERSIONS, Standing, python, standing
 
 from profd.daemon.interpreter.memory import Unreadable
+from profd.daemon.stacks.origin import origin_of
 from profd.daemon.steps.declared import Declared
 from profd.daemon.steps.loop import StepLoop, find_loop, sight_of
 from profd.daemon.steps.sources import Program
@@ -330,7 +331,7 @@ def test_a_stack_begins_at_the_outermost_frame_and_has_lines_up_to_what_trains(v
         "exec(compile(open('train.py').read(), './train.py', 'exec'), names)"
     )
     with standing(program, python(version)) as running:
-        frames = Program(running.pid, Declared()).stack()
+        frames = Program(running.pid, Declared(origin=origin_of(running.pid))).stack()
     script = str(tmp_path / "train.py")
     assert frames[-4:] == [
         *(Frame("<module>", script, 5), Frame("train", script, 3), Frame("backward", str(library), 2)),
@@ -338,8 +339,8 @@ def test_a_stack_begins_at_the_outermost_frame_and_has_lines_up_to_what_trains(v
     ]
 
 
-def test_a_program_whose_folder_cannot_be_read_says_why() -> None:
-    with pytest.raises(Unreadable, match=r"^its folder cannot be read$"):
+def test_a_program_that_cannot_be_read_says_why() -> None:
+    with pytest.raises(Unreadable, match=r"^its memory cannot be opened"):
         Program(1 << 30, Declared())
 
 

@@ -188,10 +188,12 @@ def test_a_child_of_a_thread_appears_at_the_next_full_look_where_subprocesses_co
 
 def test_exec_is_noticed_and_makes_another_process_of_it(root: Obedient) -> None:
     tree = watch(root.identity, is_polled=True)
+    begun = tree.members[root.identity].origin
     root.tell("exec")
     assert root.hear() == "done"
     (change,) = tree.poll()
     assert change.kind == "exec"
+    assert there(change.member.origin.since_ns) > there(begun.since_ns)
     assert change.member.command == ("sh", "-c", "echo done; read x", "***")
     assert (change.member.python, change.member.role) == (None, roles.LAUNCHER)
     assert tree.poll() == []
