@@ -65,7 +65,8 @@ def attachable_table(found: Sequence[Attachable]) -> str:
         return "No Python process of yours is running."
     rows, recorded = [], live_runs_of(one.pid for one in found)
     for one in found:
-        uses, as_run = "torch" if one.uses_torch else "", recorded[one.pid].stem if one.pid in recorded else ""
+        uses = "?" if one.uses_torch is None else "torch" if one.uses_torch else ""
+        as_run = recorded[one.pid].stem if one.pid in recorded else ""
         words = f"notebook {one.notebook}" if one.notebook else short_command(one.command)
         rows.append((str(one.pid), one.python or "?", uses, duration(one.age_s), as_run, words))
     heads = ("pid", "python", "uses", "age", "recorded as", "command")

@@ -19,6 +19,11 @@ import msgspec
 from profd.daemon import elf
 
 _CHUNK_BYTES = 1 << 16
+MOST_BYTES = 8 << 20
+"""The most that is read of a file: the maps of a process are as long if it has all the maps that the kernel allows."""
+_MOST_COMMAND_BYTES = 1 << 17  # of a command line; nobody keeps more than 65,536 characters
+_MOST_ENVIRONMENT_BYTES = 2 << 20  # the most that the kernel gives a new program, by default
+_MANY_THREADS = 256  # of one process; to look at all processes of a usual host takes as long
 _PAIR = re.compile(rb"^(\w+):?[ \t]+(\d+)", re.MULTILINE)
 _CPU_LINE = re.compile(rb"^(cpu\d*) +([\d ]+)$", re.MULTILINE)
 
@@ -31,22 +36,24 @@ _LIBPYTHON = re.compile(r"/libpython(\d\.\d+)[a-z]*\.so")
 _CODE = re.compile(r"(?m)^\S+ r-xp \S+ \S+ \S+ +(/.*)$")
 
 
-def read(path: str) -> bytes | None:
-    """Return the content of a file; None where it cannot be read."""
+def read(path: str, most_bytes: int = MOST_BYTES) -> bytes | None:
+    """Return the content of a file, its first ``most_bytes`` if it has more; None where it cannot be read."""
     try:
-        descriptor = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        # A pipe without a writer is empty: it may lie below the root of a process.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError:
         return None
+    parts, left = [], most_bytes
     try:
-        found = os.read(descriptor, _CHUNK_BYTES)
         # A read may give less than is left: the kernel gives lists a page at a time.
-        while more := os.read(descriptor, _CHUNK_BYTES):
-            found += more
+        while left and (part := os.read(descriptor, min(left, _CHUNK_BYTES))):
+            parts.append(part)
+            left -= len(part)
     except OSError:
         return None
     finally:
         os.close(descriptor)
-    return found
+    return b"".join(parts)
 
 
 def read_number(path: str) -> int | None:
@@ -200,8 +207,10 @@ def open_files(pid: int) -> list[str]:
 
 
 def maps(pid: int) -> str:
-    """Return the memory map of a process, as the kernel lists it; empty where we may not look."""
-    return next(filter(None, (read(f"{PROC}/{shown}/maps") for shown in _showing(pid))), b"").decode(errors="replace")
+    """Return the memory map of a process, as the kernel lists it; empty where we may not look, and of one too long."""
+    files = (f"{PROC}/{shown}/maps" for shown in _showing(pid))
+    found = next(filter(None, (read(file, MOST_BYTES + 1) for file in files)), b"")
+    return found.decode(errors="replace") if len(found) <= MOST_BYTES else ""
 
 
 def shown_as(pid: int) -> int:
@@ -225,6 +234,8 @@ def children(pid: int, *, of_all_threads: bool = True) -> list[int]:
         threads = os.listdir(f"{PROC}/{pid}/task") if of_all_threads else [str(pid)]
     except OSError:
         return []
+    if len(threads) > _MANY_THREADS:
+        return [stat.pid for stat in map(read_stat, pids()) if stat and stat.ppid == pid]
     lists = (read(f"{PROC}/{pid}/task/{thread}/children") or b"" for thread in threads)
     return [int(child) for text in lists for child in text.split()]
 
@@ -288,14 +299,15 @@ def environment(pid: int | str, allowed: frozenset[str]) -> dict[str, str]:
 
     ``pid`` is a number, ``self``, or the folder of a process.
     """
-    words = (read(f"{PROC / str(pid)}/environ") or b"").split(b"\0")
+    words = (read(f"{PROC / str(pid)}/environ", _MOST_ENVIRONMENT_BYTES) or b"").split(b"\0")
     pairs = (word.decode(errors="replace").partition("=") for word in words)
     return {name: value for name, _, value in pairs if name in allowed}
 
 
 def command_line(pid: int) -> tuple[str, ...]:
-    """Return the words of the command line; empty for kernel threads, zombies and the departed."""
-    words = next(filter(None, (read(f"{PROC}/{shown}/cmdline") for shown in _showing(pid))), b"")
+    """Return the words of the command line, if it is long the first; none of kernel threads, zombies, the departed."""
+    files = (f"{PROC}/{shown}/cmdline" for shown in _showing(pid))
+    words = next(filter(None, (read(file, _MOST_COMMAND_BYTES) for file in files)), b"")
     return tuple(word.decode(errors="replace") for word in words.rstrip(b"\0").split(b"\0")) if words else ()
 
 

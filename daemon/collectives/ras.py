@@ -19,6 +19,7 @@ import msgspec
 from profd.daemon import processes
 from profd.daemon.collectives.client import PORT, Address, NoAnswer, ask
 from profd.daemon.collectives.status import Status
+from profd.daemon.interpreter.memory import mapped_files
 from profd.daemon.userfiles import Unanswered, files_of
 
 VARIABLES = frozenset({"NCCL_RAS_ADDR", "NCCL_RAS_ENABLE"})
@@ -32,8 +33,8 @@ _FAULTS = (
     ((2, 29, 2), "destroys memory of the job", "NVIDIA/nccl#1762"),
 )
 _NAMED = re.compile(r"/libnccl\.so\.(2)\.(\d+)\.(\d+)$")
-_DEFINED = re.compile(rb"^#define NCCL_(?:MAJOR|MINOR|PATCH) (\d+)$", re.MULTILINE)
-_FULL = re.compile(r"(?P<file>/\S.*/libnccl\.so\S*)$", re.MULTILINE)
+_DEFINED = re.compile(rb"^#define NCCL_(?:MAJOR|MINOR|PATCH) (\d{1,9})$", re.MULTILINE)
+_LIBRARY = re.compile(r"libnccl\.so\S*$")
 
 Version = tuple[int, int, int]
 
@@ -87,11 +88,11 @@ def find(pids: Iterable[int], mode: Mode) -> Ras | None:
     Raises NoAnswer, in words, where there is none, or it may not be asked.
     """
     pids = list(pids)
-    loaded = ((pid, _FULL.search(processes.maps(pid))) for pid in pids)
-    pid, library = next(((pid, found) for pid, found in loaded if found), (0, None))
-    if library is None:
+    mapped = ((pid, path) for pid in pids for _, path in mapped_files(processes.maps(pid)))
+    pid, library = next(((pid, path) for pid, path in mapped if _LIBRARY.match(path.rpartition("/")[2])), (0, ""))
+    if not library:
         return None
-    version = version_of(pid, library["file"])
+    version = version_of(pid, library)
     if version is not None and version < (2, 24, 0):
         raise NoAnswer(f"{_in_words(version)} has no RAS: it came with 2.24")
     if mode is not Mode.ANY:
@@ -139,7 +140,7 @@ def version_of(pid: int, library: str) -> Version | None:
 
 def _port(address: str) -> int:
     word = address.rpartition(":")[2]
-    return int(word) if word.isdecimal() else PORT
+    return int(word) if re.fullmatch("[0-9]{1,5}", word) else PORT
 
 
 def _listening(pid: int) -> Iterator[Address]:

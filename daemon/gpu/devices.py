@@ -49,9 +49,9 @@ class GpuNames:
 
 
 VARIABLES = frozenset({"CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER"})
-_INDEX = re.compile(r"[+]?\d+")
+_INDEX = re.compile(r"[+]?\d{1,9}")
 # MIG instances as drivers before R470 named them: the UUID of the GPU, its GPU instance, the compute instance in that.
-_OLD_MIG = re.compile(r"MIG-(GPU-[0-9a-f-]+)/(\d+)/\d+")
+_OLD_MIG = re.compile(r"MIG-(GPU-[0-9a-f-]+)/(\d{1,9})/\d{1,9}")
 
 
 def visible_gpus(environment: Mapping[str, str], gpus: Sequence[Gpu]) -> tuple[Gpu, ...] | None:

@@ -14,18 +14,22 @@ import contextlib
 import re
 import struct
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from pathlib import PurePath
 
 import msgspec
 
 from profd.daemon import processes
-from profd.daemon.interpreter.memory import Memory, Unreadable, exported, mapped_files, word_at
+from profd.daemon.interpreter.memory import MOST_PROGRAMS, Memory, Unreadable, exported, mapped_files, word_at
 from profd.daemon.interpreter.offsets import SIZE, STRING_STATE, TYPE, Offsets, offsets_of
 
 TYPES = ("PyCode_Type", "PyUnicode_Type", "PyTuple_Type", "PyDict_Type", "PyLong_Type", "PyCell_Type")
 MAY_BE_MISSING = ("PyGen_Type", "PyRangeIter_Type", "PyType_Type", "PyBytes_Type")
 """An interpreter that exports none of these is read all the same, as far as they are not needed."""
+
+
+_MOST_IN_NAMES = 1 << 14  # characters, of the variables of a function: a thousand of usual names
+_MOST_KEPT = 2 << 20  # characters, of all codes that are kept: a thousand of usual functions, and 8 MiB at most
+_STRING_OVERHEAD = 64  # bytes
 
 
 class Code(msgspec.Struct, frozen=True):
@@ -40,6 +44,12 @@ class Code(msgspec.Struct, frozen=True):
     first_line: int
     variables: tuple[str, ...]
     stack_size: int
+
+    @property
+    def length(self) -> int:
+        """The characters that it takes to keep, what each text takes besides included."""
+        texts = self.file, self.name, *self.variables
+        return sum(map(len, texts)) + _STRING_OVERHEAD * len(texts)
 
 
 class Frame(msgspec.Struct, frozen=True):
@@ -61,7 +71,8 @@ class Interpreter:
         self._code_places = at.file, at.name, at.variables, at.cells or at.variables, at.line_table
         self._code_numbers = at.first_line, at.stack_size
         self._code_bytes = max(*self._code_places, *self._code_numbers) + 8
-        self._described = lru_cache(1_024)(self._describe)
+        self._kept: dict[tuple[int, ...], Code] = {}
+        self._kept_length = 0
 
     def interpreter(self) -> int:
         """Return the address of the state of the main interpreter."""
@@ -152,7 +163,15 @@ class Interpreter:
         if not data or word_at(data, TYPE) != self.type("PyCode_Type"):
             return None
         numbers = (word_at(data, at) & 0xFFFFFFFF for at in self._code_numbers)
-        return self._described(address, *(word_at(data, at) for at in self._code_places), *numbers)
+        known_by = address, *(word_at(data, at) for at in self._code_places), *numbers
+        if known_by not in self._kept:
+            code = self._describe(*known_by)
+            self._kept_length += code.length
+            if self._kept_length > _MOST_KEPT:
+                self._kept.clear()
+                self._kept_length = code.length
+            self._kept[known_by] = code
+        return self._kept[known_by]
 
     def _describe(
         self, address: int, file: int, name: int, variables: int, cells: int, _: int, first_line: int, stack_size: int
@@ -166,7 +185,13 @@ class Interpreter:
         if length > 4_096:
             raise Unreadable("a function of it has too many variables")
         items = self.memory.read(address + self.offsets.items, length * 8) if length else b""
-        return tuple(self.text(item) for (item,) in struct.iter_unpack("<Q", items))
+        names, left = [], _MOST_IN_NAMES
+        for (item,) in struct.iter_unpack("<Q", items):
+            names.append(self.text(item))
+            left -= len(names[-1])
+            if left < 0:
+                raise Unreadable("the variables of a function of it have names that are too long")
+        return tuple(names)
 
     def _object(self, address: int, kind: str, length: int) -> bytes:
         data = self.memory.read(address, length)
@@ -183,7 +208,7 @@ def open_interpreter(pid: int) -> Interpreter:
     programs = [(start, path) for start, path in mapped if PurePath(path).name.startswith("libpython3")]
     programs += [(start, path) for start, path in mapped if path == executable]
     try:
-        for start, path in programs:
+        for start, path in programs[:MOST_PROGRAMS]:
             symbols = exported(memory, start, ("_PyRuntime", "Py_Version", *TYPES, *MAY_BE_MISSING))
             if "_PyRuntime" not in symbols or not symbols.keys() >= set(TYPES):
                 continue

@@ -24,6 +24,8 @@ _DYNAMIC_ENTRY = struct.Struct("<2Q")
 _NAMES, _SYMBOLS, _GNU_HASH = 5, 6, 0x6FFFFEF5
 _SYMBOL = struct.Struct("<I2BH2Q")
 _MOST_VARIABLES = 4096
+MOST_PROGRAMS = 16
+"""So many files of a process are searched, though each that it maps may have the name of a library."""
 _LENGTH = 256
 _PAGE = 4096
 _LIBRARY = re.compile(r"libc(-[\d.]+)?\.so|ld-musl")
@@ -92,7 +94,8 @@ def word_at(data: bytes, at: int) -> int:
 
 def mapped_files(maps: str) -> list[tuple[int, str]]:
     """Return where the files of a memory map lie that are mapped from their start, and their paths."""
-    found = re.findall(r"([0-9a-f]+)-[0-9a-f]+ \S+ 0+ \S+ \d+ +(/.*)", maps)
+    # Each line from its start: a name may be made so that to look for a match within it takes hours.
+    found = re.findall(r"(?m)^([0-9a-f]+)-[0-9a-f]+ \S+ 0+ \S+ \d+ +(/.*)", maps)
     return [(int(start, 16), path) for start, path in found]
 
 
@@ -170,7 +173,8 @@ def _variables(memory: Memory, pid: int, allowed: frozenset[str]) -> dict[str, s
     # The executable's own copy first: where there is one, the library uses it too (R_X86_64_COPY).
     places = [start for start, path in mapped if path == executable]
     places += [start for start, path in mapped if _LIBRARY.match(PurePath(path).name)]
-    address = next((found["environ"] for start in places if (found := exported(memory, start, ("environ",)))), None)
+    programs = places[:MOST_PROGRAMS]
+    address = next((found["environ"] for start in programs if (found := exported(memory, start, ("environ",)))), None)
     if address is None:
         return {}
     table, values = memory.word(address), dict[str, str]()

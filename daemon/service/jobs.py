@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.reads import Unread
 from profd.daemon.service.configuration import Configuration
 from profd.daemon.service.log import JsonLog
 from profd.daemon.service.processes import Job, ProcessInfo, ProcessScanner, ProcessTable, job_of, matching_rule
@@ -64,7 +65,7 @@ class _State:
 
 @dataclass(eq=False)
 class Jobs:
-    """The jobs of the host."""
+    """The jobs of the host; belongs to one thread, as it reads processes."""
 
     table: ProcessTable
     configuration: Configuration  # holds for jobs to come; what is recorded stays so
@@ -82,8 +83,7 @@ class Jobs:
 
     def adopt(self, root: Identity) -> None:
         self.skip(root)
-        if (program := self.table.program(root.pid)) is not None:
-            self._states[root].uid = program.uid
+        self._states[root].uid = self.table.uid(root)
 
     def _places(self) -> Counter[int]:
         return Counter(state.uid for state in self._states.values() if state.uid is not None)
@@ -93,11 +93,16 @@ class Jobs:
 
         Where there is not room for all, the user with the fewest places comes first.
         """
+        self.table.begin_turn()
         self._activity.look([root for root, state in self._states.items() if state.is_quiet or state.uid is not None])
         wanting: dict[Identity, tuple[Job, int]] = {}
         recorded: set[int] | None = None
         for process in self._scanner.poll():
-            job = self._job_of(process)
+            try:
+                job = self._job_of(process)
+            except Unread:
+                self._scanner.look_again(process.identity.pid, 1.0)
+                continue
             if job is None or job.root in wanting:
                 continue
             recorded = self.table.recorded() if recorded is None else recorded
@@ -141,8 +146,7 @@ class Jobs:
         elif why != STOPPED:
             self.fail(root)
         for one in [root for root, state in self._states.items() if state.uid is None]:
-            program = self.table.program(one.pid)
-            if program is None or program.identity != one:
+            if self.table.uid(one) is None:
                 del self._states[one]
 
     def fail(self, root: Identity) -> None:
@@ -159,7 +163,7 @@ class Jobs:
         return is_first
 
     def _job_of(self, process: ProcessInfo) -> Job | None:
-        """Return the job of a process that is to be recorded and old enough, and not taken yet."""
+        """Return the job of a process that is to be recorded and old enough, and not taken yet; raises Unread."""
         if (rule := matching_rule(self.configuration, process)) is None:
             return None
         # A user's supervisor and that of root find a process at the same time. Root's waits a little longer, so that

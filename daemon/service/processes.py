@@ -1,10 +1,7 @@
-"""The Python processes of a host and their jobs: reads of /proc with a deadline, and the rules for recording.
+"""The Python processes of a host and their jobs: what /proc says of them, and the rules for recording.
 
 A process changes mostly while it is young: it becomes another program, and it loads torch. Listing the processes is
 cheap, looking at one is not. So the older a process is, the more seldom it is looked at.
-
-A process that hangs in the kernel keeps the lock of its memory, and a read of its maps or its command line hangs, too.
-Such a read is given up; it goes on in a thread of its own, and until it ends no other is made of that process.
 
 A rank belongs to its launcher, a DataLoader worker to the process that started it; a training that a notebook or a
 test starts is a job by itself, unless what starts it meets the rules too.
@@ -12,72 +9,24 @@ test starts is a job by itself, unless what starts it meets the rules too.
 
 from __future__ import annotations
 
+import contextlib
 import os
-import queue
 import re
-import threading
 from collections.abc import Callable
-from concurrent.futures import Future
-from concurrent.futures import TimeoutError as FutureTimeoutError
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import msgspec
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.reads import Reads, Unread
 from profd.daemon.service.configuration import Configuration, Exclusion, Rule
 from profd.daemon.store.records import Identity
 from profd.daemon.tree.attachable import TORCH_LIBRARY, is_profd
 
-DEADLINE_S = 1.0
 Value = TypeVar("Value")
-
-
-class Reads:
-    """Reads that are made one after the other; belongs to one thread."""
-
-    def __init__(self, deadline_s: float = DEADLINE_S) -> None:
-        self._deadline_s = deadline_s
-        self._reader: _Reader | None = None
-        self._stuck: dict[int, _Reader] = {}
-
-    def read(self, pid: int, ask: Callable[[], Value], otherwise: Value) -> Value:
-        """Return ``ask()`` on a process; ``otherwise`` where that takes too long, or an earlier one still does."""
-        if pid in self._stuck:
-            if self._stuck[pid].is_alive():
-                return otherwise
-            del self._stuck[pid]
-        if self._reader is None:
-            self._reader = _Reader()
-            self._reader.start()
-        answer: Future[Value] = Future()
-        self._reader.asked.put((ask, answer))
-        try:
-            return answer.result(self._deadline_s)
-        except FutureTimeoutError:
-            self._reader.asked.put(None)
-            self._stuck[pid], self._reader = self._reader, None
-            return otherwise
-
-
-class _Reader(threading.Thread):
-    """Answers requests until it gets the one that ends it."""
-
-    def __init__(self) -> None:
-        super().__init__(name="profd-reads", daemon=True)
-        self.asked: queue.SimpleQueue[tuple[Callable[[], Any], Future[Any]] | None] = queue.SimpleQueue()
-
-    def run(self) -> None:
-        while (work := self.asked.get()) is not None:
-            ask, answer = work
-            try:
-                answer.set_result(ask())
-            except Exception as error:  # noqa: BLE001  it is raised where it was asked for
-                answer.set_exception(error)
-
-
 _GPU_DEVICE = "/dev/nvidia"  # a CUDA context maps the driver's devices, which loading torch alone does not
 _PYTHON = re.compile(r"/python[\d.]*[a-z]*( \(deleted\))?$")
 
@@ -100,13 +49,20 @@ class ProcessInfo(Program, frozen=True):
 
 
 class ProcessTable:
-    """The processes of this host that this user may record: its own, those of all users for root."""
+    """The processes of this host that this user may record: its own, those of all users for root.
+
+    Belongs to one thread. What reads memory of a process raises Unread if that takes too long.
+    """
 
     def __init__(self) -> None:
         self._uid = os.geteuid()
         self._reads = Reads()
         self._strangers: dict[int, tuple[str, int]] = {}
         """Processes without Python: their program, and how often their maps were looked at."""
+
+    def begin_turn(self) -> None:
+        """Give the processes of each user their time anew."""
+        self._reads.begin_turn()
 
     def pids(self) -> set[int]:
         found = set(processes.pids())
@@ -149,6 +105,10 @@ class ProcessTable:
             return None
         return Program(Identity(pid, stat.start_ticks), stat.ppid, uid, self._command(pid))
 
+    def uid(self, root: Identity) -> int | None:
+        """Return the user of this very process; None if it has ended."""
+        return processes.owner_uid(root.pid) if processes.is_running(*root) else None
+
     def descendants(self, pid: int) -> set[int]:
         return set(processes.descendants(pid))
 
@@ -158,16 +118,22 @@ class ProcessTable:
 
     def recorded(self) -> set[int]:
         """Return the PIDs whose stacks are being recorded, by any session of their users or of root."""
-        claims = [(pid, target) for pid in self.pids() if (target := _recorded_by(self._command(pid))) is not None]
+        claims = []
+        for pid in self.pids():
+            with contextlib.suppress(Unread):
+                claims.append((pid, _recorded_by(self._command(pid))))
         # Whoever may not trace a process cannot claim that it does.
         owner = processes.owner_uid
-        return {recorded for pid, recorded in claims if owner(pid) in (0, owner(recorded))}
+        return {target for pid, target in claims if target is not None and owner(pid) in (0, owner(target))}
 
     def _maps(self, pid: int) -> str:
-        return self._reads.read(pid, lambda: processes.maps(pid), "")
+        return self._read(pid, processes.maps)
 
     def _command(self, pid: int) -> tuple[str, ...]:
-        return self._reads.read(pid, lambda: processes.command_line(pid), ())
+        return self._read(pid, processes.command_line)
+
+    def _read(self, pid: int, ask: Callable[[int], Value]) -> Value:
+        return self._reads.read(pid, processes.owner_uid(pid) or 0, lambda: ask(pid))
 
 
 def _recorded_by(command: tuple[str, ...]) -> int | None:
@@ -192,10 +158,17 @@ class ProcessScanner:
         for pid in pids - self._due_ns.keys():
             self._due_ns[pid] = now_ns
             self._began_ns[pid] = now_ns - int(self.table.age_s(pid) * SECOND_NS)
-        due = [pid for pid, due_ns in self._due_ns.items() if due_ns <= now_ns]
-        for pid in due:
+        due = sorted((due_ns, pid) for pid, due_ns in self._due_ns.items() if due_ns <= now_ns)
+        return [process for _, pid in due if (process := self._look(pid, now_ns)) is not None]
+
+    def _look(self, pid: int, now_ns: int) -> ProcessInfo | None:
+        """Look at a process, and again the later the older it is; one that could not be read comes after others."""
+        self.look_again(pid, 1.0)
+        with contextlib.suppress(Unread):
+            found = self.table.look(pid)
             self.look_again(pid, min(max((now_ns - self._began_ns[pid]) / SECOND_NS / 2, 1.0), 60.0))
-        return [process for process in map(self.table.look, due) if process is not None]
+            return found
+        return None
 
     def look_again(self, pid: int, in_s: float) -> None:
         if pid in self._due_ns:

@@ -14,9 +14,10 @@ import asyncio
 import contextlib
 import os
 from collections.abc import Callable, Coroutine
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -38,6 +39,7 @@ from profd.daemon.tree.attachable import check_attachable
 from profd.daemon.tree.exitstatus import Watch
 
 INTERRUPTED = "interrupted"
+Value = TypeVar("Value")
 
 
 @dataclass(eq=False)
@@ -204,6 +206,7 @@ class SessionPool:
         self._budget = HostBudget(self.clock)
         self._starting = 0
         self._sharing = asyncio.Lock()
+        self._thread = ThreadPoolExecutor(1, "profd-jobs")  # all that ``jobs`` is asked, in order
         self._tasks: set[asyncio.Task[None]] = set()
         self._one_less = asyncio.Event()
 
@@ -238,11 +241,16 @@ class SessionPool:
         self._ended_cpu_s = 0.0
         self.share()
 
-    def make_room(self) -> None:
+    async def look(self) -> None:
+        """Begin what is to be recorded, and let a job go that has been quiet for long if another one waits."""
+        self.begin(await self._ask(self.jobs.poll, self.room))
+        await self.make_room()
+
+    async def make_room(self) -> None:
         """Let a job go that has been quiet for long, where another one waits for its place; one at a time."""
         if not self.jobs.is_any_waiting or any(recording.is_released for recording in self._live.values()):
             return
-        root = self.jobs.quietest()
+        root = await self._ask(self.jobs.quietest)
         for run_id, recording in self._live.items():
             if recording.entry.root == root:
                 recording.is_released = True
@@ -268,6 +276,10 @@ class SessionPool:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
+    async def _ask(self, question: Callable[..., Value], *words: object) -> Value:
+        """Ask ``jobs`` in its thread: it reads processes, which may take seconds."""
+        return await asyncio.get_running_loop().run_in_executor(self._thread, question, *words)
+
     def _part(self) -> float:
         wanted = self.configuration
         return self._budget.part(wanted.budget_percent, wanted.least_percent, len(self._live) + self._starting)
@@ -279,8 +291,8 @@ class SessionPool:
         try:
             recording = await asyncio.to_thread(self.sessions.start, job, part)
         except ProfdError as error:
-            self.jobs.fail(job.root)
-            if self.jobs.is_first_notice(job.root):
+            await self._ask(self.jobs.fail, job.root)
+            if await self._ask(self.jobs.is_first_notice, job.root):
                 self.log.complain("refused", error, pid=job.root.pid)
         else:
             recording.budget_percent = part
@@ -340,6 +352,6 @@ class SessionPool:
         except ProfdError as error:
             self.log.complain("unwritable", error, run=run_id)
         self.log.say("ended", why, run=run_id, pid=root.pid)
-        self.jobs.end(root, why)
+        await self._ask(self.jobs.end, root, why)
         self.ended(entry)
         await self._share()

@@ -109,8 +109,7 @@ class Supervisor:
         while True:
             self._pool.meter()
             try:
-                self._pool.begin(self.jobs.poll(self._pool.room))
-                self._pool.make_room()
+                await self._pool.look()
             except Exception as error:  # noqa: BLE001  one process may be the reason, and the others are to be recorded
                 failure = f"the processes could not be looked at ({error!r})"
                 if failure != last_failure:

@@ -18,8 +18,8 @@ import msgspec
 from profd.daemon import processes
 from profd.daemon.userfiles import UserFiles
 
-_OF_KERNEL = re.compile(r"/ipykernel_\d+/(\d+)\.py$")
-_OF_TERMINAL = re.compile(r"<ipython-input-(\d+)-([0-9a-f]+)>$")
+_OF_KERNEL = re.compile(r"/ipykernel_\d+/(\d{1,10})\.py$")
+_OF_TERMINAL = re.compile(r"<ipython-input-(\d{1,9})-([0-9a-f]+)>$")
 _HISTORY = "profile_default/history.sqlite"
 _NEWEST = "SELECT line, source, source_raw FROM history ORDER BY session DESC, line DESC LIMIT 300"
 _SEED, _MULTIPLIER, _WORD = 0xC70F6907, 0x5BD1E995, 0xFFFFFFFF

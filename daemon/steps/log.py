@@ -18,8 +18,9 @@ _WORD = re.compile(
     r"(?i)(?<![a-z])(?:iter(?:ation)?|(?:global[ _])?step|batch|it|update)s?\b[\s:=#\[]{1,4}"
     r"(\d[\d,]{0,14})(?![\d.]|,\d|\s*(?:ms|it/s|s\b))"
 )
-_BRACKET = re.compile(r"epoch:?\s*\[\d+\]\s*\[\s*(\d+)/\d+\]", re.IGNORECASE)
-_BAR = re.compile(r"(\d+)/\d+ \[\d[\d:]*<[^\]]*(?:it/s|s/it)")
+# What may be repeated has bounds: a line that was made for it would else take hours, and a number would be none.
+_BRACKET = re.compile(r"epoch:?\s{0,9}\[\d{1,9}\]\s{0,9}\[\s{0,9}(\d{1,9})/\d{1,9}\]", re.IGNORECASE)
+_BAR = re.compile(r"(?<!\d)(\d{1,15})/\d{1,15} \[\d[\d:]{0,20}<[^\]]{0,200}?(?:it/s|s/it)")
 _LINE_BYTES = 4096
 
 
@@ -37,7 +38,7 @@ class StepLog:
         *lines, rest = re.split(rb"[\r\n]+", self._rest + data)
         self._rest = rest[-_LINE_BYTES:]
         step = None
-        for line in (line.decode(errors="replace") for line in lines):
+        for line in (line[-_LINE_BYTES:].decode(errors="replace") for line in lines):
             if found := _BRACKET.search(line) or _WORD.search(line) or _BAR.search(line):
                 step = int(found[1].replace(",", ""))
                 self.apart = max(self.apart, step - self._step) if self._step is not None else 0

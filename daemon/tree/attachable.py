@@ -6,10 +6,13 @@ stands in ``System``, so that tests can try every reason.
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import itertools
 import os
 import re
+import time
+from collections import Counter
 from pathlib import Path
 
 import msgspec
@@ -17,11 +20,14 @@ import msgspec
 from profd.daemon import errors, processes
 from profd.daemon.containers import Place
 from profd.daemon.errors import ProfdError
+from profd.daemon.reads import Reads, Unread
 from profd.daemon.rights import Credentials, Rights
 from profd.daemon.secrets import mask_command
 from profd.daemon.stacks.dump import DumpFailed, take_dump
 from profd.daemon.tree.unread import Reason, why_unread
 
+LOOK_S = 2.0
+"""All reads of all processes take so long at most when they are listed, and those of a user half of it."""
 TORCH_LIBRARY = "/libtorch"
 """Stands in the maps of a process that has PyTorch loaded."""
 PYTHON_VERSIONS = "CPython 3.8 to 3.15"
@@ -37,14 +43,15 @@ _NOT_FOUND = re.compile(r"(?i)failed to find (python version|a python interprete
 
 
 class Attachable(msgspec.Struct, frozen=True):
-    """A Python process of this user; ``uses_torch`` where it has PyTorch loaded. Secrets in ``command`` are masked.
+    """A Python process of this user; ``uses_torch`` where it has PyTorch loaded, None if that is not known.
 
-    ``notebook`` is the path of the notebook that a kernel runs for, empty where it is none's.
+    Secrets in ``command`` are masked; it is the name of the process alone if that was not read in time. ``notebook`` is
+    the path of the notebook that a kernel runs for, empty where it is none's.
     """
 
     pid: int
     python: str
-    uses_torch: bool
+    uses_torch: bool | None
     age_s: float
     command: tuple[str, ...]
     notebook: str = ""
@@ -53,17 +60,39 @@ class Attachable(msgspec.Struct, frozen=True):
 def find_attachable() -> list[Attachable]:
     """Return the outermost processes worth attaching to, those with PyTorch first, then the youngest first."""
     uid = os.geteuid()
-    found: dict[int, Attachable] = {}
-    for pid in processes.pids():
-        if pid == os.getpid() or (uid != 0 and processes.owner_uid(pid) != uid):
-            continue
-        version, stat, words = processes.python_version(pid), processes.read_stat(pid), processes.command_line(pid)
-        if version is not None and stat is not None and stat.is_running and not is_profd(words):
-            has_torch = TORCH_LIBRARY in processes.maps(pid)
-            notebook = processes.environment(pid, frozenset({_NOTEBOOK})).get(_NOTEBOOK, "")
-            found[pid] = Attachable(pid, version, has_torch, stat.age_s, mask_command(words), notebook)
+    owners = {pid: owner for pid in processes.pids() if (owner := processes.owner_uid(pid)) is not None}
+    count = Counter(owners.values())
+    # A user with many processes keeps nobody waiting but for the last of its own.
+    pids = sorted((pid for pid in owners if uid in (0, owners[pid])), key=lambda pid: count[owners[pid]])
+    reads, until_s, found = Reads(LOOK_S / 2), time.monotonic() + LOOK_S, dict[int, Attachable]()
+    for pid in pids:
+        if pid != os.getpid() and (one := _look(pid, owners[pid], reads, until_s)) is not None:
+            found[pid] = one
     worth = [process for process in found.values() if not _is_covered(process, found)]
     return sorted(worth, key=lambda process: (not process.uses_torch, process.age_s))
+
+
+def _look(pid: int, uid: int, reads: Reads, until_s: float) -> Attachable | None:
+    """Return what is shown of a process, after ``until_s`` what costs nothing; None of one that is no Python."""
+    stat = processes.read_stat(pid)
+    if stat is None or not stat.is_running:
+        return None
+    version = "" if "python" in Path(processes.link(pid, "exe")).name else None
+    words: tuple[str, ...] = (stat.comm,)
+    maps, notebook = "", ""
+    with contextlib.suppress(Unread):
+        if time.monotonic() < until_s:
+            version = reads.read(pid, uid, lambda: processes.python_version(pid))
+            if version is None:
+                return None
+            words = reads.read(pid, uid, lambda: processes.command_line(pid))
+            maps = reads.read(pid, uid, lambda: processes.maps(pid))
+            variables = reads.read(pid, uid, lambda: processes.environment(pid, frozenset({_NOTEBOOK})))
+            notebook = variables.get(_NOTEBOOK, "")
+    if version is None or is_profd(words):
+        return None
+    uses_torch = TORCH_LIBRARY in maps if maps else None
+    return Attachable(pid, version, uses_torch, stat.age_s, mask_command(words), notebook)
 
 
 def is_profd(words: tuple[str, ...]) -> bool:

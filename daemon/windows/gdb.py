@@ -89,8 +89,6 @@ def find_calls(pid: int) -> Calls:
     """Return the addresses of the functions to call in a process; raises WindowFailed."""
     try:
         found = symbols.find(pid, (_MAP, _QUEUE, _RUN))
-    except OSError as error:
-        raise WindowFailed(f"the map of process {pid} cannot be read ({error.strerror})", _REMEDY) from error
     except Unreadable as error:
         raise WindowFailed(f"the functions of process {pid} cannot be looked up: {error}", _ALLOW) from error
     if missing := [name for name in (_MAP, _QUEUE, _RUN) if name not in found]:
@@ -100,10 +98,7 @@ def find_calls(pid: int) -> Calls:
 
 def lay_out(pid: int, write: Callable[[int, int], str]) -> Text:
     """Return a text and its place in a process, by ``write`` of address and length in bytes; raises WindowFailed."""
-    try:
-        page = symbols.free_page(pid)
-    except OSError as error:
-        raise WindowFailed(f"the map of process {pid} cannot be read ({error.strerror})", _REMEDY) from error
+    page = symbols.free_page(pid)
     # The numbers are part of the text, so its length is that with the widest possible numbers.
     page_bytes = (len(write((1 << 64) - 1, (1 << 32) - 1).encode()) // _PAGE_BYTES + 1) * _PAGE_BYTES
     return Text(write(page, page_bytes).encode(), page, page_bytes)

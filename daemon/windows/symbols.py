@@ -12,8 +12,8 @@ from collections.abc import Collection
 from pathlib import Path
 from typing import NamedTuple
 
+from profd.daemon import processes
 from profd.daemon.interpreter.memory import Memory, Unreadable, exported
-from profd.daemon.processes import PROC
 
 _INTERPRETER = re.compile(r"(libpython\d|python(\d|$)|lib(c|pthread)[.-]|ld-musl)")
 """Names of files in which the functions of Python and of the C library are."""
@@ -30,9 +30,9 @@ class Mapping(NamedTuple):
 
 
 def mappings(pid: int) -> list[Mapping]:
-    """Return the map of a process in order of addresses; raises OSError where it may not be read."""
+    """Return the map of a process in order of addresses; empty where it may not be read."""
     found = []
-    for line in (PROC / str(pid) / "maps").read_text(errors="replace").splitlines():
+    for line in filter(None, processes.maps(pid).split("\n")):
         words = line.split(None, 5)
         start, _, end = words[0].partition("-")
         path = words[5] if len(words) > 5 else ""
@@ -41,8 +41,8 @@ def mappings(pid: int) -> list[Mapping]:
 
 
 def find(pid: int, names: Collection[str]) -> dict[str, int]:
-    """Return the addresses of those functions that the process has; raises OSError or Unreadable."""
-    known, executable = mappings(pid), str((PROC / str(pid) / "exe").readlink())
+    """Return the addresses of those functions that the process has; raises Unreadable."""
+    known, executable = mappings(pid), processes.link(pid, "exe")
     found: dict[str, int] = {}
     with contextlib.closing(Memory(pid)) as memory:
         for mapping in known:
@@ -56,7 +56,7 @@ def find(pid: int, names: Collection[str]) -> dict[str, int]:
 
 
 def free_page(pid: int) -> int:
-    """Return an address in the middle of the widest range of nothing, 0 of a process that ends; raises OSError."""
+    """Return an address in the middle of the widest range of nothing, 0 of a process that ends."""
     taken = [mapping for mapping in mappings(pid) if mapping.path != "[vsyscall]"]
     gaps = ((after.start - before.end, before.end) for before, after in itertools.pairwise(taken))
     width, start = max(gaps, default=(0, 0))

@@ -56,8 +56,15 @@ class FakeTable(ProcessTable):
         del self.programs[pid]
         self.subjects.pop(pid, None)
 
+    def begin_turn(self) -> None:
+        pass
+
     def pids(self) -> set[int]:
         return set(self.programs)
+
+    def uid(self, root: Identity) -> int | None:
+        program = self.programs.get(root.pid)
+        return program.uid if program is not None and program.identity == root else None
 
     def age_s(self, pid: int) -> float:
         return self.ages.get(pid, 0.0)

@@ -161,6 +161,43 @@ def test_reads_of_mapped_files_are_known_from_those_of_the_disk(monkeypatch: pyt
     assert processes.io_bytes(1) == (5, 3, 4096)
 
 
+def test_a_file_is_read_up_to_a_bound_and_a_pipe_is_not_waited_for(tmp_path: Path) -> None:
+    (tmp_path / "long").write_bytes(b"x" * 300_000)
+    assert read(str(tmp_path / "long")) == b"x" * 300_000
+    assert read(str(tmp_path / "long"), 100_000) == b"x" * 100_000
+    os.mkfifo(tmp_path / "pipe")
+    assert read(str(tmp_path / "pipe")) == b""
+
+
+def test_each_read_has_a_bound_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A process chooses how long its command line, its variables and the names in its maps are."""
+    endless = {"cmdline": b"word\0", "environ": b"A=1\0", "maps": b"x\n"}
+
+    def of_a_giant(path: str, most_bytes: int = processes.MOST_BYTES) -> bytes:
+        part = endless[path.rpartition("/")[2]]
+        return part * (most_bytes // len(part) + 1)
+
+    monkeypatch.setattr(processes, "read", of_a_giant)
+    assert len("".join(processes.command_line(1))) < 1 << 17
+    assert processes.environment(1, frozenset({"A"})) == {"A": "1"}
+    assert processes.maps(1) == ""  # all of it or nothing: what is cut may lack what is asked for
+
+
+def test_children_of_many_threads_are_asked_for_their_parent(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+    real_read = processes.read
+
+    def noting(path: str) -> bytes | None:
+        asked.append(path)
+        return real_read(path)
+
+    with ready(["sh", "-c", "echo ready; read x"]) as child:
+        monkeypatch.setattr(processes, "read", noting)
+        monkeypatch.setattr(processes, "_MANY_THREADS", 0)
+        assert child.pid in processes.children(os.getpid())
+        assert not any(path.endswith("/children") for path in asked)
+
+
 def test_what_is_gone_says_nothing() -> None:
     of = (processes.read_stat, processes.owner_uid, processes.python_version, processes.io_bytes, processes.rss_bytes)
     assert [read_of(NO_PID) for read_of in of] == [None] * 5

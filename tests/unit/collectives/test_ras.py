@@ -57,6 +57,7 @@ def test_a_port_of_another_process_is_not_asked(nccl: dict[str, str]) -> None:
         ({"version": "2.27.7"}, "destroys memory"),
         ({"version": "2"}, "version of NCCL is unknown"),
         ({"NCCL_RAS_ADDR": "localhost:1"}, "no process listens"),
+        ({"NCCL_RAS_ADDR": "localhost:" + "1" * 5000}, "no process listens"),
     ],
 )
 def test_what_keeps_ras_from_being_asked_is_said(nccl: dict[str, str], environment: dict[str, str], text: str) -> None:
@@ -98,6 +99,8 @@ def test_the_version_is_that_of_the_file_or_of_its_wheel(tmp_path: Path) -> None
     (folder / "include" / "nccl.h").write_text(header)
     assert version_of(ME, f"{folder}/lib/libnccl.so.2") == (2, 29, 3)
     assert version_of(ME, "/opt/nccl/lib/libnccl.so.2") is None
+    (folder / "include" / "nccl.h").write_text(header.replace("29", "2" * 5000))
+    assert version_of(ME, f"{folder}/lib/libnccl.so.2") is None
 
 
 def test_the_wheel_of_nccl_that_torch_brings_is_read() -> None:

@@ -8,8 +8,10 @@ import subprocess
 import pytest
 from support.interpreters import VERSIONS, python, standing
 
+from profd.daemon import processes
+from profd.daemon.interpreter import frames
 from profd.daemon.interpreter.frames import count_threads, open_interpreter
-from profd.daemon.interpreter.memory import Unreadable
+from profd.daemon.interpreter.memory import Memory, Unreadable
 
 NESTED = """
 import threading
@@ -90,6 +92,55 @@ def test_a_code_in_the_place_of_another_one_is_not_taken_for_that(version: str) 
     assert first.address == other.address
     found = [(code.name, code.file, code.first_line) for code in (first, other)]
     assert found == [("first", "/first.py", 8), ("other", "/other.py", 10)]
+
+
+# Functions that call each other, each with ``many`` variables whose names are new and ``length`` characters long.
+LONG_NAMES = """
+def chain(many, length, depth):
+    called = ready
+    for number in range(depth):
+        names = [f"v{number}_{one}".ljust(length, "x") for one in range(many)]
+        scope = {"called": called}
+        exec(f"def f{number}():\\n {' = '.join(names)} = 0\\n called()", scope)
+        called = scope[f"f{number}"]
+    called()
+def ready():
+    print("ready", flush=True)
+    input()
+"""
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_little_is_kept_of_names_however_long(version: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(frames, "_MOST_KEPT", 50_000)
+    with standing(LONG_NAMES + "chain(3, 4000, 40)", python(version)) as program:
+        interpreter = open_interpreter(program.pid)
+        stack = interpreter.stack(interpreter.main_thread())
+        assert len({frame.code.name for frame in stack}) > 40
+        assert sum(code.length for code in interpreter._kept.values()) == interpreter._kept_length <= 50_000
+        assert stack[1].code.variables[0].startswith("v0_0xxx")
+
+
+def test_a_function_whose_variables_have_names_without_end_is_not_read() -> None:
+    with standing(LONG_NAMES + "chain(5, 4000, 1)") as program:
+        interpreter = open_interpreter(program.pid)
+        with pytest.raises(Unreadable, match="names that are too long"):
+            interpreter.stack(interpreter.main_thread())
+
+
+def test_few_of_the_files_are_searched_that_are_called_like_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+
+    def search(memory: Memory, start: int, names: tuple[str, ...]) -> dict[str, int]:
+        asked.append(start)
+        return {}
+
+    maps = "".join(f"{at:x}000-{at:x}fff r--p 00000000 08:01 1 /tmp/libpython3.11.so\n" for at in range(1, 5000))
+    monkeypatch.setattr(processes, "maps", lambda pid: maps)
+    monkeypatch.setattr(frames, "exported", search)
+    with pytest.raises(Unreadable, match="no CPython"):
+        open_interpreter(os.getpid())
+    assert len(asked) <= 16
 
 
 def test_a_process_that_is_no_python_is_said_to_be_none() -> None:

@@ -14,7 +14,7 @@ import pytest
 from support.interpreters import VERSIONS, python, standing
 
 from profd.daemon import processes
-from profd.daemon.interpreter.memory import Memory, Unreadable, exported, variables_now
+from profd.daemon.interpreter.memory import Memory, Unreadable, exported, mapped_files, variables_now
 from profd.daemon.windows import symbols
 
 ADDRESSES = """
@@ -33,6 +33,12 @@ def own() -> Memory:
 def starts() -> dict[str, int]:
     """Return where the files that are mapped into this process begin."""
     return {one.path: one.start for one in reversed(symbols.mappings(os.getpid())) if one.offset == 0}
+
+
+def test_no_name_in_a_map_makes_it_slow() -> None:
+    """A search that begins anew at each character of this line would take hours."""
+    long = "7f00-7f01 r--p 00000000 08:01 1 /tmp/" + "a" * 4_000_000
+    assert mapped_files(f"{long}\n{long}\n") == [(0x7F00, long[long.index("/") :])] * 2
 
 
 def test_bytes_of_another_process_are_read() -> None:

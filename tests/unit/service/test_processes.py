@@ -1,4 +1,4 @@
-"""Reads that may never end: one that does not is given up, and no other is made of its process meanwhile."""
+"""The processes of a host: which are Python, and when each is looked at."""
 
 from __future__ import annotations
 
@@ -19,36 +19,10 @@ from support.waiting import until
 
 from profd.daemon import processes
 from profd.daemon.processes import user_name
+from profd.daemon.reads import Reads, Unread
 from profd.daemon.service import processes as subjects
 from profd.daemon.service.configuration import Configuration, Exclusion, Rule
-from profd.daemon.service.processes import ProcessInfo, ProcessScanner, ProcessTable, Reads, matching_rule
-
-
-def test_what_is_read_is_returned_or_raised_here_by_one_thread() -> None:
-    def fail() -> str:
-        raise PermissionError("not yours")
-
-    reads = Reads()
-    assert reads.read(7, lambda: "maps", "") == "maps"
-    with pytest.raises(PermissionError, match="not yours"):
-        reads.read(7, fail, "")
-    assert len({reads.read(pid, threading.get_ident, 0) for pid in range(20)}) == 1
-
-
-def test_a_read_that_does_not_end_is_given_up_and_not_made_again_before_it_does() -> None:
-    reads, wakes, asked = Reads(deadline_s=0.05), threading.Event(), []
-
-    def hang() -> str:
-        asked.append(1)
-        wakes.wait()
-        return "late"
-
-    assert [reads.read(7, hang, "none") for _ in range(5)] == ["none"] * 5
-    assert len(asked) == 1
-    reads._deadline_s = 60.0
-    assert reads.read(8, lambda: "other", "none") == "other"  # nobody else waits for it
-    wakes.set()
-    until(lambda: reads.read(7, lambda: "again", "none") == "again", "it is read again")
+from profd.daemon.service.processes import ProcessInfo, ProcessScanner, ProcessTable, matching_rule
 
 
 def subject(*command: str, torch: bool = False, gpu: bool = False, uid: int = UID) -> ProcessInfo:
@@ -227,6 +201,52 @@ def test_a_process_that_hangs_in_the_kernel_is_waited_for_once(monkeypatch: pyte
     monkeypatch.setattr(processes, "maps", hang)
     table = ProcessTable()
     table._reads = Reads(deadline_s=0.01)
-    assert [table.look(os.getpid()) for _ in range(3)] == [None] * 3
+    for _ in range(3):
+        table.begin_turn()
+        with pytest.raises(Unread):
+            table.look(os.getpid())
     assert until(lambda: asked, "the read to begin") == [os.getpid()]
     wakes.set()
+
+
+class SlowTable(FakeTable):
+    """A table whose processes cannot be read while they are in ``slow``."""
+
+    slow: frozenset[int] = frozenset()
+
+    def look(self, pid: int) -> ProcessInfo | None:
+        found = super().look(pid)
+        if pid in self.slow:
+            raise Unread
+        return found
+
+
+def test_what_could_not_be_read_is_looked_at_again_soon_and_after_the_others() -> None:
+    table, clock = SlowTable(), StoppedClock()
+    for pid in (7, 8, 9):
+        table.add(pid, torch=True)
+        table.ages[pid] = 5000.0
+    table.slow = frozenset({7, 8})
+    scanner = ProcessScanner(table, clock)
+    assert [one.identity.pid for one in scanner.poll()] == [9]
+    clock.advance(1)
+    table.slow, table.looks = frozenset({7}), []
+    table.add(10, torch=True)
+    table.ages[10] = 5000.0
+    assert sorted(one.identity.pid for one in scanner.poll()) == [8, 10]
+    assert table.looks[:2] == [7, 8]
+    clock.advance(1)
+    table.slow, table.looks = frozenset(), []
+    assert [one.identity.pid for one in scanner.poll()] == [7]
+
+
+def test_what_root_cannot_read_in_time_is_no_evidence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A claim that is not read is none; a job whose launcher is not read is not begun, but looked at again."""
+
+    def give_up(pid: int) -> tuple[str, ...]:
+        raise Unread
+
+    monkeypatch.setattr(processes, "command_line", give_up)
+    assert ProcessTable().recorded() == set()
+    with pytest.raises(Unread):
+        ProcessTable().program(os.getpid())

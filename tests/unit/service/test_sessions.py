@@ -103,6 +103,7 @@ async def test_sessions_share_one_budget_and_others_get_the_part_of_an_ended_one
     assert host.sessions.most_together == 10.0
     assert host.pool.room == 0
     await host.pool.stop_all()
+    await host.pool.settle()
     assert [entry.why_ended for entry in host.ended] == ["target-exited", *["stopped"] * 5]
 
 
@@ -161,8 +162,8 @@ async def test_a_quiet_job_gives_its_place_to_one_that_waits(host: Host, is_wait
     for _ in range(8):
         host.clock.advance(60)
         host.jobs.poll(room=0)
-    host.pool.make_room()
-    host.pool.make_room()  # one at a time
+    await host.pool.make_room()
+    await host.pool.make_room()  # one at a time
     while is_waiting and not host.ended:
         await asyncio.sleep(0)
     await host.pool.settle()

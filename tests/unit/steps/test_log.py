@@ -36,6 +36,19 @@ def test_a_line_says_its_step(line: str, step: int | None) -> None:
     assert StepLog().take(f"{line}\n".encode()) == step
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        *(b"9" * 2_000_000, b"1/1 [0<" * 300_000, b"epoch" + b" " * 2_000_000, b"1/1 [" + b"0:" * 1_000_000),
+        b"epoch [1][" + b"9" * 3000 + b"/1]",
+        b"9" * 3000 + b"/1 [0<1 it/s",
+    ],
+)
+def test_a_line_that_was_made_for_it_is_neither_slow_nor_a_step(line: bytes) -> None:
+    """A search that is quadratic in the line, of 2 MB, would take hours; Python refuses numbers of 4,301 digits."""
+    assert StepLog().take(line + b"\n") is None
+
+
 def test_a_line_counts_once_it_is_whole() -> None:
     log = StepLog()
     assert log.take(b"loading\nstep 1") is None

@@ -7,6 +7,7 @@ import os
 
 import pytest
 
+from profd.daemon.interpreter.memory import Unreadable
 from profd.daemon.windows import symbols
 from profd.daemon.windows.symbols import Mapping
 
@@ -25,7 +26,7 @@ def test_functions_are_found_where_the_loader_has_put_them_or_left_out() -> None
         "PyRun_SimpleString": address(ctypes.pythonapi.PyRun_SimpleString),
     }
     assert symbols.find(os.getpid(), ("Py_NoSuchFunction",)) == {}
-    with pytest.raises(OSError):
+    with pytest.raises(Unreadable):
         symbols.find(1 << 22, NAMES)
 
 
