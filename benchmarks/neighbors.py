@@ -1,4 +1,4 @@
-"""Root's daemon and `profd ls` beside a user whose processes are dear to look at: is anybody else kept waiting?
+"""Measures root's daemon and `profd ls` beside a user whose processes are dear to look at.
 
 Run as root: ``python benchmarks/neighbors.py [--seconds 120] [--quick]``. One user runs 90 processes: each has a
 command line of a gigabyte, each third one maps of 200 MB besides, and two have 10,000 threads. They take 3 GB. A second
@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import itertools
 import os
 import shutil
 import signal
@@ -118,8 +119,8 @@ def measure(folder: Path, seconds: float) -> bool:
         for training in trainings:
             training.kill()
             training.wait()
-    signs = [began_s, *daemon.signs, ended_s] if not daemon.signs else [*daemon.signs, ended_s]
-    longest_s = max(after - before for before, after in zip(signs, signs[1:], strict=False))
+    signs = [*daemon.signs, ended_s]
+    longest_s = max(after - before for before, after in itertools.pairwise(signs))
     due = [training.pid for training in trainings[: len(trainings) - 2]]  # the last ones are too young
     missed = [pid for pid in due if pid not in daemon.recorded]
     held = {

@@ -11,7 +11,6 @@ import errno
 import itertools
 import os
 import re
-import time
 from collections import Counter
 from pathlib import Path
 
@@ -26,8 +25,8 @@ from profd.daemon.secrets import mask_command
 from profd.daemon.stacks.dump import DumpFailed, take_dump
 from profd.daemon.tree.unread import Reason, why_unread
 
-LOOK_S = 2.0
-"""All reads of all processes take so long at most when they are listed, and those of a user half of it."""
+LOOK_S = 1.0
+"""All reads of processes take so much CPU time at most when they are listed, and those of a user half of it."""
 TORCH_LIBRARY = "/libtorch"
 """Stands in the maps of a process that has PyTorch loaded."""
 PYTHON_VERSIONS = "CPython 3.8 to 3.15"
@@ -64,16 +63,16 @@ def find_attachable() -> list[Attachable]:
     count = Counter(owners.values())
     # A user with many processes keeps nobody waiting but for the last of its own.
     pids = sorted((pid for pid in owners if uid in (0, owners[pid])), key=lambda pid: count[owners[pid]])
-    reads, until_s, found = Reads(LOOK_S / 2), time.monotonic() + LOOK_S, dict[int, Attachable]()
+    reads, found = Reads(user_s=LOOK_S / 2, all_s=LOOK_S), dict[int, Attachable]()
     for pid in pids:
-        if pid != os.getpid() and (one := _look(pid, owners[pid], reads, until_s)) is not None:
+        if pid != os.getpid() and (one := _look(pid, owners[pid], reads)) is not None:
             found[pid] = one
     worth = [process for process in found.values() if not _is_covered(process, found)]
     return sorted(worth, key=lambda process: (not process.uses_torch, process.age_s))
 
 
-def _look(pid: int, uid: int, reads: Reads, until_s: float) -> Attachable | None:
-    """Return what is shown of a process, after ``until_s`` what costs nothing; None of one that is no Python."""
+def _look(pid: int, uid: int, reads: Reads) -> Attachable | None:
+    """Return what is shown of a process, once there is no time to read it what costs none; None if it is no Python."""
     stat = processes.read_stat(pid)
     if stat is None or not stat.is_running:
         return None
@@ -81,14 +80,13 @@ def _look(pid: int, uid: int, reads: Reads, until_s: float) -> Attachable | None
     words: tuple[str, ...] = (stat.comm,)
     maps, notebook = "", ""
     with contextlib.suppress(Unread):
-        if time.monotonic() < until_s:
-            version = reads.read(pid, uid, lambda: processes.python_version(pid))
-            if version is None:
-                return None
-            words = reads.read(pid, uid, lambda: processes.command_line(pid))
-            maps = reads.read(pid, uid, lambda: processes.maps(pid))
-            variables = reads.read(pid, uid, lambda: processes.environment(pid, frozenset({_NOTEBOOK})))
-            notebook = variables.get(_NOTEBOOK, "")
+        version = reads.read(pid, uid, lambda: processes.python_version(pid))
+        if version is None:
+            return None
+        words = reads.read(pid, uid, lambda: processes.command_line(pid))
+        maps = reads.read(pid, uid, lambda: processes.maps(pid))
+        variables = reads.read(pid, uid, lambda: processes.environment(pid, frozenset({_NOTEBOOK})))
+        notebook = variables.get(_NOTEBOOK, "")
     if version is None or is_profd(words):
         return None
     uses_torch = TORCH_LIBRARY in maps if maps else None

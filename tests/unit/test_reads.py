@@ -42,7 +42,7 @@ def test_what_is_read_is_returned_or_raised_here_by_one_thread() -> None:
 
 
 def test_a_read_that_does_not_end_is_given_up_and_not_made_again_before_it_does() -> None:
-    reads, hanging = Reads(deadline_s=0.05, now_s=lambda: 0.0), Hanging()
+    reads, hanging = Reads(deadline_s=0.05, user_s=60.0), Hanging()
     assert all(is_unread(reads, 7, 1, hanging) for _ in range(5))
     assert until(lambda: hanging.asked, "the read to begin") == 1
     reads._deadline_s = 60.0
@@ -60,17 +60,27 @@ def test_a_users_processes_share_their_time_and_others_have_theirs() -> None:
         now_s += 0.4
         return "read"
 
-    reads = Reads(deadline_s=1.0, now_s=lambda: now_s)
+    reads = Reads(user_s=1.0, all_s=2.0, cpu_s=lambda: now_s)
     assert [reads.read(pid, 1, dear) for pid in (1, 2, 3)] == ["read"] * 3
     with pytest.raises(Unread):
         reads.read(4, 1, dear)
     assert reads.read(5, 2, dear) == "read"
+    assert reads.read(6, 3, dear) == "read"
+    with pytest.raises(Unread):
+        reads.read(7, 4, dear)  # the time of all is up
     reads.begin_turn()
     assert reads.read(4, 1, dear) == "read"
 
 
+def test_a_read_that_is_given_up_takes_its_time_from_its_user() -> None:
+    reads, hanging = Reads(deadline_s=0.01, user_s=0.02), Hanging()
+    assert all(is_unread(reads, pid, 1, hanging) for pid in range(5))
+    assert len(reads._stuck) == 2
+    hanging.wakes.set()
+
+
 def test_a_user_holds_few_threads_whatever_its_processes_do() -> None:
-    reads, hanging, before = Reads(deadline_s=0.01, now_s=lambda: 0.0), Hanging(), threading.active_count()
+    reads, hanging, before = Reads(deadline_s=0.01, user_s=60.0), Hanging(), threading.active_count()
     assert all(is_unread(reads, pid, 1, hanging) for pid in range(50))
     assert threading.active_count() - before <= MOST_STUCK
     reads._deadline_s = 60.0

@@ -200,7 +200,7 @@ def test_a_process_that_hangs_in_the_kernel_is_waited_for_once(monkeypatch: pyte
 
     monkeypatch.setattr(processes, "maps", hang)
     table = ProcessTable()
-    table._reads = Reads(deadline_s=0.01)
+    table._reads = Reads(deadline_s=0.01, user_s=60.0)
     for _ in range(3):
         table.begin_turn()
         with pytest.raises(Unread):

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from support.fakesystem import ADA, BOB, ROOT, FakeProcess, FakeSystem
 from support.interpreters import Standing, standing
+from support.present import there
 
 from profd.daemon import processes
 from profd.daemon.containers import Place
@@ -24,6 +25,7 @@ from profd.daemon.errors import (
     UnsupportedPython,
     ZombieProcess,
 )
+from profd.daemon.reads import Unread
 from profd.daemon.secrets import CUT, WORD_CHARACTERS
 from profd.daemon.tree.attachable import check_attachable, find_attachable, is_profd
 from profd.daemon.tree.unread import Reason
@@ -59,6 +61,22 @@ def test_a_kernel_is_offered_by_its_notebook_and_the_longest_command_is_cut(monk
     with standing("\nready()", sys.executable, longest) as kernel:
         (found,) = [process for process in find_attachable() if process.pid == kernel.pid]
     assert (found.notebook, found.command[-1]) == ("/home/me/tune.ipynb", f"{longest[:WORD_CHARACTERS]}{CUT}")
+
+
+def test_a_process_that_cannot_be_read_in_time_is_offered_with_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another user chooses how long it takes to read a process; the list does not wait for it."""
+
+    def give_up(pid: int) -> str:
+        raise Unread
+
+    with standing("\nready()") as process:
+        monkeypatch.setattr(processes, "python_version", lambda pid: "3.11")
+        monkeypatch.setattr(processes, "maps", give_up)
+        (found,) = [one for one in find_attachable() if one.pid == process.pid]
+        assert (found.uses_torch, found.command[0]) == (None, sys.executable)
+        monkeypatch.setattr(processes, "python_version", give_up)
+        (found,) = [one for one in find_attachable() if one.pid == process.pid]
+        assert found.command == (there(processes.read_stat(process.pid)).comm,)
 
 
 def test_training_child_of_a_launcher_is_offered_first(family: Standing, monkeypatch: pytest.MonkeyPatch) -> None:
