@@ -15,8 +15,9 @@ from pathlib import Path
 
 import msgspec
 
-from profd.daemon import processes
+from profd.daemon import paths, processes
 from profd.daemon.containers import Place, place_of
+from profd.daemon.landlock import confine
 
 _SYS_PTRACE = 19
 _PID_LIMIT = 2**22  # the kernel's own; os.kill would take a larger one for a negative number, or refuse it
@@ -143,8 +144,11 @@ class Rights:
         return 0 if done >= 0 or ctypes.get_errno() == errno.EFAULT else ctypes.get_errno()
 
 
-def drop() -> None:
-    """Give up all capabilities, for good: no program that is executed later gets any back. Only root has any."""
+def drop(*folders: Path) -> None:
+    """Give up all capabilities, for good, and all files but Python's own and those in ``folders``. Only root has any.
+
+    No program that is executed later gets any back.
+    """
     if os.geteuid() != 0:
         return
     libc = ctypes.CDLL(None, use_errno=True)
@@ -152,8 +156,9 @@ def drop() -> None:
     header, nothing = (ctypes.c_uint32 * 2)(_VERSION_3, 0), (ctypes.c_uint32 * 6)()
     if libc.capset(header, nothing) != 0:
         raise OSError(ctypes.get_errno(), "the rights of root cannot be given up")
+    confine(folders)
 
 
 if __name__ == "__main__":
-    drop()
+    drop(paths.runs_folder().parent, paths.own_file("phases.toml").parent)
     os.execv(sys.argv[1], sys.argv[1:])

@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from profd.daemon import processes, rights, streams
+from profd.daemon import paths, processes, rights, streams
 from profd.daemon.analyze.phases import PhaseIndex
 from profd.daemon.analyze.selection import MAIN_THREADS, Selection
 from profd.daemon.analyze.trend import LEAST_SPAN_S
@@ -167,7 +167,8 @@ def main() -> int:
     streams.open_stderr()
     os.nice(_NICENESS)
     processes.volunteer(100)  # before the session that started it
-    rights.drop()  # it reads the file of its own user, and what a training wrote is in there
+    # It reads the file of its own user, and what a training wrote is in there.
+    rights.drop(Path(sys.argv[1]).resolve().parent, paths.own_file("findings.toml").parent)
     orders = Orders()
     threading.Thread(target=_listen, args=(orders,), name="profd-listener", daemon=True).start()
     try:

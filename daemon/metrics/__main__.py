@@ -32,7 +32,6 @@ def main(words: Sequence[str]) -> int:
     streams.open_stderr()
     os.nice(10)
     processes.volunteer(600)  # before the session
-    rights.drop()  # it reads files of its own user, and answers any request
     parser = argparse.ArgumentParser(prog="python -m profd.daemon.metrics", allow_abbrev=False)
     parser.add_argument("path", type=Path, help="a live run file, or a folder of runs")
     parser.add_argument("address", nargs="?", help="where to serve: [HOST:]PORT")
@@ -41,6 +40,9 @@ def main(words: Sequence[str]) -> int:
     parser.add_argument("--log", type=Path, metavar="FILE", help="where stderr goes: removed where nothing was said")
     parser.add_argument("--while-stdin", action="store_true", help="end when stdin is closed")
     options = parser.parse_args(words)
+    # It reads files of its own user, and answers any request.
+    path: Path = options.path.resolve()
+    rights.drop(path if path.is_dir() else path.parent, *([options.log.parent] if options.log else []))
     try:
         _export(options, stop)
     except ProfdError as error:

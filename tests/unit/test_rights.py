@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
 import signal
 import subprocess
@@ -109,6 +110,28 @@ def test_a_program_has_no_capability_and_keeps_its_user() -> None:
     assert {int(fields[name], 16) for name in ("CapPrm", "CapEff", "CapInh", "CapAmb")} == {0}
     assert fields["NoNewPrivs"].strip() == "1"
     assert fields["Uid"].split()[1] == str(os.geteuid())
+
+
+@pytest.mark.requires("root")
+def test_root_reads_its_own_secrets_no_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The owner of a file needs no capability to read it."""
+    if ctypes.CDLL(None).syscall(444, None, ctypes.c_size_t(0), 1) < 0:
+        pytest.skip("this kernel has no Landlock")
+    # Temporary files may be read, and this folder is one.
+    monkeypatch.setenv("PROFD_HOME", str(tmp_path))
+    secret = Path.home() / f"profd-test-{os.getpid()}"
+    secret.write_text("secret")
+    try:
+        for file in ("/etc/shadow", str(secret)):
+            assert subprocess.run(["cat", file], capture_output=True).returncode == 0
+            found = subprocess.run([*WITHOUT, "/bin/cat", file], capture_output=True)
+            assert (found.stdout, b"denied" in found.stderr) == (b"", True)
+            assert subprocess.run([*WITHOUT, "/bin/sh", "-c", f"echo >> {file}"], capture_output=True).returncode != 0
+    finally:
+        secret.unlink()
+    (tmp_path / "runs").mkdir()
+    assert subprocess.run([*WITHOUT, "/usr/bin/touch", str(tmp_path / "runs" / "a")]).returncode == 0
+    assert subprocess.run([*WITHOUT, sys.executable, "-c", "import json, ssl, profd.cli.main"]).returncode == 0
 
 
 @pytest.mark.requires("root", "setpriv")
