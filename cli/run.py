@@ -18,7 +18,7 @@ import click
 import msgspec
 
 from profd.cli.options import RecordingOptions, headless_option, recording_options, steps_option
-from profd.daemon import paths
+from profd.daemon import paths, program
 from profd.daemon.errors import MissingTool, UsageError
 from profd.daemon.launch.launch import Plan, launch
 from profd.daemon.launch.script import Script
@@ -26,9 +26,6 @@ from profd.daemon.launch.terminal import is_interactive
 from profd.daemon.metrics.exporter import Exporter, open_exporter
 from profd.daemon.session.session import SessionOptions, start_session
 from profd.daemon.windows.request import parse_schedule
-
-# Not `-m profd`: that would let the modules that lie beside the script stand in for Python's own.
-_VIEW = "import sys; sys.path[:1] = filter(None, sys.path[:1]); from profd.cli.main import main; main()"
 
 _ON_DEMAND = "on-demand"
 
@@ -132,7 +129,7 @@ def narrate(line: str) -> None:
 
 
 def dashboard_command(run_file: Path, pty_fd: int) -> list[str]:
-    return [sys.executable, "-c", _VIEW, "view", str(run_file), "--pty-fd", str(pty_fd)]
+    return program.words("profd", "view", str(run_file), "--pty-fd", str(pty_fd))
 
 
 @click.command(short_help="Run a bundled training script and profile it.")

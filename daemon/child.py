@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import os
 import signal
 from collections.abc import AsyncIterator, Sequence
 from typing import BinaryIO
+
+from profd.daemon.program import environment
 
 PIPE, NOTHING = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
 LONGEST_LINE = 1 << 16
@@ -25,9 +26,8 @@ async def child(
     end_by: signal.Signals = signal.SIGKILL,
 ) -> AsyncIterator[asyncio.subprocess.Process]:
     """Run a program, ended by ``end_by`` after the block; raises OSError where it does not start."""
-    environment = {**os.environ, "PYTHONSAFEPATH": "1"}
     process = await asyncio.create_subprocess_exec(
-        *words, stdin=stdin, stdout=stdout, stderr=stderr, limit=longest_line, cwd="/", env=environment
+        *words, stdin=stdin, stdout=stdout, stderr=stderr, limit=longest_line, cwd="/", env=environment()
     )
     try:
         yield process

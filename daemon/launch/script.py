@@ -20,7 +20,7 @@ import sys
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
 
-from profd.daemon import processes
+from profd.daemon import processes, program
 from profd.daemon.errors import CommandNotExecutable, CommandNotFound, ProfdError
 from profd.daemon.launch.signals import TAKEN, InheritedSignals, is_from_process
 from profd.daemon.launch.terminal import PseudoTerminal
@@ -65,21 +65,25 @@ def start_script(
     ``variables`` are set in its environment beside those of this process. Raises CommandNotFound or
     CommandNotExecutable, with nothing left behind.
     """
-    environment = {**_environment(), **variables}
+    entries = _entries(variables)
+    environment = (ctypes.c_char_p * (len(entries) + 1))(*entries, None)
+    libc = ctypes.CDLL(None)
     # At 1, only an ancestor, or a declared process, may read a process.
-    libc = ctypes.CDLL(None) if Rights().ptrace_scope() == 1 else None
+    is_restricted = Rights().ptrace_scope() == 1
     failure_fd, report_fd = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             if terminal is not None:
                 terminal.adopt()
-            if libc is not None:
+            if is_restricted:
                 # py-spy is no ancestor of the script, but a descendant of the launcher, which Yama takes as well. The
                 # declaration outlives the exec; the script's own children do not inherit it.
                 libc.prctl(_PR_SET_PTRACER, ctypes.c_ulong(os.getppid()), 0, 0, 0)
             inherited.hand_on()
-            os.execvpe(command[0], list(command), environment)
+            # Not as arguments of Python's: those hold no entry that has no name, and none twice.
+            ctypes.c_void_p.in_dll(libc, "environ").value = ctypes.addressof(environment)
+            os.execvp(command[0], list(command))
         except OSError as error:
             os.write(report_fd, str(error.errno).encode())
         finally:
@@ -94,14 +98,11 @@ def start_script(
     return Script(pid)
 
 
-def _environment() -> dict[str, str]:
-    environment = dict(os.environ)
-    # In the C locale Python sets LC_CTYPE for itself and its children (PEP 538); the script is not to see that.
-    with contextlib.suppress(OSError):
-        initial = Path("/proc/self/environ").read_bytes()
-        if "LC_CTYPE" in environment and b"\0LC_CTYPE=" not in b"\0" + initial:
-            del environment["LC_CTYPE"]
-    return environment
+def _entries(variables: Mapping[str, str]) -> list[bytes]:
+    """Return the script's environment: what profd was started with, in which these variables are set."""
+    names = {os.fsencode(name) for name in variables}
+    kept = [entry for entry in program.inherited_environment() if entry.partition(b"=")[0] not in names]
+    return kept + [os.fsencode(f"{name}={value}") for name, value in variables.items()]
 
 
 def _failure(name: str, code: int) -> ProfdError:

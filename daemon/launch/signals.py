@@ -11,6 +11,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
+from profd.daemon import program
+
 _LEFT_ALONE = frozenset(
     {
         # Nobody can take these.
@@ -44,10 +46,10 @@ class InheritedSignals:
     def hand_on(self) -> None:
         """Give them to this process, which is about to become the script.
 
-        What was ignored stays ignored over ``exec`` (``nohup``). Whether SIGPIPE and SIGXFSZ were is unknown: Python
-        ignores them before its first line runs. They get their default, as from a shell and from ``subprocess``.
+        What was ignored stays ignored over ``exec`` (``nohup``). Python ignores SIGPIPE and SIGXFSZ before its first
+        line runs: they become what they were. If that is unknown, they get their default, as from ``subprocess``.
         """
-        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+        for number in {signal.SIGPIPE, signal.SIGXFSZ} - (program.ignored_signals() or frozenset()):
             signal.signal(number, signal.SIG_DFL)
         if signal.getsignal(signal.SIGINT) != signal.SIG_IGN:
             # Until the exec an interrupt has to end this process, not to raise in it.

@@ -12,12 +12,11 @@ import os
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from profd.daemon import paths
+from profd.daemon import paths, program
 from profd.daemon.errors import ExitCode, MissingTool, UsageError
 
 
@@ -96,7 +95,7 @@ class Exporter:
         """Start the process for a run that is recorded."""
         self._log = paths.runtime_folder() / f"{run_file.stem}.metrics.log"
         descriptors = [] if self._listener is None else [self._listener.fileno()]
-        words = [sys.executable, "-m", PROGRAM, str(run_file), "--log", str(self._log)]
+        words = program.words(PROGRAM, str(run_file), "--log", str(self._log))
         words += [word for fd in descriptors for word in ("--listener-fd", str(fd))]
         words += [] if self._otlp is None else ["--otlp", self._otlp]
         try:
@@ -109,7 +108,7 @@ class Exporter:
                     pass_fds=descriptors,
                     start_new_session=True,
                     cwd="/",
-                    env={**os.environ, "PYTHONSAFEPATH": "1"},
+                    env=program.environment(),
                 )
         except OSError as error:
             self._narrate(f"profd: there are no metrics: their process did not start ({error.strerror})")

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import signal
-import sys
 from pathlib import Path
 
+from profd.daemon import program
 from profd.daemon.child import PIPE, child
 from profd.daemon.service.configuration import Configuration
 from profd.daemon.service.log import JsonLog
@@ -23,7 +23,7 @@ def metrics_command(configuration: Configuration, runs: Path) -> tuple[str, ...]
         return ()
     address = () if configuration.metrics is None else (configuration.metrics,)
     endpoint = () if configuration.otlp is None else ("--otlp", configuration.otlp)
-    return (sys.executable, "-m", "profd.daemon.metrics", str(runs), *address, *endpoint, "--while-stdin")
+    return tuple(program.words("profd.daemon.metrics", str(runs), *address, *endpoint, "--while-stdin"))
 
 
 class Exporting:

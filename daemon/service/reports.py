@@ -8,13 +8,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
-import sys
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 import msgspec
 
+from profd.daemon import program
 from profd.daemon.child import PIPE, child
 from profd.daemon.errors import ProfdError, RunUnreadable, SessionFailed
 from profd.daemon.service.log import JsonLog
@@ -60,9 +60,9 @@ def read_incident(summary: Path) -> str:
 
 async def _profd(output: Path, *words: str) -> None:
     """Run a command of profd's to its end; raises SessionFailed with the end of its stderr where it fails."""
-    program = (sys.executable, "-m", "profd.daemon.rights", sys.executable, "-m", "profd", *words)
+    command = program.words("profd.daemon.rights", *program.words("profd", *words))
     with output.open("wb") as stdout:
-        async with child(program, stdout=stdout, stderr=PIPE) as process:
+        async with child(command, stdout=stdout, stderr=PIPE) as process:
             with contextlib.suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, process.pid, 19)
             try:

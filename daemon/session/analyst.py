@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import asyncio
-import sys
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import msgspec
 
+from profd.daemon import program
 from profd.daemon.child import PIPE, child
 from profd.daemon.clock import Clock
 from profd.daemon.store.records import AnalysisLost, EventHappened, FindingsTaken, Record
@@ -24,7 +24,7 @@ WHOLE_WITHIN_S = 5.0
 
 def command(run_file: Path) -> list[str]:
     """Return the command of the process that looks for findings in a run."""
-    return [sys.executable, "-m", "profd.daemon.findings.analyst", str(run_file)]
+    return program.words("profd.daemon.findings.analyst", str(run_file))
 
 
 @dataclass(eq=False)

@@ -12,19 +12,18 @@ import select
 import signal
 import socket
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import msgspec
 
-from profd.daemon import errors, paths, processes
+from profd.daemon import errors, paths, processes, program
 from profd.daemon.errors import ProfdError, SessionFailed
 from profd.daemon.store.records import Identity
 from profd.daemon.tree.exitstatus import Watch
 from profd.daemon.windows.request import Schedule
 
-_PROGRAM = ("-m", "profd.daemon.session")
+_MODULE = "profd.daemon.session"
 _READY_TIMEOUT_S = 30.0
 _FAREWELL_TIMEOUT_S = 2.0
 
@@ -125,11 +124,17 @@ class StartingSession:
         """Start it; it gets these descriptors."""
         self.log = paths.runtime_folder() / f"starting-{os.urandom(4).hex()}.log"
         home, pipe = paths.home(), subprocess.PIPE
-        own = {**os.environ, "PYTHONSAFEPATH": "1", **({"PROFD_HOME": str(home)} if home else {})}
-        words = [sys.executable, *_PROGRAM]
+        own = {**program.environment(), **({"PROFD_HOME": str(home)} if home else {})}
         with self.log.open("wb") as said:
             self.process = subprocess.Popen(
-                words, stdin=pipe, stdout=pipe, stderr=said, pass_fds=fds, start_new_session=True, cwd="/", env=own
+                program.words(_MODULE),
+                stdin=pipe,
+                stdout=pipe,
+                stderr=said,
+                pass_fds=fds,
+                start_new_session=True,
+                cwd="/",
+                env=own,
             )
 
     def __enter__(self) -> StartingSession:
@@ -207,7 +212,7 @@ def end_session(recorder: Identity) -> Watch:
 
 def is_session(pid: int) -> bool:
     """Say whether a process is a session."""
-    return processes.command_line(pid)[-len(_PROGRAM) :] == _PROGRAM
+    return processes.command_line(pid)[-2:] == ("-m", _MODULE)
 
 
 def _answer(

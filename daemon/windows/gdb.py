@@ -160,8 +160,9 @@ async def rehearse(program: str, rights: dict[str, Any], timeout_s: float = TIME
 
 
 async def _start(words: list[str], rights: dict[str, Any], stdin: int) -> asyncio.subprocess.Process:
-    """Start a program with these rights, which prints English."""
-    options = {**rights, "env": {**rights.get("env", os.environ), "LC_ALL": "C"}, "start_new_session": True}
+    """Start a program with these rights, which prints English, and whose own Python finds nothing set for another."""
+    kept = {name: value for name, value in rights.get("env", os.environ).items() if not name.startswith("PYTHON")}
+    options = {**rights, "env": {**kept, "LC_ALL": "C"}, "start_new_session": True}
     out, error = asyncio.subprocess.PIPE, asyncio.subprocess.STDOUT
     return await asyncio.create_subprocess_exec(*words, stdin=stdin, stdout=out, stderr=error, **options)
 

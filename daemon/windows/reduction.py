@@ -21,7 +21,7 @@ from typing import BinaryIO
 
 import msgspec
 
-from profd.daemon import asuser, processes
+from profd.daemon import asuser, processes, program
 from profd.daemon.errors import ProfdError
 from profd.daemon.store.records import COLLECTIVE, HostGap, OperatorTotals, Time, WindowGpu, WindowStep, WindowWait
 from profd.daemon.store.stepfunction import IntervalSet
@@ -143,7 +143,7 @@ def waits_of(spans: Spans) -> Iterator[WindowWait]:
 
 async def reduce_apart(file: int, *, begins_with_step: bool) -> Reduction:
     """Reduce a trace in a process of its own; raises TraceUnreadable, also where that fails or takes too long."""
-    words = [sys.executable, "-m", "profd.daemon.windows.reduction", *[_WITH_STEP] * begins_with_step]
+    words = program.words("profd.daemon.windows.reduction", *[_WITH_STEP] * begins_with_step)
     process = await asyncio.create_subprocess_exec(*words, stdin=file, stdout=asyncio.subprocess.PIPE)
     reading = asyncio.ensure_future(process.communicate())
     try:

@@ -15,7 +15,7 @@ from support.folders import ROOT
 from support.interpreters import OWN_VERSION, VERSIONS, find_python
 from support.waiting import DEADLINE_S
 
-SOURCES = ("cli", "daemon", "target", "tui", "src", "pyproject.toml", "README.md", "LICENSE")
+SOURCES = ("cli", "daemon", "target", "tui", "src", "packaging", "pyproject.toml", "README.md", "LICENSE")
 BUILD_SDIST = "import sys; from setuptools import build_meta; build_meta.build_sdist(sys.argv[1])"
 ENDINGS = frozenset({".py", ".sql", ".toml", ".j2", ".js", ".css", ".tcss", ".typed"})
 PROGRAM = """

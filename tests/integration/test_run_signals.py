@@ -10,6 +10,7 @@ import sys
 import termios
 from pathlib import Path
 
+import pytest
 from support import launches
 from support.present import there
 from support.waiting import DEADLINE_S
@@ -123,6 +124,20 @@ def test_ignored_children_do_not_cost_the_exit_code() -> None:
         before=lambda: signal.signal(signal.SIGCHLD, signal.SIG_IGN),
     )
     assert done.returncode == 4
+
+
+@pytest.mark.parametrize("ignored", [(), (signal.SIGPIPE,), (signal.SIGXFSZ,), (signal.SIGPIPE, signal.SIGUSR1)])
+def test_signals_that_python_ignores_are_as_they_were(ignored: tuple[signal.Signals, ...]) -> None:
+    """Python ignores SIGPIPE and SIGXFSZ before its first line: what they were is known from before its start."""
+
+    def prepare() -> None:
+        for number in (signal.SIGPIPE, signal.SIGXFSZ):
+            signal.signal(number, signal.SIG_DFL)
+        for number in ignored:
+            signal.signal(number, signal.SIG_IGN)
+
+    done = launches.run("--quiet", "grep", "SigIgn", "/proc/self/status", before=prepare)
+    assert int(done.stdout.split()[1], 16) == sum(1 << number - 1 for number in ignored)
 
 
 def start_on_terminal(name: str, count: Path) -> tuple[subprocess.Popen[bytes], int]:

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 from support import launches
+from support.waiting import DEADLINE_S
 
 SURROUNDINGS = """
 import json, os, re, sys
@@ -75,6 +76,35 @@ def test_surroundings_are_the_same(inherited_fd: int, tmp_path: Path, locale: di
     without = surroundings([], inherited_fd, tmp_path, environment)
     profiled = [launches.PROFD, "run", "--headless", "--quiet", "--"]
     assert surroundings(profiled, inherited_fd, tmp_path, environment) == without
+
+
+ENVIRONMENTS: list[list[str | bytes]] = [
+    ["A=1", "EMPTY=", "LINES=a\nb", b"BYTES=\xff\xfe"],
+    ["-i", "A.B=1", "BASH_FUNC_module%%=() { echo noise; }", "=x=y"],
+    ["-i", "LC_ALL=C"],
+    ["-u", "PATH"],
+    ["-i", "LANG=C.UTF-8"],
+    ["SHLVL=77", "PWD=/nowhere", "OLDPWD=/nowhere", "_=mine"],
+    ["BASH_ENV=/dev/stdin", "ENV=/dev/stdin", "SHELLOPTS=xtrace"],
+    ["PYTHONHOME=/nowhere", "PYTHONPATH=/nowhere"],
+    ["PYTHONVERBOSE=1", "PYTHONINSPECT=1", "PYTHONTRACEMALLOC=5", "PYTHONPROFILEIMPORTTIME=1", "PYTHONMALLOCSTATS=1"],
+    ["PYTHONIOENCODING=bogus", "PYTHONUTF8=7", "PYTHONHASHSEED=bogus", "PYTHONMALLOC=bogus", "PYTHONWARNINGS=error"],
+    ["LD_PRELOAD=libm.so.6", "LD_LIBRARY_PATH=/nowhere"],
+    ["BIG=" + "x" * 120_000, "PROFD_ENTRY_0=mine", "PROFD_ENTRY_1=mine"],
+]
+
+
+@pytest.mark.parametrize("variables", ENVIRONMENTS, ids=lambda variables: str(variables[-1])[:20])
+def test_the_environment_is_the_same_byte_for_byte(variables: list[str | bytes]) -> None:
+    """What is set for the script's Python reaches neither profd nor, by profd, its output."""
+    home, plain = [f"PROFD_HOME={os.environ['PROFD_HOME']}"], ["env", "-0"]
+    profiled = [launches.PROFD, "run", "--headless", "--quiet", "--", *plain]
+    without, done = (
+        subprocess.run(["env", *variables, *home, *words], capture_output=True, timeout=DEADLINE_S)
+        for words in (plain, profiled)
+    )
+    assert (done.returncode, done.stdout) == (0, without.stdout)
+    assert b"Traceback" not in done.stderr
 
 
 def test_input_reaches_the_script() -> None:

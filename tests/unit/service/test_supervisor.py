@@ -17,7 +17,7 @@ from support.hostfakes import FakeReporter, FakeSessions, FakeTable, Said, entry
 from support.synthetic import write_run
 from support.waiting import DEADLINE_S, eventually
 
-from profd.daemon import paths, processes
+from profd.daemon import paths, processes, program
 from profd.daemon.errors import OutputUnwritable, SessionFailed
 from profd.daemon.service import exporting, supervisor
 from profd.daemon.service.configuration import Configuration, Exclusion, Rule
@@ -254,10 +254,9 @@ def test_runs_are_served_where_it_is_wanted_alone() -> None:
     assert metrics_command(Configuration(), Path("/runs")) == ()
     wanted = Configuration(metrics="0.0.0.0:9464", otlp="http://there:4318")
     words = metrics_command(wanted, Path("/runs"))
-    assert words[2:] == (
-        "profd.daemon.metrics", "/runs", "0.0.0.0:9464", "--otlp", "http://there:4318", "--while-stdin"
-    )  # fmt: skip
-    assert metrics_command(Configuration(metrics="9464"), Path("/runs"))[3:] == ("/runs", "9464", "--while-stdin")
+    options = ("/runs", "0.0.0.0:9464", "--otlp", "http://there:4318", "--while-stdin")
+    assert words == tuple(program.words("profd.daemon.metrics", *options))
+    assert metrics_command(Configuration(metrics="9464"), Path("/runs"))[-3:] == ("/runs", "9464", "--while-stdin")
 
 
 async def test_it_runs_until_another_one_is_wanted() -> None:

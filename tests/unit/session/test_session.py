@@ -102,7 +102,7 @@ def test_a_session_stands_apart_in_the_same_home(start: Start, tmp_path: Path, m
     monkeypatch.setenv("PROFD_HOME", "mine")
     running = start(
         "sys.stdin.read()\n"
-        "apart = os.getsid(0) == os.getpid() and os.getcwd() == '/' and os.environ['PYTHONSAFEPATH'] == '1'\n"
+        "apart = os.getsid(0) == os.getpid() and os.getcwd() == '/' and sys.argv[1] == '-I'\n"
         "ready(os.environ['PROFD_HOME'] if apart else 'not apart')"
     )
     assert running.wait_closed(60)

@@ -1,0 +1,62 @@
+"""How the programs of profd are started, and what this one was started with.
+
+Every process of profd is an isolated Python: what is set for the script's Python is not for it. The script gets all of
+that as it was: its environment entry by entry, and the signals that were ignored, which Python forgets.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import sys
+from pathlib import Path
+
+_START = str(Path(__file__).parents[1] / "__main__.py")
+# The shell script `profd` sets both: numbered variables with what it found in its own environment, and an option.
+_ENTRY = b"PROFD_ENTRY_%d"
+_IGNORED = "profd_ignored"
+_OF_THE_LOADER = ("LD_PRELOAD", "LD_AUDIT", "LD_DEBUG", "LD_DEBUG_OUTPUT", "LD_PROFILE", "LD_PROFILE_OUTPUT")
+
+
+def words(module: str, *arguments: str) -> list[str]:
+    """Return the command that runs a module of this profd as a program; ``profd`` is the command line."""
+    return [sys.executable, "-I", _START, "-m", module, *arguments]
+
+
+def environment() -> dict[str, str]:
+    """Return the environment for profd's own programs: ours, less what puts other code into each process.
+
+    LD_LIBRARY_PATH stays: Python's own libraries, or the GPU driver's, may be found by nothing else.
+    """
+    return {name: value for name, value in os.environ.items() if name not in _OF_THE_LOADER}
+
+
+def inherited_environment() -> list[bytes]:
+    """Return the entries of the environment that whoever started profd gave it, byte for byte and in their order."""
+    try:
+        found = Path("/proc/self/environ").read_bytes().split(b"\0")[:-1]
+    except OSError:
+        return [b"=".join(pair) for pair in os.environb.items()]
+    variables = {name: value for name, _, value in (entry.partition(b"=") for entry in found)}
+    numbered = itertools.takewhile(variables.__contains__, (_ENTRY % number for number in itertools.count()))
+    return [variables[name] for name in numbered] or found
+
+
+def take_over() -> None:
+    """Give this process the environment and the name that it has for whoever started it."""
+    if _ENTRY % 0 in os.environb:
+        inherited = (entry.partition(b"=") for entry in inherited_environment())
+        os.environb.clear()
+        os.environb.update({name: value for name, sign, value in inherited if name and sign})
+    with contextlib.suppress(OSError):
+        Path("/proc/self/comm").write_text("profd")  # by which `pkill` and `top` know it
+
+
+def ignored_signals() -> frozenset[int] | None:
+    """Return the numbers of the signals that were ignored when profd was started; None if that is unknown."""
+    mask = sys._xoptions.get(_IGNORED)
+    if not isinstance(mask, str) or not mask:
+        return None
+    bits = int(mask, 16)
+    return frozenset(number for number in range(1, bits.bit_length() + 1) if bits >> (number - 1) & 1)
