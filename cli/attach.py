@@ -15,7 +15,7 @@ from profd.cli.console import StopSignals, say, short_command
 from profd.cli.options import RecordingOptions, headless_option, recording_options, run_argument
 from profd.daemon import paths
 from profd.daemon.errors import SessionFailed, UsageError
-from profd.daemon.launch.terminal import is_interactive
+from profd.daemon.launch.terminal import is_interactive, takes_dashboard
 from profd.daemon.metrics.exporter import open_exporter
 from profd.daemon.session.session import end_session, start_ahead, start_session
 
@@ -44,7 +44,7 @@ def command(pid: int | None, recording: RecordingOptions, headless: bool) -> Non
     from profd.cli.liverun import live_runs_of
 
     pid = pid or asked_for()
-    has_dashboard = is_interactive() and not headless
+    has_dashboard = takes_dashboard() and not headless
     if (live := live_runs_of([pid]).get(pid)) is not None:
         if has_dashboard and recording == RecordingOptions():
             _join(live)

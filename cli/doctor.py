@@ -5,6 +5,7 @@ A check tries the thing itself where it can: py-spy really reads a process.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import platform
 import re
@@ -12,16 +13,18 @@ import shutil
 import sqlite3
 import subprocess
 import sys
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterator
 from enum import Enum
 from importlib import metadata
+from pathlib import Path
 from typing import ParamSpec
 
 import click
 import msgspec
 
 from profd.cli.console import print_json
-from profd.cli.options import json_option
+from profd.cli.options import RecordingOptions, json_option
 from profd.daemon import paths, processes
 from profd.daemon.clock import Clock
 from profd.daemon.errors import ExitCode, ProfdError
@@ -29,11 +32,14 @@ from profd.daemon.gpu.devices import GpuNames
 from profd.daemon.gpu.nvml import explain
 from profd.daemon.gpu.nvmlsource import NvmlSource
 from profd.daemon.gpu.source import Questions
+from profd.daemon.launch.terminal import can_move_cursor
 from profd.daemon.render.plaintext import visible
+from profd.daemon.session.session import start_session
 from profd.daemon.stacks.pyspy import KNOWN_VERSIONS, find_py_spy, version_of
 from profd.daemon.tree.attachable import PYTHON_VERSIONS, TORCH_LIBRARY, System, check_attachable
 from profd.daemon.units import size
 
+_CLOSING_S = 15.0
 # As the launcher has its script do: Yama then lets this process and its descendants, py-spy among them, read it.
 _SAMPLE = """
 import ctypes, os, sys
@@ -44,6 +50,7 @@ sys.stdin.read()
 _LEAST_FREE_BYTES = 50 << 20
 _WANTED_FREE_BYTES = 1 << 30
 _LEAST_SQLITE = (3, 22, 0)
+_OF_THE_MACHINE = ("stat", "meminfo", "loadavg", "diskstats", "sys/kernel")
 _KINETO = "KINETO_USE_DAEMON"
 
 
@@ -106,6 +113,7 @@ def examine(pid: int | None = None, system: System | None = None) -> list[Check]
         checked("reading stacks", check_reading, system),
         checked("rights", check_attaching, system),
         checked("runs folder", check_runs_folder),
+        checked("session", check_session),
         checked("control sockets", lambda: (PASSED, str(paths.runtime_folder()))),
         checked("GPUs", check_gpus, system),
         checked("gdb", check_gdb),
@@ -133,6 +141,8 @@ def check_terminal() -> Answer:
     if os.environ.get("NO_COLOR"):
         colors = "no colors (NO_COLOR)"
     found = f"{size.columns} by {size.lines}, {encoding}, {colors}"
+    if not can_move_cursor():
+        return NOTE, f"TERM is {os.environ.get('TERM')}: it cannot move its cursor", "the dashboard needs one that can"
     if "utf" not in encoding:
         return NOTE, found, "set a UTF-8 locale, as in LANG=C.UTF-8"
     if size < _LEAST_SIZE:
@@ -149,6 +159,9 @@ def check_kernel() -> Answer:
     if not (processes.PROC / "self" / "task" / str(os.getpid()) / "children").exists():
         remedy = "use a kernel with CONFIG_PROC_CHILDREN, as all distributions have"
         return FAILED, f"{found}, /proc does not name the children of a process", remedy
+    if missing := [name for name in _OF_THE_MACHINE if not (processes.PROC / name).exists()]:
+        remedy = "what profd reads there of the machine is not shown; mount /proc without subset=pid for it"
+        return NOTE, f"{found}, /proc lacks {', '.join(missing)}", remedy
     return PASSED, f"{found}, /proc complete"
 
 
@@ -177,13 +190,32 @@ def check_py_spy() -> Answer:
 
 def check_reading(system: System) -> Answer:
     """Check, by doing it, that py-spy reads a process of ours that it did not start."""
+    with _sample() as pid:
+        check_attachable(pid, system)
+    return PASSED, "py-spy read the stacks of a Python process, without stopping it"
+
+
+def check_session() -> Answer:
+    """Check, by doing it, that a session starts, and closes its run when it is asked to end."""
+    with tempfile.TemporaryDirectory(prefix="profd-") as folder, _sample() as pid:
+        stat = processes.read_stat(pid)
+        recording = RecordingOptions(name="doctor", output=Path(folder) / "doctor.profd")
+        session = start_session(recording.session(("doctor",), "attached", pid, stat.start_ticks if stat else 0))
+        session.end()
+        if not session.wait_closed(_CLOSING_S):
+            return FAILED, "a session started, and did not close its run", f"see {paths.runtime_folder()}"
+    return PASSED, "started, and closed its run"
+
+
+@contextlib.contextmanager
+def _sample() -> Iterator[int]:
+    """Give the PID of a Python process that waits."""
     words, pipe = [sys.executable, "-I", "-c", _SAMPLE], subprocess.PIPE
     # Leaving the context closes its stdin, which ends it, and waits for it.
     with subprocess.Popen(words, stdin=pipe, stdout=pipe, stderr=subprocess.DEVNULL) as process:
         assert process.stdout is not None
         process.stdout.readline()
-        check_attachable(process.pid, system)
-    return PASSED, "py-spy read the stacks of a Python process, without stopping it"
+        yield process.pid
 
 
 def check_attaching(system: System) -> Answer:

@@ -19,10 +19,10 @@ import msgspec
 
 from profd.cli.options import RecordingOptions, headless_option, recording_options, steps_option
 from profd.daemon import paths, program
-from profd.daemon.errors import MissingTool, UsageError
+from profd.daemon.errors import MissingTool, OutputUnwritable, UsageError
 from profd.daemon.launch.launch import Plan, launch
-from profd.daemon.launch.script import Script
-from profd.daemon.launch.terminal import is_interactive
+from profd.daemon.launch.script import Script, become_script
+from profd.daemon.launch.terminal import takes_dashboard
 from profd.daemon.metrics.exporter import Exporter, open_exporter
 from profd.daemon.session.session import SessionOptions, start_session
 from profd.daemon.windows.request import parse_schedule
@@ -56,7 +56,13 @@ def command(
     Its stdin, stdout, stderr, signals and exit code are as they would be without profd. On a terminal the dashboard
     opens, and the command's output is shown in it.
     """
-    options = recording.session(words, "launched")
+    try:
+        options = recording.session(words, "launched")
+    except OutputUnwritable as error:
+        if recording.output is not None:  # so the user has said where to, and can say it again
+            raise
+        narrate(f"profd: nothing is recorded: {error}")
+        become_script(words)
     farewell = None if quiet else partial(sum_up, options.run_file)
     exporter = open_exporter(recording.metrics_address, recording.otlp_endpoint, narrate)
     if windows is None:
@@ -83,7 +89,7 @@ def run_profiled(
     terminal, unless headless. ``variables`` are set in the command's environment. ``exporter`` serves or sends metrics.
     """
     start = partial(start_recording, options, exporter)
-    dashboard = dashboard_command if is_interactive() and not headless else None
+    dashboard = dashboard_command if takes_dashboard() and not headless else None
     return launch(Plan(options.command, start, farewell, narrate, dashboard, variables or {}))
 
 

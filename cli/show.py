@@ -5,6 +5,7 @@ Each imports what it shows with by itself: the others do without.
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from profd.cli.options import SelectionWords, job_option, json_option, run_argum
 from profd.cli.runs import brought_here, folder_of, known_folder, open_run
 from profd.daemon import paths
 from profd.daemon.errors import UsageError
+from profd.daemon.launch.terminal import can_move_cursor
 from profd.daemon.render.plaintext import aligned, visible
 from profd.daemon.store.reader import RunReader
 
@@ -80,6 +82,9 @@ def view(run: str, job: str | None, pty_fd: int | None) -> None:
         RunReader(run_file).close()  # what is no run is that first, with a terminal and without
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise UsageError("the dashboard needs a terminal", f"`profd summary {run}` says the same as text")
+        if not can_move_cursor():
+            what = f"the dashboard needs a terminal that can move its cursor, and TERM is {os.environ.get('TERM')}"
+            raise UsageError(what, f"`profd summary {run}` says the same as text")
         from profd.tui.app import run_dashboard
 
         run_dashboard(run_file, pty_fd=pty_fd, may_end=False)

@@ -10,11 +10,13 @@ from datetime import datetime
 from pathlib import Path
 from typing import BinaryIO
 
+from profd.daemon import processes
 from profd.daemon.errors import NoSuchRun, OutputUnwritable
 
 SUFFIX = ".profd"
 _ID = re.compile(r"(?P<time>\d{8}-\d{6})-(?P<name>.+)-[0-9a-f]{4}")
 # Write-ahead logging needs memory shared between its users, which these do not give over machines.
+_OWN_FOLDER = "set PROFD_HOME to a folder of your own"
 NETWORK_FILE_SYSTEMS = ("nfs", "cifs", "smb", "lustre", "gpfs", "beegfs", "ceph", "9p", "afs", "fuse")
 
 
@@ -31,13 +33,21 @@ def own_file(name: str) -> Path:
 def _of_user(variable: str, usual: str) -> Path:
     """Return profd's folder by XDG's rules; platformdirs would take two megabytes of each process."""
     folder = Path(os.environ.get(variable, ""))
-    return (folder if folder.is_absolute() else Path.home() / usual) / "profd"
+    try:
+        return (folder if folder.is_absolute() else Path.home() / usual) / "profd"
+    except RuntimeError:  # as in a container that runs as any user
+        what = f"you have no home: HOME is not set, and user {os.getuid()} is not in /etc/passwd"
+        raise OutputUnwritable(what, _OWN_FOLDER) from None
 
 
 def home() -> Path | None:
     """Return ``$PROFD_HOME`` as an absolute path: a session works in another folder than its starter."""
     folder = os.environ.get("PROFD_HOME")
-    return Path(folder).absolute() if folder else None
+    try:
+        return Path(folder).absolute() if folder else None
+    except FileNotFoundError:
+        what = f"PROFD_HOME is {folder}, below the current folder, which was removed"
+        raise OutputUnwritable(what, _OWN_FOLDER) from None
 
 
 def runtime_folder() -> Path:
@@ -66,7 +76,7 @@ def make_private(folder: Path) -> Path:
         what = f"cannot create {folder} ({error.strerror})"
         raise OutputUnwritable(what, "set PROFD_HOME to a folder that you can write to") from error
     if not is_ours:
-        raise OutputUnwritable(f"{folder} is not yours", "set PROFD_HOME to a folder of your own")
+        raise OutputUnwritable(f"{folder} is not yours", _OWN_FOLDER)
     return folder
 
 
@@ -156,7 +166,7 @@ def is_in_memory(path: Path, mounts: str | None = None) -> bool:
 def _file_system(path: Path, mounts: str | None) -> str:
     """Return the type of the file system that a path lies on."""
     if mounts is None:
-        mounts = Path("/proc/self/mounts").read_text(errors="replace")
+        mounts = (processes.read("/proc/self/mounts") or b"").decode(errors="replace")
     path = path.resolve()
     best, kind = Path(), ""
     for words in (line.split(" ") for line in mounts.splitlines()):

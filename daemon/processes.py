@@ -10,6 +10,7 @@ import contextlib
 import os
 import pwd
 import re
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
@@ -107,8 +108,8 @@ class Stat(msgspec.Struct, frozen=True):
 
     @property
     def age_s(self) -> float:
-        """The seconds since its start."""
-        return float((PROC / "uptime").read_text().split()[0]) - self.start_ticks / CLOCK_TICKS
+        """The seconds since its start, by the clock of its start: ``/proc/uptime`` may be a container's own."""
+        return max(time.clock_gettime(time.CLOCK_BOOTTIME) - self.start_ticks / CLOCK_TICKS, 0.0)
 
 
 class CpuTicks(NamedTuple):

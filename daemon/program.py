@@ -7,15 +7,19 @@ that as it was: its environment entry by entry, and the signals that were ignore
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import itertools
 import os
 import sys
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 _START = str(Path(__file__).parents[1] / "__main__.py")
 # The shell script `profd` sets both: numbered variables with what it found in its own environment, and an option.
 _ENTRY = b"PROFD_ENTRY_%d"
 _IGNORED = "profd_ignored"
+_kept: list[Any] = []  # as long as this process lasts: the C library has a pointer to it
 _OF_THE_LOADER = ("LD_PRELOAD", "LD_AUDIT", "LD_DEBUG", "LD_DEBUG_OUTPUT", "LD_PROFILE", "LD_PROFILE_OUTPUT")
 
 
@@ -41,6 +45,18 @@ def inherited_environment() -> list[bytes]:
     variables = {name: value for name, _, value in (entry.partition(b"=") for entry in found)}
     numbered = itertools.takewhile(variables.__contains__, (_ENTRY % number for number in itertools.count()))
     return [variables[name] for name in numbered] or found
+
+
+def hand_on_environment(variables: Mapping[str, str]) -> None:
+    """Give this process, which is about to become the script, what profd was started with and these variables.
+
+    ``os.exec*`` without an environment hand it on. A mapping would hold no entry without a name, and none twice.
+    """
+    names = {os.fsencode(name) for name in variables}
+    entries = [entry for entry in inherited_environment() if entry.partition(b"=")[0] not in names]
+    entries += [os.fsencode(f"{name}={value}") for name, value in variables.items()]
+    kept = _kept[:] = [(ctypes.c_char_p * (len(entries) + 1))(*entries, None)]
+    ctypes.c_void_p.in_dll(ctypes.CDLL(None), "environ").value = ctypes.addressof(kept[0])
 
 
 def take_over() -> None:

@@ -19,6 +19,7 @@ import struct
 import sys
 from collections.abc import Container, Mapping, Sequence
 from pathlib import Path
+from typing import NoReturn
 
 from profd.daemon import processes, program
 from profd.daemon.errors import CommandNotExecutable, CommandNotFound, ProfdError
@@ -65,25 +66,19 @@ def start_script(
     ``variables`` are set in its environment beside those of this process. Raises CommandNotFound or
     CommandNotExecutable, with nothing left behind.
     """
-    entries = _entries(variables)
-    environment = (ctypes.c_char_p * (len(entries) + 1))(*entries, None)
-    libc = ctypes.CDLL(None)
     # At 1, only an ancestor, or a declared process, may read a process.
-    is_restricted = Rights().ptrace_scope() == 1
+    libc = ctypes.CDLL(None) if Rights().ptrace_scope() == 1 else None
     failure_fd, report_fd = os.pipe()
     pid = os.fork()
     if pid == 0:
         try:
             if terminal is not None:
                 terminal.adopt()
-            if is_restricted:
+            if libc is not None:
                 # py-spy is no ancestor of the script, but a descendant of the launcher, which Yama takes as well. The
                 # declaration outlives the exec; the script's own children do not inherit it.
                 libc.prctl(_PR_SET_PTRACER, ctypes.c_ulong(os.getppid()), 0, 0, 0)
-            inherited.hand_on()
-            # Not as arguments of Python's: those hold no entry that has no name, and none twice.
-            ctypes.c_void_p.in_dll(libc, "environ").value = ctypes.addressof(environment)
-            os.execvp(command[0], list(command))
+            _become(command, inherited, variables)
         except OSError as error:
             os.write(report_fd, str(error.errno).encode())
         finally:
@@ -98,11 +93,19 @@ def start_script(
     return Script(pid)
 
 
-def _entries(variables: Mapping[str, str]) -> list[bytes]:
-    """Return the script's environment: what profd was started with, in which these variables are set."""
-    names = {os.fsencode(name) for name in variables}
-    kept = [entry for entry in program.inherited_environment() if entry.partition(b"=")[0] not in names]
-    return kept + [os.fsencode(f"{name}={value}") for name, value in variables.items()]
+def become_script(command: Sequence[str]) -> NoReturn:
+    """Become a command that nothing of profd is needed for; raises CommandNotFound or CommandNotExecutable."""
+    mask = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, ()))
+    try:
+        _become(command, InheritedSignals(mask, signal.getsignal(signal.SIGCHLD)), {})
+    except OSError as error:
+        raise _failure(command[0], error.errno or 0) from None
+
+
+def _become(command: Sequence[str], inherited: InheritedSignals, variables: Mapping[str, str]) -> NoReturn:
+    inherited.hand_on()
+    program.hand_on_environment(variables)
+    os.execvp(command[0], list(command))
 
 
 def _failure(name: str, code: int) -> ProfdError:

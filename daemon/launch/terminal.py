@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import curses
 import fcntl
 import os
 import struct
@@ -17,6 +18,7 @@ RESET = (
 """Leaves what a dashboard that was killed cannot leave itself: its screen, the mouse, the keyboard's modes, colors."""
 _SIZE = struct.Struct("HHHH")
 _STANDARD = (0, 1, 2)
+_WITHOUT_CURSOR = ("dumb", "unknown")
 
 
 def is_interactive() -> bool:
@@ -25,6 +27,24 @@ def is_interactive() -> bool:
         return all(os.isatty(fd) for fd in _STANDARD) and os.tcgetpgrp(0) == os.getpgrp()
     except OSError:
         return False
+
+
+def takes_dashboard() -> bool:
+    """Say whether this process has a terminal to itself that shows more than lines."""
+    return is_interactive() and can_move_cursor()
+
+
+def can_move_cursor() -> bool:
+    """Say whether the terminal can be written to anywhere, by its description; True of one without any.
+
+    Emacs's `M-x shell`, CI jobs and some screen readers have terminals that cannot.
+    """
+    name = os.environ.get("TERM", "")
+    try:
+        curses.setupterm(name, _STANDARD[2])
+    except curses.error:  # it is newer than this machine's descriptions, or there are none
+        return name not in _WITHOUT_CURSOR
+    return curses.tigetstr("cup") is not None
 
 
 def has_shell() -> bool:

@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from profd.daemon import paths
+from profd.daemon import paths, processes
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.paths import replacing
@@ -109,8 +109,8 @@ def register_folder() -> Path:
 
 
 def boot_id() -> str:
-    """Return the kernel's id of this boot of the machine."""
-    return Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    """Return the kernel's id of this boot of the machine; empty if /proc does not show it."""
+    return (processes.read("/proc/sys/kernel/random/boot_id") or b"").decode().strip()
 
 
 RUN_FILES, REPORT_FILES = "detail", "report"

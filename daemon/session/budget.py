@@ -28,7 +28,7 @@ class CostMeter:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         stat = processes.read_stat(os.getpid())
-        self._last_ns = clock.now_ns() - int((max(stat.age_s, 0.0) if stat else 0.0) * SECOND_NS)
+        self._last_ns = clock.now_ns() - int((stat.age_s if stat else 0.0) * SECOND_NS)
         self._last_cpu_s = 0.0
         self._children: list[int] = []
 

@@ -31,7 +31,7 @@ def recording(monkeypatch: pytest.MonkeyPatch) -> FakeRecording:
     monkeypatch.setattr(attach, "start_session", recording)
     monkeypatch.setattr(attach, "start_ahead", contextlib.nullcontext)
     monkeypatch.setattr("profd.cli.liverun.check_attachable", lambda pid: None)
-    monkeypatch.setattr(attach, "is_interactive", lambda: False)
+    monkeypatch.setattr(attach, "takes_dashboard", lambda: False)
     return recording
 
 
@@ -66,7 +66,7 @@ def test_leaving_the_dashboard_keeps_or_ends_the_recording(
 ) -> None:
     recording.runs_on = True
     monkeypatch.setattr(recording, "end", lambda: setattr(recording, "runs_on", False))
-    monkeypatch.setattr(attach, "is_interactive", lambda: True)
+    monkeypatch.setattr(attach, "takes_dashboard", lambda: True)
     monkeypatch.setitem(sys.modules, "profd.tui.app", SimpleNamespace(run_dashboard=lambda run_file: leaving))
     profd("attach", PID)
     assert recording.runs_on == (leaving is Leaving.KEEP)
@@ -103,7 +103,7 @@ def test_a_process_that_is_recorded_already_is_shown_and_recorded_again_where_an
     assert f"pid {PID} is recorded already, as {RUN_ID}: this is a second recording" in profd.err
     assert there(recording.options).pid == os.getpid()
     recording.options = None
-    monkeypatch.setattr(attach, "is_interactive", lambda: True)
+    monkeypatch.setattr(attach, "takes_dashboard", lambda: True)
     monkeypatch.setitem(sys.modules, "profd.tui.app", SimpleNamespace(run_dashboard=show))
     profd("attach", PID)
     assert (recording.options, shown) == (None, [run_file])

@@ -53,7 +53,7 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Launched:
     launched = Launched(recording)
     monkeypatch.setattr(run, "launch", launched)
     monkeypatch.setattr(run, "start_session", recording)
-    monkeypatch.setattr(run, "is_interactive", lambda: False)
+    monkeypatch.setattr(run, "takes_dashboard", lambda: False)
     return launched
 
 
@@ -83,7 +83,7 @@ def test_the_run_is_summed_up_at_its_end_unless_that_is_not_wanted(launched: Lau
 
 def test_a_dashboard_is_for_a_terminal(launched: Launched, monkeypatch: pytest.MonkeyPatch) -> None:
     assert plan_of(launched, "python", "train.py").dashboard is None
-    monkeypatch.setattr(run, "is_interactive", lambda: True)
+    monkeypatch.setattr(run, "takes_dashboard", lambda: True)
     assert plan_of(launched, "--headless", "python", "train.py").dashboard is None
     dashboard = there(plan_of(launched, "python", "train.py").dashboard)
     assert dashboard(Path("/runs/a.profd"), 7) == program.words("profd", "view", "/runs/a.profd", "--pty-fd", "7")
