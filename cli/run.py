@@ -56,23 +56,25 @@ def command(
     Its stdin, stdout, stderr, signals and exit code are as they would be without profd. On a terminal the dashboard
     opens, and the command's output is shown in it.
     """
-    try:
-        options = recording.session(words, "launched")
-    except OutputUnwritable as error:
-        if recording.output is not None:  # so the user has said where to, and can say it again
-            raise
-        narrate(f"profd: nothing is recorded: {error}")
-        become_script(words)
-    farewell = None if quiet else partial(sum_up, options.run_file)
-    exporter = open_exporter(recording.metrics_address, recording.otlp_endpoint, narrate)
-    if windows is None:
-        return run_profiled(options, headless=headless, farewell=farewell, exporter=exporter)
-    from profd.daemon.windows.ondemand import armed
+    with contextlib.ExitStack() as kept:
+        variables: Mapping[str, str] = {}
+        try:
+            options = recording.session(words, "launched")
+            if windows is not None:
+                from profd.daemon.windows.ondemand import armed
 
-    with armed(os.environ) as arms:
-        schedule = None if windows == _ON_DEMAND else parse_schedule(windows)
-        options = msgspec.structs.replace(options, window_folder=arms.folder, window_schedule=schedule)
-        return run_profiled(options, arms.environment, headless=headless, farewell=farewell, exporter=exporter)
+                schedule = None if windows == _ON_DEMAND else parse_schedule(windows)
+                arms = kept.enter_context(armed(os.environ))
+                options = msgspec.structs.replace(options, window_folder=arms.folder, window_schedule=schedule)
+                variables = arms.environment
+        except (OutputUnwritable, OSError) as error:
+            if recording.output is not None:  # so the user has said where to, and can say it again
+                raise
+            narrate(f"profd: nothing is recorded: {error}")
+            become_script(words)
+        farewell = None if quiet else partial(sum_up, options.run_file)
+        exporter = open_exporter(recording.metrics_address, recording.otlp_endpoint, narrate)
+        return run_profiled(options, variables, headless=headless, farewell=farewell, exporter=exporter)
 
 
 def run_profiled(
