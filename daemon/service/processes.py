@@ -96,8 +96,8 @@ class ProcessTable:
         if not executable or looks == 5:
             return None
         self._strangers[pid] = (executable, looks + 1)
-        version = self._reads.read(pid, lambda: processes.python_version(pid), None)
-        return None if version is None else self._maps(pid)
+        is_python = self._read(pid, processes.python_version) is not None
+        return self._maps(pid) if is_python else None
 
     def program(self, pid: int) -> Program | None:
         stat, uid = processes.read_stat(pid), processes.owner_uid(pid)
