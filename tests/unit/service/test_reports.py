@@ -14,7 +14,7 @@ from support.hostfakes import FakeReporter, Said, entry_of
 from support.metricvalues import put
 from support.synthetic import LiveRun, live_run, write_run
 
-from profd.daemon import paths
+from profd.daemon import paths, program
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import RunUnreadable
 from profd.daemon.render.summary import summarize
@@ -177,8 +177,8 @@ async def test_a_report_is_written_without_the_rights_of_root(
     storage = RunStorage(paths.make_private(paths.runs_folder()), profd_home / "reports")
     assert await write_report(storage, ENTRY.run_id) == "none"
     begun = [line.partition(f" {run_file(ENTRY.run_id)}")[0] for line in words.read_text().splitlines()]
-    without = f"-m profd.daemon.rights {python} -m profd"
-    assert begun == [f"{without} summary", f"{without} report"]
+    without = program.words("profd.daemon.rights")[1:]
+    assert begun == [" ".join([*without, *program.words("profd", word)]) for word in ("summary", "report")]
 
 
 def test_the_incident_is_that_of_the_summary(tmp_path: Path) -> None:
