@@ -11,6 +11,7 @@ import asyncio
 import functools
 import importlib.util
 import os
+import re
 import shutil
 import signal
 import tempfile
@@ -119,14 +120,24 @@ def pytest_unconfigure(config: pytest.Config) -> None:
     """Say in the last line what was skipped for want of what, and how to get it."""
     reporter = config.pluginmanager.get_plugin("terminalreporter")
     skipped = reporter.stats.get("skipped", []) if reporter else []
-    lacks = Counter(
-        need for test in skipped for name, needs in test.user_properties if name == "lacks" for need in needs
-    )
-    if lacks:
-        wanted = (
-            f"{need} ({REMEDIES.get(need, f'apt install {need}')}): {count}" for need, count in lacks.most_common()
-        )
+    lacks = Counter(need for test in skipped for need in lacked_by(test))
+    if reporter and lacks:
+        wanted = (f"{need} ({remedy(need)}): {count}" for need, count in lacks.most_common())
         reporter.write_line(f"skipped for want of {'; '.join(wanted)}")
+
+
+def lacked_by(test: pytest.TestReport) -> list[str]:
+    """Return what a test that was skipped lacks; nothing if it was skipped for another reason."""
+    version = re.search(r"there is no (Python [0-9.]+) here", str(test.longrepr))
+    if version:
+        return [version[1]]
+    return [
+        need for name, needs in test.user_properties if name == "lacks" and isinstance(needs, list) for need in needs
+    ]
+
+
+def remedy(need: str) -> str:
+    return "install that version" if need.startswith("Python ") else REMEDIES.get(need, f"apt install {need}")
 
 
 def is_there(need: str) -> bool:
