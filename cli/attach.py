@@ -14,7 +14,7 @@ from click.shell_completion import CompletionItem
 from profd.cli.console import StopSignals, say, short_command
 from profd.cli.options import RecordingOptions, headless_option, recording_options, run_argument
 from profd.daemon import paths
-from profd.daemon.errors import SessionFailed, UsageError
+from profd.daemon.errors import ExitCode, SessionFailed, UsageError
 from profd.daemon.launch.terminal import is_interactive, takes_dashboard
 from profd.daemon.metrics.exporter import open_exporter
 from profd.daemon.session.session import end_session, start_ahead, start_session
@@ -34,7 +34,7 @@ def _complete(context: click.Context, parameter: click.Parameter, begun: str) ->
 @click.argument("pid", type=click.IntRange(min=1), required=False, metavar="[PID]", shell_complete=_complete)
 @recording_options
 @headless_option
-def command(pid: int | None, recording: RecordingOptions, headless: bool) -> None:
+def command(pid: int | None, recording: RecordingOptions, headless: bool) -> int:
     """Profile the running process PID and its children, those that come later included.
 
     Without PID it lists the processes that it can attach to, and asks for one. Opens the dashboard on a terminal: on
@@ -48,7 +48,7 @@ def command(pid: int | None, recording: RecordingOptions, headless: bool) -> Non
     if (live := live_runs_of([pid]).get(pid)) is not None:
         if has_dashboard and recording == RecordingOptions():
             _join(live)
-            return
+            return ExitCode.OK
         say(f"pid {pid} is recorded already, as {live.stem}: this is a second recording, which costs as much again")
     meanwhile = partial(import_module, "profd.tui.app") if has_dashboard else None
     # Ahead: what the session imports takes longer than all that is to be known before it gets its options.
@@ -74,7 +74,7 @@ def command(pid: int | None, recording: RecordingOptions, headless: bool) -> Non
 
         if run_dashboard(session.run_file) is Leaving.KEEP and session.is_running():
             say(_KEPT.format(paths.word_for(options.run_file)))
-            return
+            return ExitCode.OK
         session.end()
     closed = session.wait_closed(_CLOSING_S)
     if exporter is not None:
@@ -84,20 +84,22 @@ def command(pid: int | None, recording: RecordingOptions, headless: bool) -> Non
         raise SessionFailed(what, f"kill -9 {session.pid} ends it")
     # The run was moved to its own place at the end, unless the session had no time for it.
     run_file = options.run_file if options.run_file.exists() else session.run_file
-    if _say_outcome(run_file) == "failed" or not closed:
+    why_ended, code = _say_outcome(run_file)
+    if why_ended == "failed" or not closed:
         what = f"the recording of {options.run_id} was cut off"
         raise SessionFailed(what, f"what came before it is kept: profd summary {run_file}")
+    return code
 
 
-def _say_outcome(run_file: Path) -> str | None:
-    """Print the summary of a run, and return why it ended."""
+def _say_outcome(run_file: Path) -> tuple[str | None, ExitCode]:
+    """Print the summary of a run, and return why it ended, and the exit code that it deserves."""
     from profd.daemon.render.summary import summarize
     from profd.daemon.render.text import closing_lines
     from profd.daemon.store.reader import RunReader
 
     with RunReader(run_file) as reader:
         click.echo(closing_lines(summarize(reader), run=paths.word_for(run_file)), err=True)
-        return reader.info.why_ended
+        return reader.info.why_ended, ExitCode.OK if reader.recorded().whole else ExitCode.NO_SAMPLES
 
 
 def _join(run_file: Path) -> None:

@@ -15,7 +15,7 @@ from profd.cli.console import print_json
 from profd.cli.options import SelectionWords, job_option, json_option, run_argument, selection_options
 from profd.cli.runs import brought_here, folder_of, known_folder, open_run
 from profd.daemon import paths
-from profd.daemon.errors import UsageError
+from profd.daemon.errors import ExitCode, UsageError
 from profd.daemon.launch.terminal import can_move_cursor
 from profd.daemon.render.plaintext import aligned, visible
 from profd.daemon.store.reader import RunReader
@@ -26,7 +26,7 @@ from profd.daemon.store.reader import RunReader
 @job_option
 @selection_options
 @json_option
-def summary(run: str, job: str | None, words: SelectionWords, as_json: bool) -> None:
+def summary(run: str, job: str | None, words: SelectionWords, as_json: bool) -> int:
     """Say where the time of RUN went: phases, hot functions, processes, coverage and cost.
 
     RUN may be a folder with the run files of all nodes of a job, or the URL of a file or folder.
@@ -36,10 +36,12 @@ def summary(run: str, job: str | None, words: SelectionWords, as_json: bool) -> 
 
     with open_run(run, job) as reader, reader.one_moment():
         taken = summarize(reader, words.build(reader))
+        has_samples = taken.state == "live" or reader.recorded().whole > 0
     if as_json:
         print_json(taken)
     else:
         click.echo(summary_text(taken))
+    return ExitCode.OK if has_samples else ExitCode.NO_SAMPLES
 
 
 @click.command(short_help="Write a self-contained HTML report of a run.")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -43,7 +43,9 @@ from profd.daemon.findings.kinds import named_rest
 from profd.daemon.naming import signal_name
 from profd.daemon.store.merge import JoinedNode, nodes_of
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.records import UNREAD
 from profd.daemon.store.rows import ProcessRow, StackTotal
+from profd.daemon.units import duration
 
 VERSION = 1
 _Changes = Mapping[int, TransitionsSeen]
@@ -90,8 +92,10 @@ class Summary(msgspec.Struct, frozen=True):
     are those of the selection, ``phases`` and ``functions`` their shares, 0 to 1, the largest first; ``rest`` are what
     the shares of *other* and *waiting* consist of. ``Coverage`` explains ``coverage``, ``torn_share`` and
     ``cost_core_share``. ``gpu_idle`` is None where no GPU was read. ``nodes`` are those of a job whose run files were
-    merged. ``losses`` are the first events of data that was dropped on the way to the run file. ``incident`` is the
-    warning in one line: the target's death, hangs, and findings above info; empty where there is none.
+    merged. ``losses`` are the first events of data that was dropped on the way to the run file, ``unread`` those of
+    processes from which nothing was read for some time, with the reason. ``no_samples`` says why ``samples`` is 0.
+    ``incident`` is the warning in one line: the target's death, hangs, and findings above info; empty where there is
+    none.
     """
 
     version: int
@@ -124,6 +128,8 @@ class Summary(msgspec.Struct, frozen=True):
     nodes: tuple[JoinedNode, ...] = ()
     losses: tuple[str, ...] = ()
     incident: str = ""
+    unread: tuple[str, ...] = ()
+    no_samples: str = ""
 
 
 def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary:
@@ -137,10 +143,12 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     profile = take_profile(reader, selection, phases, changes)
     shares = phase_shares(profile, phases)
     coverage = take_coverage(reader, selection)
+    is_empty = not profile.total_samples and selection.from_ns is selection.to_ns is None
+    covered = 0.0 if is_empty and coverage.share else coverage.share
     busy = utilization_by_stack(reader, GpuTracks(reader), selection, phases)
     info = reader.info
     from_ns, to_ns = selection.bounds(info)
-    losses = (event.text for event in reader.events("loss") if selection.takes_time(event.at_ns))
+    losses, unread = (_texts(reader, selection, kind) for kind in ("loss", UNREAD))
     hangs, post_mortem = take_hangs(reader, selection), take_post_mortem(reader)
     findings = findings_in(reader, selection, phases)
     incidents = [post_mortem.cause] if post_mortem else []
@@ -153,7 +161,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     errors = {name: variance.standard_error(name, share, profile.total_ns) for name, share in shares.items()}
     return Summary(
         *(VERSION, info.id, info.name, info.state, info.why_ended, target, (to_ns - from_ns) / SECOND_NS),
-        *(profile.total_samples, coverage.share, coverage.torn_share, coverage.cost_core_share),
+        *(profile.total_samples, covered, coverage.torn_share, coverage.cost_core_share),
         *(take_steps(reader, selection, phases), shares, errors, phase_lines(profile, phases)),
         *(tuple(hot_functions(reader, profile, busy)[:20]), _processes(reader, selection, changes)),
         gpus=take_gpus(reader, selection),
@@ -167,9 +175,34 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         ranks=take_ranks(reader, selection, phases),
         last_window=last_window(reader, selection),
         nodes=nodes_of(reader),
-        losses=tuple(itertools.islice(losses, 5)),
+        losses=losses,
         incident="; ".join(incidents),
+        unread=unread,
+        no_samples="" if profile.total_samples else why_no_samples(reader, unread),
     )
+
+
+def _texts(reader: RunReader, selection: Selection, kind: str) -> tuple[str, ...]:
+    """Return the first events of a kind."""
+    texts = (event.text for event in reader.events(kind) if selection.takes_time(event.at_ns))
+    return tuple(itertools.islice(texts, 5))
+
+
+def why_no_samples(reader: RunReader, unread: Sequence[str]) -> str:
+    """Return why a selection of a run has no samples, given what is known of processes that were not read."""
+    read, info = reader.recorded(), reader.info
+    if read.whole:
+        return "no samples are in this selection of the run"
+    if read.samples:
+        return f"no samples were taken: all {read.samples:,} stacks that were read were torn"
+    if unread:
+        return f"no samples were taken: {unread[0]}"
+    if info.state == "live":
+        return "no samples were taken yet"
+    length = duration((info.end_ns - info.started_ns) / SECOND_NS)
+    if not any(row.python for row in reader.processes.values()):
+        return f"no samples were taken: no process of it ran Python, as far as profd saw in {length}"
+    return f"no samples were taken: the recording took {length}, and py-spy gave no stack in it"
 
 
 def _processes(reader: RunReader, selection: Selection, changes: _Changes) -> tuple[ProcessSummary, ...]:

@@ -41,6 +41,8 @@ def closing_lines(summary: Summary, *, run: str | None = None, report: str | Non
     for hang in summary.hangs[-1:]:
         verdict = f"{sections.ALARM} {hang.text}; {sections.went_on(hang)}"
     lines += wrapped(verdict, columns)
+    for text in _unread(summary)[:1]:
+        lines += wrapped(f"{sections.ALARM} {text}", columns)
     # Never cut: these two are there to be copied.
     facts = [f"{_evidence(summary)} · {summary.run}", f"report: {report or f'profd report {run or summary.run}'}"]
     return "\n".join([*(cut(line, columns) for line in lines), *map(visible, facts)])
@@ -58,6 +60,7 @@ def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
         *(wrapped(steps.why_unknown, columns) if steps.why_unknown else []),
         _evidence(summary),
         *(f"lost: {visible(text)}" for text in summary.losses),
+        *(line for text in _unread(summary) for line in wrapped(f"{sections.ALARM} {text}", columns)),
         *_section("How it ended", sections.post_mortem_lines(summary.post_mortem, columns)),
         *_section("Hangs", sections.hang_lines(summary.hangs, columns)),
         *_section(None, sections.finding_lines(summary.findings, worked, columns)),
@@ -100,7 +103,7 @@ def exactness(steps: Steps) -> str:
 
 def _evidence(summary: Summary) -> str:
     if not summary.samples:
-        return "no samples were taken"
+        return "no samples"
     facts = [f"{summary.samples:,} samples"]
     if summary.coverage is not None:
         facts[0] += f" over {percent(summary.coverage, 1)} of the run"
@@ -109,6 +112,11 @@ def _evidence(summary: Summary) -> str:
     if summary.cost_core_share is not None:
         facts.append(f"profd cost {percent(summary.cost_core_share, 1)} of a core")
     return " · ".join(facts)
+
+
+def _unread(summary: Summary) -> Sequence[str]:
+    """Return what was not read, and why; in a run without samples that is all there is to say."""
+    return (summary.no_samples,) if summary.no_samples else summary.unread
 
 
 def _section(title: str | None, rows: Iterable[str]) -> Iterator[str]:

@@ -103,7 +103,7 @@ def assemble(
 ) -> RecordingTaken:
     """Return the record of a recording, cut to ``keep``; learns into ``evidence``. Raises TraceDamaged."""
     threads, evidence = threads or Threads(), evidence or Evidence()
-    noted = _renumbered(decode(raw.data), threads)
+    noted, raw = _of_living(decode(raw.data), raw, identity, rate_hz, threads)
     about = _samples_by_thread(noted, raw.samples)
     is_gone = not threads.is_current
     read = [_read(trace, samples, raw, evidence, is_gone=is_gone) for trace, samples in zip(noted, about, strict=True)]
@@ -211,6 +211,25 @@ def apportion(total: int, lengths: Sequence[int]) -> list[int]:
         shares.append(upto - before)
         before = upto
     return shares
+
+
+def _of_living(
+    traces: list[ThreadTrace], raw: RawRecording, identity: Identity, rate_hz: int, threads: Threads
+) -> tuple[list[ThreadTrace], RawRecording]:
+    """Return the traces of threads by the ids that they have, and the recording without reads of one that has ended.
+
+    Python does not learn that its main thread has ended, and py-spy reads it on and on.
+    """
+    traces = _renumbered(traces, threads)
+    if not threads.is_current or identity.pid in threads.ids.values():
+        return traces, raw
+    found, lost = [], 0
+    for trace, samples in zip(traces, _samples_by_thread(traces, raw.samples), strict=True):
+        is_main = trace.os_tid == identity.pid or (trace.name == _MAIN_THREAD and trace.os_tid not in threads.ids)
+        found.append(_ended(trace, rate_hz) if is_main else trace)
+        ran_us, whole_us = (one.changes[-1].at_us - one.changes[0].at_us for one in (found[-1], trace))
+        lost += samples - samples * ran_us // max(whole_us, 1)
+    return found, msgspec.structs.replace(raw, samples=raw.samples - lost)
 
 
 def _renumbered(traces: list[ThreadTrace], threads: Threads) -> list[ThreadTrace]:

@@ -140,6 +140,11 @@ class RecordedTotal(msgspec.Struct, frozen=True):
     torn: Count
 
     @property
+    def whole(self) -> int:
+        """How many are samples."""
+        return max(self.samples - self.torn, 0)
+
+    @property
     def torn_share(self) -> float | None:
         """The share that was dropped as impossible; None where nothing was read."""
         return self.torn / self.samples if self.samples else None

@@ -101,9 +101,18 @@ def test_the_first_line_says_how_the_run_ended(
 
 def test_texts_say_that_a_run_has_no_samples(summary: Summary) -> None:
     nothing = dict.fromkeys(("phase_lines", "functions", "processes", "findings"), ())
-    empty = msgspec.structs.replace(summary, samples=0, phases={}, coverage=None, torn_share=None, **nothing)
-    assert closing_lines(empty).splitlines()[1] == "no samples were taken · 20261120-120000-cifar-3fa9"
-    assert summary_text(empty).splitlines()[-1] == "no samples were taken"
+    why = "no samples were taken: py-spy gave no stack"
+    changed = {"samples": 0, "phases": {}, "coverage": None, "torn_share": None, "no_samples": why, **nothing}
+    empty = msgspec.structs.replace(summary, **changed)
+    assert closing_lines(empty).splitlines()[1:3] == [f"▲ {why}", "no samples · 20261120-120000-cifar-3fa9"]
+    assert summary_text(empty).splitlines()[-2:] == ["no samples", f"▲ {why}"]
+
+
+def test_what_was_not_read_is_said_beside_the_samples(summary: Summary) -> None:
+    texts = ("nothing was read from pid 5 for 7 s: it is too deep", "nothing was read from pid 6 for 9 s: unknown why")
+    partly = msgspec.structs.replace(summary, unread=texts)
+    assert f"▲ {texts[0]}" in closing_lines(partly).splitlines()
+    assert not {f"▲ {text}" for text in texts} - set(summary_text(partly).splitlines())
 
 
 def test_summary_shows_phases_functions_and_each_process(summary: Summary) -> None:
