@@ -95,7 +95,7 @@ class Summary(msgspec.Struct, frozen=True):
     merged. ``losses`` are the first events of data that was dropped on the way to the run file, ``unread`` those of
     processes from which nothing was read for some time, with the reason. ``no_samples`` says why ``samples`` is 0.
     ``incident`` is the warning in one line: the target's death, hangs, and findings above info; empty where there is
-    none.
+    none. ``leading_threads`` are those that are shown in place of a main thread that only waits for them, by name.
     """
 
     version: int
@@ -130,6 +130,7 @@ class Summary(msgspec.Struct, frozen=True):
     incident: str = ""
     unread: tuple[str, ...] = ()
     no_samples: str = ""
+    leading_threads: tuple[str, ...] = ()
 
 
 def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary:
@@ -179,7 +180,15 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         incident="; ".join(incidents),
         unread=unread,
         no_samples="" if profile.total_samples else why_no_samples(reader, unread),
+        leading_threads=_leading_threads(reader, selection) if selection.main_threads else (),
     )
+
+
+def _leading_threads(reader: RunReader, selection: Selection) -> tuple[str, ...]:
+    """Return the names of the threads that lead in place of the main ones."""
+    rows = (reader.threads[thread] for thread in sorted(selection.threads(reader)))
+    led = (row.name for row in rows if row.name and row.name != "MainThread")
+    return tuple(dict.fromkeys(led))
 
 
 def _texts(reader: RunReader, selection: Selection, kind: str) -> tuple[str, ...]:

@@ -52,6 +52,7 @@ def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
     """Return a summary as a screenful of text, no line of it wider than ``columns``. No newline at the end."""
     roles, steps = {row.pid: _role(row) for row in summary.processes}, summary.steps
     worked = {} if summary.hangs else summary.phases  # a run that hung is not called healthy
+    led_by = f"thread {', '.join(summary.leading_threads)}" if summary.leading_threads else "the main thread"
     by = "" if steps.per_s_error is None else f"steps by {steps.source}, ± {rate(steps.per_s_error)}"
     lines = [
         _title(summary),
@@ -64,8 +65,8 @@ def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
         *_section("How it ended", sections.post_mortem_lines(summary.post_mortem, columns)),
         *_section("Hangs", sections.hang_lines(summary.hangs, columns)),
         *_section(None, sections.finding_lines(summary.findings, worked, columns)),
-        *_section("Phases of the main thread", _phase_table(summary, columns)),
-        *_section("Hot functions of the main thread", _function_table(summary.functions, columns)),
+        *_section(f"Phases of {visible(led_by)}", _phase_table(summary, columns)),
+        *_section(f"Hot functions of {visible(led_by)}", _function_table(summary.functions, columns)),
         *_section("Operators of the last window", operator_lines(summary.last_window, columns)),
         *_section("Ranks", sections.rank_lines(summary.ranks, columns)),
         *_section("Nodes", sections.node_lines(summary.nodes)),

@@ -99,7 +99,7 @@ class ReadingWatch:
 
     async def _look(self, identity: Identity, silence: _Silence) -> None:
         found = await asyncio.to_thread(self.why, identity.pid)
-        if _dies(identity):  # what was seen in it says nothing
+        if _dies(identity) and not (found and found.lasting):  # that it runs nothing any more says nothing
             return
         silence.reason = found
         if self.clock.now_ns() - silence.since_ns >= SILENT_NS:
