@@ -13,12 +13,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar
 
 import click
 
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import UsageError
 
 if TYPE_CHECKING:
     from profd.daemon.analyze.selection import Selection
     from profd.daemon.session.session import SessionOptions
     from profd.daemon.store.reader import RunReader
+    from profd.daemon.store.rows import RunInfo
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -140,6 +142,7 @@ class SelectionWords(NamedTuple):
         to_ns = None if self.to_time is None else parse_time(self.to_time, reader.info)
         if from_ns is not None and to_ns is not None and from_ns >= to_ns:
             raise UsageError(f"--from {self.from_time} is not before --to {self.to_time}", "exchange them")
+        self._check_within(reader.info, from_ns, to_ns)
         _check_known("rank", self.rank, {process.rank for process in reader.processes.values()} - {None})
         _check_known("process", self.pid, {process.pid for process in reader.processes.values()})
         _check_known("thread", self.thread, {thread.name for thread in reader.threads.values()})
@@ -154,6 +157,19 @@ class SelectionWords(NamedTuple):
         of_main = main_threads and self.pid is None and self.thread is None
         whose = None if self.pid is None else rows, self.rank, self.thread, self.phase, of_main
         return Selection(from_ns, to_ns, *whose, when)
+
+    def _check_within(self, info: RunInfo, from_ns: int | None, to_ns: int | None) -> None:
+        """Raise UsageError where a range of time lies outside of a run."""
+        is_late = from_ns is not None and from_ns >= max(info.end_ns, info.started_ns + 1)
+        is_early = to_ns is not None and to_ns <= info.started_ns
+        if is_late or is_early:
+            from profd.daemon.units import clock, duration
+
+            began, zone = clock(info.started_ns, "%Y-%m-%d %H:%M:%S"), clock(info.started_ns, "%Z")
+            length = duration((info.end_ns - info.started_ns) / SECOND_NS)
+            option = f"--from {self.from_time} is after" if is_late else f"--to {self.to_time} is before"
+            what = f"{option} the run, which lasted {length} from {began} ({zone})"
+            raise UsageError(what, "give seconds from the start of the run, or HH:MM:SS of the time zone here")
 
 
 def _check_known(what: str, value: int | str | None, known: set[Any]) -> None:

@@ -42,7 +42,8 @@ _WAITS_FOR_REQUESTS = (
 )
 _LOOP = re.compile(r"/(asyncio/(base_events|runners)|uvloop/\w+|trio/_core/_run|tornado/platform/asyncio)\.py$")
 # The leaf of a loop that has nothing to run: the selector, or the loop itself where it is written in C.
-_IDLE_LOOP = re.compile(r"/(selectors|asyncio/runners|uvloop/\w+|trio/_core/_io_epoll)\.py$")
+_IDLE_LOOP = re.compile(r"/(selectors|asyncio/runners|uvloop/\w+|trio/_core/_io_epoll|ipykernel/eventloops)\.py$")
+_KERNEL = re.compile(r"/ipykernel/\w+\.py$")
 
 
 class Death(NamedTuple):
@@ -73,8 +74,24 @@ class Cause(NamedTuple):
 
 
 def is_waiting_for_work(look: Look) -> bool:
-    """Say whether all processes that train wait as servers and prompts do: for requests, or at a terminal."""
-    return all(row.wait.kind == "terminal" or waits_for_requests(row) for row in look.mains())
+    """Say whether all processes that train wait as servers and prompts do: for requests, or for their user."""
+    return all(waits_for_user(row) or waits_for_requests(row) for row in look.mains())
+
+
+def is_waiting_for_user(look: Look) -> bool:
+    """Say whether all processes that train wait for their user, as after a training that has ended."""
+    return all(map(waits_for_user, look.mains()))
+
+
+def waits_for_user(row: Standing) -> bool:
+    """Say whether a thread waits for what a user types: at a prompt, or as a kernel between two cells."""
+    if row.wait.kind == "terminal":
+        return True
+    if not row.stack:  # the prompt of `python -i`, or of what has Python built in, runs no Python
+        return row.wait.kind == "read"
+    runs_cell = any(not is_library(frame.file) for frame in row.stack)
+    is_kernel = any(_KERNEL.search(frame.file) for frame in row.stack)
+    return is_kernel and not runs_cell and _IDLE_LOOP.search(row.stack[-1].file) is not None
 
 
 def waits_for_requests(row: Standing) -> bool:

@@ -102,6 +102,10 @@ _READS = ("read", "pread64", "readv", "recvfrom", "recvmsg", "accept", "accept4"
 _WRITES = ("write", "pwrite64", "writev", "sendto", "sendmsg", "connect")
 _TRANSFERS = ("read", "readv", "recvfrom", "recvmsg", "write", "writev", "sendto", "sendmsg")
 _POLL_FD = struct.Struct("=ihh")
+_EPOLL_FD = re.compile(rb"^tfd: *(\d+) ", re.MULTILINE)
+_FD_SETSIZE = 1024
+"""No set of `select` has more, in glibc."""
+_TERMINALS = ("/dev/pts/", "/dev/tty", "/dev/console")
 
 
 class Wait(NamedTuple):
@@ -148,9 +152,15 @@ def _wait_in(call: str, first: int, second: int, pid: int, name_of: NameOf) -> W
             wait = _wait_at(pid, first, is_reader=call in _READS, name_of=name_of)
             return wait._replace(is_transfer=call in _TRANSFERS)
         case "poll" | "ppoll":
-            return _wait_at_several(pid, first, min(second, 16), name_of)
-        case "select" | "pselect6" | "epoll_wait" | "epoll_pwait":
-            return Wait("events", "waits for events")
+            data = _memory(pid, first, min(second, 16) * _POLL_FD.size)
+            return _wait_at_any(pid, [fd for fd, _, _ in _POLL_FD.iter_unpack(data[: len(data) & ~7])], name_of)
+        case "select" | "pselect6":
+            bits = int.from_bytes(_memory(pid, second, (min(first, _FD_SETSIZE) + 7) // 8), "little")
+            return _wait_at_any(pid, [fd for fd in range(min(first, _FD_SETSIZE)) if bits >> fd & 1], name_of)
+        case "epoll_wait" | "epoll_pwait":
+            watched = map(int, _EPOLL_FD.findall(processes.read(f"/proc/{pid}/fdinfo/{first}") or b""))
+            terminal = next(filter(None, (_terminal(pid, fd) for fd in watched)), None)
+            return terminal or Wait("events", "waits for events")
         case "flock" | "fcntl":
             return Wait("lock", f"a lock of {processes.link(pid, f'fd/{first}') or 'a file'}")
         case "futex" | "futex_waitv" | "semop" | "semtimedop":
@@ -169,12 +179,18 @@ def _wait_in(call: str, first: int, second: int, pid: int, name_of: NameOf) -> W
     return Wait("unknown", f"waits in {call}")
 
 
-def _wait_at_several(pid: int, address: int, count: int, name_of: NameOf) -> Wait:
-    """Return the wait at the descriptors that a call to poll has in memory."""
-    data = _memory(pid, address, count * _POLL_FD.size)
-    fds = [fd for fd, _, _ in _POLL_FD.iter_unpack(data[: len(data) & ~7])]
+def _terminal(pid: int, fd: int) -> Wait | None:
+    """Return the wait for what a user types; None where a descriptor is no terminal."""
+    link = processes.link(pid, f"fd/{fd}")
+    return Wait("terminal", f"reads the terminal {link}") if link.startswith(_TERMINALS) else None
+
+
+def _wait_at_any(pid: int, fds: list[int], name_of: NameOf) -> Wait:
+    """Return the wait at the descriptors that a call waits for; a prompt has one of its own beside the terminal."""
     if len(fds) == 1:
         return _wait_at(pid, fds[0], is_reader=True, name_of=name_of)
+    if terminal := next(filter(None, (_terminal(pid, fd) for fd in fds)), None):
+        return terminal
     kinds = sorted({processes.link(pid, f"fd/{fd}").partition(":")[0] or "unknown" for fd in fds})
     text = f"waits for any of {len(fds)} descriptors ({', '.join(kinds)})" if fds else "waits for events"
     return Wait("events", text)
@@ -188,8 +204,8 @@ def _wait_at(pid: int, fd: int, *, is_reader: bool, name_of: NameOf) -> Wait:
     link = processes.link(pid, f"fd/{fd}")
     if link.startswith("socket:"):
         return Wait(kind, f"{does} a socket{_far_end(pid, link)}")
-    if link.startswith(("/dev/pts/", "/dev/tty")):
-        return Wait("terminal", f"{does} the terminal {link}")
+    if link.startswith(_TERMINALS):  # to write waits for whoever reads there, not for what a user types
+        return Wait("terminal" if is_reader else kind, f"{does} the terminal {link}")
     if link.startswith("/dev/nvidia"):
         return Wait("gpu", f"waits for the GPU ({link})")
     return Wait(kind, f"{does} {link or f'descriptor {fd}'}")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from datetime import datetime, timedelta
 from pathlib import Path
@@ -116,3 +117,31 @@ def test_times_count_from_the_start_or_are_local_times_within_the_run(reader: Ru
     long: RunInfo = msgspec.structs.replace(reader.info, end_ns=STARTED_NS + 24 * hour_ns)
     assert parse_time(word, long) == STARTED_NS + 23 * hour_ns
     assert parse_time(word, reader.info) == STARTED_NS - hour_ns
+
+
+@pytest.mark.parametrize(
+    ("words", "refused"),
+    [
+        (("5000", None), "--from 5000 is after the run, which lasted 4.0 s from "),
+        (("4", "6000"), "--from 4 is after the run"),
+        ((None, "-1"), "--to -1 is before the run"),
+        (("-9", "0"), "--to 0 is before the run"),
+        (("1e200", None), "--from 1e200 is after the run"),
+    ],
+)
+def test_a_range_outside_of_the_run_is_refused_with_when_the_run_was(
+    reader: RunReader, words: tuple[str | None, str | None], refused: str
+) -> None:
+    with pytest.raises(UsageError, match=re.escape(refused)):
+        NO_WORDS._replace(from_time=words[0], to_time=words[1]).build(reader)
+
+
+@pytest.mark.parametrize("words", [("3.9", None), ("-5", "1"), ("0", "9999"), (None, "0.1")])
+def test_a_range_that_meets_the_run_is_taken(reader: RunReader, words: tuple[str | None, str | None]) -> None:
+    assert NO_WORDS._replace(from_time=words[0], to_time=words[1]).build(reader)
+
+
+def test_hours_of_another_time_zone_are_refused_with_the_one_here(reader: RunReader) -> None:
+    late, later = (f"{STARTED + timedelta(hours=hours):%H:%M:%S}" for hours in (-6, -5))
+    with pytest.raises(UsageError, match=f"{STARTED:%Y-%m-%d %H:%M:%S}"):
+        NO_WORDS._replace(from_time=late, to_time=later).build(reader)

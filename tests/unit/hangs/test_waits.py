@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import signal
 import socket
 import subprocess
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 
 import pytest
 from support.present import there
@@ -94,8 +96,6 @@ def test_connection_and_where_it_leads() -> None:
 
 
 def test_poll_of_one_descriptor_is_a_read_of_it() -> None:
-    import select
-
     reading, writing = os.pipe()
     poll = select.poll()
     poll.register(reading, select.POLLIN)
@@ -103,6 +103,53 @@ def test_poll_of_one_descriptor_is_a_read_of_it() -> None:
         wait = wait_of(os_tid, "read")
         assert "reads a pipe" in wait.text
         assert not wait.is_transfer  # it may have a timeout
+
+
+def _select(terminal: int, reading: int) -> None:
+    select.select([reading, terminal], [], [])
+
+
+def _poll(terminal: int, reading: int) -> None:
+    poll = select.poll()
+    for fd in (reading, terminal):
+        poll.register(fd, select.POLLIN)
+    poll.poll()
+
+
+def _epoll(terminal: int, reading: int) -> None:
+    with select.epoll() as epoll:
+        for fd in (reading, terminal):
+            epoll.register(fd, select.EPOLLIN)
+        epoll.poll()
+
+
+@pytest.mark.parametrize("call", [_select, _poll, _epoll])
+def test_a_prompt_that_waits_for_more_than_its_terminal_waits_for_that(call: Callable[[int, int], None]) -> None:
+    """IPython, the prompt of Python 3.13 and readline wait for descriptors of their own beside the terminal."""
+    (master, terminal), (reading, writing) = os.openpty(), os.pipe()
+    with thread_in(partial(call, terminal, reading), lambda: os.write(master, b"x\n")) as os_tid:
+        assert wait_of(os_tid, "terminal").text == f"reads the terminal {os.ttyname(terminal)}"
+    for fd in (master, terminal, reading, writing):
+        os.close(fd)
+
+
+def test_a_select_of_one_descriptor_is_a_read_of_it_and_of_several_a_wait_for_events() -> None:
+    (reading, writing), (other, other_writing) = os.pipe(), os.pipe()
+    with thread_in(lambda: select.select([reading], [], []), lambda: os.write(writing, b"x")) as os_tid:
+        assert "reads a pipe" in wait_of(os_tid, "read").text
+    os.read(reading, 1)
+    with thread_in(lambda: select.select([reading, other], [], []), lambda: os.write(writing, b"x")) as os_tid:
+        assert wait_of(os_tid, "events").text == "waits for any of 2 descriptors (pipe)"
+    for fd in (reading, writing, other, other_writing):
+        os.close(fd)
+
+
+def test_who_writes_to_a_terminal_that_nobody_reads_waits_for_no_user() -> None:
+    master, terminal = os.openpty()
+    end = partial(os.close, master)
+    with thread_in(lambda: os.write(terminal, b"x" * (1 << 20)), end) as os_tid:
+        assert wait_of(os_tid, "write").text == f"writes the terminal {os.ttyname(terminal)}"
+    os.close(terminal)
 
 
 @pytest.mark.parametrize(

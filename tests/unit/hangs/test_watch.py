@@ -117,6 +117,46 @@ WORK: dict[str, Callable[[int], dict[str, object]]] = {
 }
 
 
+SITE = "/usr/lib/python3.11/site-packages"
+KERNEL = (
+    Frame("<module>", f"{SITE}/ipykernel_launcher.py", 18),
+    Frame("IPKernelApp.start", f"{SITE}/ipykernel/kernelapp.py", 739),
+    Frame("BaseEventLoop._run_once", "/usr/lib/python3.11/asyncio/base_events.py", 1884),
+    Frame("EpollSelector.select", "/usr/lib/python3.11/selectors.py", 468),
+)
+CELL = Frame("<module>", "/tmp/ipykernel_4242/17.py", 3)
+
+
+@pytest.mark.parametrize(
+    ("stack", "wait", "hangs"),
+    [
+        ((), Wait("terminal", "reads the terminal /dev/pts/1"), 0),
+        ((), Wait("read", "reads a pipe"), 0),
+        ((LOOP,), Wait("terminal", "reads the terminal /dev/pts/1"), 0),
+        (KERNEL, Wait("events", "waits for events"), 0),
+        (KERNEL[:-1], Wait("lock", "a lock"), 1),
+        ((*KERNEL[:2], CELL, *KERNEL[2:]), Wait("events", "waits for events"), 1),
+        (KERNEL[2:], Wait("events", "waits for events"), 1),
+        ((), Wait("lock", "a lock"), 1),
+        ((LOOP,), Wait("write", "writes the terminal /dev/pts/1"), 1),
+    ],
+    ids=[
+        *("python -i", "python -i < pipe", "input() and breakpoint()", "a kernel between two cells"),
+        *("a kernel that stands", "a cell that waits", "an async training", "an end that hangs", "a frozen terminal"),
+    ],
+)
+async def test_a_prompt_after_the_training_is_no_hang_and_is_looked_at_now_and_then(
+    stack: tuple[Frame, ...], wait: Wait, hangs: int
+) -> None:
+    stage = Stage()
+    await stage.pass_s(1, 1.0, Point("step_count", 1, MAIN))
+    await stage.pass_s(1, 1.0, Point("step_count", 2, MAIN))
+    stage.stack, stage.wait = stack, wait
+    await stage.pass_s(300)
+    assert len(stage.found()) == hangs
+    assert stage.looks <= 30
+
+
 @pytest.mark.parametrize("look", WORK.values(), ids=WORK)
 async def test_what_a_look_shows_of_work_is_no_hang(look: Callable[[int], dict[str, object]]) -> None:
     stage = Stage()
