@@ -135,10 +135,14 @@ def asked_for() -> int:
 @click.command()
 @run_argument
 def stop(run: str) -> None:
-    """End the session that records RUN, and wait until its file is closed. The target runs on."""
+    """End the session that records RUN, and wait until its file is closed. The target runs on.
+
+    "latest" is the newest run that is live.
+    """
+    from profd.cli.liverun import find_live
     from profd.daemon.store.reader import RunReader
 
-    with RunReader(paths.find_run(run)) as reader:
+    with RunReader(find_live(run)) as reader:
         info = reader.info
     if info.state != "live":
         past = "has ended already" if info.state == "ended" else "was cut off before: its recorder is gone"

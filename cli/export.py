@@ -9,7 +9,7 @@ import click
 
 from profd.cli.console import say
 from profd.cli.options import SelectionWords, job_option, run_argument, selection_options
-from profd.cli.runs import brought_here, folder_of, open_run
+from profd.cli.runs import brought_here, find_run, folder_of, open_run
 from profd.daemon import paths
 from profd.daemon.analyze.selection import parse_time
 from profd.daemon.errors import UsageError
@@ -69,7 +69,7 @@ def command(
         if any(value not in (None, ()) for value in words._replace(to_time=None)):
             raise UsageError("a data set has whole runs", "leave out what selects samples")
         folder = folder_of(here, job)
-        files = [file.path for file in read_folder(folder).choose(job).files] if folder else [paths.find_run(here)]
+        files = [file.path for file in read_folder(folder).choose(job).files] if folder else [find_run(here)]
         for path in files:
             with RunReader(path) as reader, reader.one_moment():
                 manifest = export_run(reader, DataSet(url))

@@ -63,6 +63,18 @@ def _listening() -> list[Path]:
     return found
 
 
+def find_live(word: str) -> Path:
+    """Return the run file that a command for a live run means: of ``latest`` the newest live one, if there is one."""
+    from profd.cli.runs import find_run
+    from profd.daemon.store.reader import RunReader
+
+    found: list[tuple[int, Path]] = []
+    for path in _listening() if word == paths.LATEST else ():
+        with contextlib.suppress(ProfdError), RunReader(path) as reader:
+            found += [(reader.info.started_ns, path)] if reader.info.state == "live" else []
+    return max(found)[1] if found else find_run(word)
+
+
 @contextlib.contextmanager
 def run_of(pid: int, *, inject: bool) -> Iterator[Path]:
     """Give the file of the live run that records a process; where there is none, record it for as long as this lasts.

@@ -10,7 +10,7 @@ import click
 import msgspec
 
 from profd.cli.console import print_json, short_command
-from profd.cli.liverun import live_runs_of
+from profd.cli.liverun import find_live, live_runs_of
 from profd.cli.options import json_option
 from profd.daemon import paths, processes
 from profd.daemon.clock import SECOND_NS
@@ -106,7 +106,7 @@ def dump(target: str, as_json: bool) -> None:
     if target.isdecimal():
         pid = int(target)
     else:
-        with RunReader(paths.find_run(target)) as reader:
+        with RunReader(find_live(target)) as reader:
             info = reader.info
             hangs = [visible(f"▲ {hang.text}") for hang in reader.hangs() if hang.ended_ns is None]
         if not processes.is_running(info.pid, info.start_ticks):

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 
 from profd.cli.console import say
 from profd.daemon import paths
-from profd.daemon.errors import UsageError
+from profd.daemon.errors import RunUnreadable, UsageError
+from profd.daemon.store.database import is_without_log
 from profd.daemon.store.reader import RunReader
 
 if TYPE_CHECKING:
@@ -30,6 +31,18 @@ def brought_here(run: str) -> Iterator[str]:
         into = Path(folder) / paths.clean_name(run.rstrip("/").rpartition("/")[2])
         into.mkdir()
         yield os.fspath(fetch(run, into))
+
+
+def find_run(word: str) -> Path:
+    """Return what ``paths.find_run`` does, but of ``latest`` the newest run that can be read, and say what is not."""
+    for path in paths.list_runs() if word == paths.LATEST else ():
+        try:
+            RunReader(path).close()
+        except RunUnreadable as error:
+            say(f"passed over: {error.what}")
+        else:
+            return path
+    return paths.find_run(word)
 
 
 def folder_of(run: str, job: str | None) -> Path | None:
@@ -60,7 +73,10 @@ def open_run(run: str, job: str | None) -> Iterator[RunReader]:
     with brought_here(run) as here:
         folder = folder_of(here, job)
         if folder is None:
-            with RunReader(paths.find_run(here)) as reader:
+            with RunReader(find_run(here)) as reader:
+                if reader.info.state != "ended" and is_without_log(reader.path):
+                    log = f"{reader.path.name}-wal"
+                    say(f"{reader.path} has no log beside it: if it was copied while live, its last part is in {log}")
                 yield reader
             return
         from profd.daemon.analyze.nodes import open_job

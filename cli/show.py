@@ -13,7 +13,7 @@ import click
 
 from profd.cli.console import print_json
 from profd.cli.options import SelectionWords, job_option, json_option, run_argument, selection_options
-from profd.cli.runs import brought_here, folder_of, known_folder, open_run
+from profd.cli.runs import brought_here, find_run, folder_of, known_folder, open_run
 from profd.daemon import paths
 from profd.daemon.errors import ExitCode, UsageError
 from profd.daemon.launch.terminal import can_move_cursor
@@ -60,7 +60,7 @@ def report(run: str, job: str | None, output: Path | None) -> None:
     with brought_here(run) as here:
         folder = folder_of(here, job)
         # Named after the file, not by what stands in it: a file from elsewhere could say ../../anything.
-        name = paths.find_run(here).stem if folder is None else paths.clean_name(job or folder.absolute().name)
+        name = find_run(here).stem if folder is None else paths.clean_name(job or folder.absolute().name)
         path = output or Path(f"{name}.html")
         with open_run(here, job) as reader:
             write_report(reader, path)
@@ -80,7 +80,7 @@ def view(run: str, job: str | None, pty_fd: int | None) -> None:
     """
     with brought_here(run) as here:
         folder = folder_of(here, job)
-        run_file = paths.find_run(here) if folder is None else _chosen(folder, job)
+        run_file = find_run(here) if folder is None else _chosen(folder, job)
         RunReader(run_file).close()  # what is no run is that first, with a terminal and without
         if not (sys.stdin.isatty() and sys.stderr.isatty()):
             raise UsageError("the dashboard needs a terminal", f"`profd summary {run}` says the same as text")

@@ -10,8 +10,9 @@ import click
 import msgspec
 
 from profd.cli.console import print_json, say
-from profd.cli.liverun import pid_of, run_of
+from profd.cli.liverun import find_live, pid_of, run_of
 from profd.cli.options import json_option, run_argument
+from profd.cli.runs import find_run
 from profd.daemon import paths
 from profd.daemon.analyze.operators import by_name, issuing_lines
 from profd.daemon.analyze.torchtraces import of_last_request
@@ -73,7 +74,7 @@ def command(run: str, show: bool, by_shape: bool, sort: str | None, limit: int, 
             path = stack.enter_context(run_of(pid, inject=request.inject))
             request = msgspec.structs.replace(request, pid=pid)
         else:
-            path = paths.find_run(run)
+            path = find_run(run) if show else find_live(run)
         reader = stack.enter_context(RunReader(path))
         windows = last_windows(reader) if show else take(reader, request)
         if as_json:

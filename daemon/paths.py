@@ -14,6 +14,8 @@ from profd.daemon import processes
 from profd.daemon.errors import NoSuchRun, OutputUnwritable
 
 SUFFIX = ".profd"
+LATEST = "latest"
+"""The word for the newest run."""
 _ID = re.compile(r"(?P<time>\d{8}-\d{6})-(?P<name>.+)-[0-9a-f]{4}")
 # Write-ahead logging needs memory shared between its users, which these do not give over machines.
 _OWN_FOLDER = "set PROFD_HOME to a folder of your own"
@@ -119,7 +121,7 @@ def find_run(word: str) -> Path:
             raise NoSuchRun(f"there is no file {word}", "see `profd ls` for the runs there are")
         return Path(word)
     runs = list_runs()
-    if word == "latest":
+    if word == LATEST:
         if not runs:
             raise NoSuchRun("there are no runs yet", "make one with `profd run -- python train.py` or `profd demo`")
         return runs[0]

@@ -90,6 +90,10 @@ def spread(from_ns: int, to_ns: int, most_ns: int, slices: int | None = None) ->
 MAIN_THREADS = Selection(main_threads=True)  # the default of everything that shows shares of a step
 
 
+_FAR_NS = 1 << 62
+"""Further away a time says no more, and SQLite takes no larger numbers."""
+
+
 def parse_time(word: str, info: RunInfo) -> int:
     """Return the moment that a word means in a run, in nanoseconds of its clock.
 
@@ -97,7 +101,8 @@ def parse_time(word: str, info: RunInfo) -> int:
     before it where the run did not last until then. Raises UsageError for anything else.
     """
     try:
-        return info.started_ns + int(float(word) * SECOND_NS)
+        at_ns = info.started_ns + int(float(word) * SECOND_NS)
+        return min(max(at_ns, -_FAR_NS), _FAR_NS)
     except (ValueError, OverflowError):
         pass
     started = datetime.fromtimestamp(info.started_ns / SECOND_NS)

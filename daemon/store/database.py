@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 import re
 import sqlite3
 import struct
@@ -116,10 +117,12 @@ def _own_schema() -> tuple[dict[str, frozenset[Any]], dict[str, tuple[str, list[
 
 APPLICATION_ID = 0x70726664  # "prfd", so that file(1) and we can tell a run file from any other database
 SCHEMA_VERSION = 1
+_LOG_VERSIONS = slice(18, 20)  # of the header: 2 and 2 where a write-ahead log is kept
 _HEADER = struct.Struct(">16sHBBBBBBII")  # SQLite's file header up to the size of the database in pages
 _SEE_RUNS = "see `profd ls` for the runs there are"
 LOCK_TIMEOUT_S = 1.0  # how long a statement waits while another process has locked the file
 # SQLITE_BUSY, _LOCKED, _NOMEM, _READONLY, _IOERR, _FULL, _CANTOPEN, _PROTOCOL, without what stands in the upper bytes.
+_READ_ONLY, _CANNOT_OPEN = 8, 14
 _PASSING = frozenset({5, 6, 7, 8, 10, 13, 14, 15})
 
 
@@ -188,19 +191,16 @@ def set_meta(connection: sqlite3.Connection, **values: object) -> None:
 def open_readonly(path: Path) -> BoundedConnection:
     """Open a run file, live or finished; raises RunUnreadable where it is missing, damaged, newer or none."""
     _check_header(path)
-    with reading(path):
-        uri = f"{path.absolute().as_uri()}?mode=ro"
-        # A prepared statement with the ids of a hundred rows takes 15 KB, and each has other ids: to keep the usual 128
-        # would cost megabytes, and saves no time that could be measured.
-        connection = sqlite3.connect(
-            uri, uri=True, check_same_thread=False, factory=BoundedConnection, cached_statements=8
-        )
+    lacks_log = is_without_log(path)  # SQLite makes one for its readers
+    connection = _connect(path)
     try:
         with reading(path):
             connection.bound(path)
             for pragma in ("query_only = ON", "trusted_schema = OFF", "cell_size_check = ON"):
                 connection.execute(f"PRAGMA {pragma}")
             application_id, version = connection.rows("SELECT * FROM pragma_application_id, pragma_user_version")[0]
+            if lacks_log and _is_begun_in_log(connection):
+                raise without_log(path)
             if application_id != APPLICATION_ID:
                 raise RunUnreadable(f"{path} is a database, but no run file of profd", _SEE_RUNS)
             if version > SCHEMA_VERSION:
@@ -211,6 +211,77 @@ def open_readonly(path: Path) -> BoundedConnection:
         connection.close()
         raise
     return connection
+
+
+def _connect(path: Path) -> BoundedConnection:
+    """Connect to a file for reading: a whole one as what nobody writes, in whatever folder it is."""
+    log = _log_of(path)
+    with reading(path):
+        # A writer has a log from its first moment on. Without one SQLite would make it, and leave it behind.
+        if not log.exists():
+            return _connect_as(path, "mode=ro&immutable=1")
+        try:
+            return _connect_as(path, "mode=ro")
+        except sqlite3.OperationalError as error:
+            # SQLite keeps a file beside the log, by which its readers and its writer agree.
+            code = getattr(error, "sqlite_errorcode", _READ_ONLY)  # from Python 3.11 on
+            if code & 0xFF not in (_READ_ONLY, _CANNOT_OPEN):
+                raise
+            if not log.stat().st_size:  # all of it was folded into the file
+                return _connect_as(path, "mode=ro&immutable=1")
+            if os.access(log.parent, os.W_OK):
+                raise
+    why = "its log cannot be read in a folder that you may not write to"
+    raise RunUnreadable(f"{path} cannot be read ({why})", f"copy it and {log.name} to another one")
+
+
+def _connect_as(path: Path, how: str) -> BoundedConnection:
+    # A prepared statement with the ids of a hundred rows takes 15 KB, and each has other ids: to keep the usual 128
+    # would cost megabytes, and saves no time that could be measured.
+    uri, factory = f"{path.absolute().as_uri()}?{how}", BoundedConnection
+    connection = sqlite3.connect(uri, uri=True, check_same_thread=False, factory=factory, cached_statements=8)
+    try:
+        connection.execute("SELECT 1 FROM sqlite_schema LIMIT 1").fetchall()
+    except sqlite3.Error:
+        connection.close()
+        raise
+    return connection
+
+
+def _log_of(path: Path) -> Path:
+    """Return the log of a file: beside it, or beside what a link leads to."""
+    target = path.resolve()
+    return target.with_name(f"{target.name}-wal")
+
+
+def is_without_log(path: Path) -> bool:
+    """Say whether a file is written by a log, and has none beside it: it has ended, or is a copy of a live one."""
+    with path.open("rb") as file:
+        header = file.read(_HEADER.size)
+    return header[_LOG_VERSIONS] == b"\2\2" and not _log_of(path).exists()
+
+
+def _is_begun_in_log(connection: BoundedConnection) -> bool:
+    """Say whether not even the first records of a run are in the file itself."""
+    names = {name for _, name, *_ in connection.rows(_ENTRIES)}
+    return not names or ("meta" in names and not connection.rows("SELECT 1 FROM meta LIMIT 1"))
+
+
+def without_log(path: Path) -> RunUnreadable:
+    """Return the error to raise if all that a run file should have must be in its log."""
+    what = f"{path} has nothing of a run without its log, and {_log_of(path).name} is not beside it"
+    return RunUnreadable(what, "copy a live run together with its log, or once it has ended")
+
+
+def fold(path: Path) -> None:
+    """Fold the log of a run that has ended into its file, and remove it; nothing happens while others read it."""
+    log = _log_of(path)
+    with contextlib.suppress(sqlite3.Error, OSError):
+        if not log.exists() or log.stat().st_uid != os.geteuid():
+            return
+        uri = f"{log.with_name(log.name.removesuffix('-wal')).as_uri()}?mode=rw"
+        with contextlib.closing(sqlite3.connect(uri, uri=True, timeout=0)) as connection:
+            connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
 
 
 @contextlib.contextmanager

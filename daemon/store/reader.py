@@ -46,8 +46,14 @@ class RunReader(RunFile):
             if known is None:
                 self.refresh()
         except RunUnreadable:
-            self.close()
+            super().close()
             raise
+
+    def close(self) -> None:
+        """Close the file, and fold the log of a run that has ended into it: its recorder cannot while others read."""
+        super().close()
+        if self.info.state == "ended":
+            database.fold(self.path)
 
     def __enter__(self) -> RunReader:
         return self

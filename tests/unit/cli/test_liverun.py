@@ -12,7 +12,7 @@ from support.fakesession import FakeRecording
 from support.present import there
 from support.synthetic import this_process
 
-from profd.cli.liverun import live_runs_of, pid_of, run_of
+from profd.cli.liverun import find_live, live_runs_of, pid_of, run_of
 from profd.daemon import paths
 from profd.daemon.errors import SessionFailed, UsageError
 from profd.daemon.session.control import ControlServer, SessionStatus
@@ -49,6 +49,15 @@ def test_the_live_run_that_records_the_process_is_taken(runs: Path, recording: F
     with run_of(PID, inject=False) as path:
         assert path == live
     assert recording.options is None
+
+
+def test_the_latest_run_of_a_command_for_live_ones_is_the_newest_that_is_live(runs: Path) -> None:
+    ended = synthetic.write_run(runs / "20261121-120000-ended-3fa9.profd", seconds=1)
+    assert find_live("latest") == ended
+    live = synthetic.write_run(runs / "20261120-120000-live-3fa9.profd", seconds=1, live=True)
+    (paths.runtime_folder() / f"{live.stem}.sock").touch()
+    (paths.runtime_folder() / f"{ended.stem}.sock").touch()
+    assert [find_live(word) for word in ("latest", ended.stem, "live")] == [live, ended, live]
 
 
 async def test_a_run_that_was_put_elsewhere_is_found_by_its_session(runs: Path, tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from support.synthetic import MAIN, PIN_TID, STARTED_NS, worker, write_run
 
 from profd.cli.options import RecordingOptions, SelectionWords, recording_options, selection_options
+from profd.daemon.analyze.profile import take_profile
 from profd.daemon.analyze.selection import parse_time
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import UsageError
@@ -136,9 +137,10 @@ def test_a_range_outside_of_the_run_is_refused_with_when_the_run_was(
         NO_WORDS._replace(from_time=words[0], to_time=words[1]).build(reader)
 
 
-@pytest.mark.parametrize("words", [("3.9", None), ("-5", "1"), ("0", "9999"), (None, "0.1")])
+@pytest.mark.parametrize("words", [("3.9", None), ("-5", "1"), ("0", "9999"), (None, "0.1"), ("-1e200", "1e200")])
 def test_a_range_that_meets_the_run_is_taken(reader: RunReader, words: tuple[str | None, str | None]) -> None:
-    assert NO_WORDS._replace(from_time=words[0], to_time=words[1]).build(reader)
+    selection = NO_WORDS._replace(from_time=words[0], to_time=words[1]).build(reader)
+    assert take_profile(reader, selection).total_samples
 
 
 def test_hours_of_another_time_zone_are_refused_with_the_one_here(reader: RunReader) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import sqlite3
 from pathlib import Path
@@ -66,3 +67,31 @@ def test_what_stands_in_files_of_others_is_harmless(folder: Path, tmp_path: Path
         profd(command, folder, code=code)
         assert "\x1b" not in profd.out + profd.err
     assert sorted(tmp_path.rglob("*")) == there
+
+
+def test_the_latest_run_is_the_newest_that_can_be_read_and_newer_ones_are_named(runs: Path, profd: CommandLine) -> None:
+    synthetic.write_run(runs / "20261120-120000-old-3fa9.profd", seconds=2)
+    (runs / "20261122-120000-broken-3fa9.profd").write_text("no run")
+    (runs / "20261123-120000-empty-3fa9.profd").touch()
+    for words in (("summary",), ("export", "--format", "collapsed"), ("report", "-o", runs / "report.html")):
+        said = profd(words[0], "latest", *words[1:])
+        for name in ("broken", "empty"):
+            assert f"passed over: {runs}/2026112{2 + (name == 'empty')}-120000-{name}-3fa9.profd is no run file" in (
+                said + profd.err
+            )
+    (runs / "20261120-120000-old-3fa9.profd").unlink()
+    assert "is no run file" in profd("summary", "latest", code=ExitCode.UNREADABLE_RUN)
+
+
+def test_a_copy_of_a_live_run_says_that_its_last_part_may_be_elsewhere(runs: Path, profd: CommandLine) -> None:
+    live = synthetic.write_run(runs / "20261120-120000-live-3fa9.profd", seconds=2, live=True)
+    profd("summary", live)
+    assert profd.err == ""
+    copy = live.with_name("copy.profd")
+    copy.write_bytes(live.read_bytes())
+    with contextlib.closing(sqlite3.connect(copy)) as connection:
+        connection.execute("PRAGMA journal_mode = WAL")
+    profd("summary", copy)
+    assert (
+        "copy.profd has no log beside it: if it was copied while live, its last part is in copy.profd-wal" in profd.err
+    )

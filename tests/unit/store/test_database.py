@@ -12,14 +12,15 @@ from pathlib import Path
 
 import pytest
 from support import hostilefiles
-from support.synthetic import STARTED_NS, write_run
+from support.synthetic import STARTED_NS, describe, main_process, run_started, write_run
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import OutputUnwritable, RunUnreadable
-from profd.daemon.store import database
+from profd.daemon.store import database, records
 from profd.daemon.store.database import LEAST_ROW_BYTES, BoundedConnection
 from profd.daemon.store.findings import findings_now, findings_of_whole, rules_found
 from profd.daemon.store.reader import RunReader
+from profd.daemon.store.tables import Tables
 
 
 @pytest.fixture
@@ -262,3 +263,108 @@ def test_a_file_that_is_older_may_lack_tables_columns_and_indexes(tmp_path: Path
         assert (findings_now(reader), findings_of_whole(reader), rules_found(reader)) == ([], [], [])
     with RunReader(spoiled(tmp_path / "later.profd", "ALTER TABLE placement DROP COLUMN job")) as reader:
         assert reader.placements() == {}
+
+
+def left_live(path: Path) -> Path:
+    """Make a run file as its recorder has it, with what was written last in its log; return the log."""
+    connection = database.create(path)
+    log = path.with_name(f"{path.name}-wal")
+    kept = path.with_name("kept")
+    kept.write_bytes(path.read_bytes())
+    kept_log = path.with_name("kept-wal")
+    kept_log.write_bytes(log.read_bytes())
+    connection.close()
+    database.remove(path)
+    kept.rename(path)
+    kept_log.rename(log)
+    return log
+
+
+def test_a_copy_of_a_live_run_without_its_log_says_that_the_log_is_missing(tmp_path: Path) -> None:
+    path = tmp_path / "run.profd"
+    log = left_live(path)
+    with pytest.raises(RunUnreadable, match="first records are missing"):
+        RunReader(path)
+    log.unlink()
+    with pytest.raises(RunUnreadable, match=r"nothing of a run without its log, and run\.profd-wal is not"):
+        RunReader(path)
+    with contextlib.closing(sqlite3.connect(path)) as connection:  # a part of it was folded into the file
+        connection.executescript(f"{database.TEXT}; PRAGMA application_id = {database.APPLICATION_ID}")
+        connection.execute(f"PRAGMA user_version = {database.SCHEMA_VERSION}")
+    with pytest.raises(RunUnreadable, match=r"nothing of a run without its log, and run\.profd-wal is not"):
+        RunReader(path)
+
+
+class Refusing:
+    """Refuses to connect but to what nobody writes, as SQLite does in a folder that is not writable."""
+
+    def __init__(self, code: int) -> None:
+        self.asked: list[str] = []
+        self._code, self._connect = code, database._connect_as
+
+    def __call__(self, path: Path, how: str) -> BoundedConnection:
+        self.asked.append(how)
+        if "immutable" in how:
+            return self._connect(path, how)
+        error = sqlite3.OperationalError("attempt to write a readonly database")
+        error.sqlite_errorcode = self._code
+        raise error
+
+
+@pytest.mark.parametrize("code", [1544, 14])
+def test_a_run_in_a_folder_that_is_not_writable_is_read_as_what_nobody_writes(
+    run: Path, code: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    refusing = Refusing(code)
+    monkeypatch.setattr(database, "_connect_as", refusing)
+    with RunReader(run) as reader:
+        assert reader.recordings()
+    run.with_name(f"{run.name}-wal").touch()
+    with RunReader(run) as reader:
+        assert reader.recordings()
+    assert refusing.asked == ["mode=ro&immutable=1", "mode=ro", "mode=ro&immutable=1"]
+
+
+def test_a_reader_of_a_whole_run_leaves_nothing_beside_it(run: Path) -> None:
+    with RunReader(run):
+        assert [one.name for one in run.parent.iterdir()] == [run.name]
+    assert [one.name for one in run.parent.iterdir()] == [run.name]
+
+
+def test_a_log_is_not_left_out_where_it_cannot_be_read(run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run.with_name(f"{run.name}-wal").write_bytes(b"more")
+    monkeypatch.setattr(database, "_connect_as", Refusing(14))
+    with pytest.raises(RunUnreadable, match="attempt to write"):
+        RunReader(run)
+    monkeypatch.setattr(os, "access", lambda path, mode: False)
+    with pytest.raises(RunUnreadable, match="its log cannot be read in a folder that you may not write to") as raised:
+        RunReader(run)
+    assert raised.value.remedy == f"copy it and {run.name}-wal to another one"
+
+
+def test_the_last_reader_of_an_ended_run_folds_the_log_that_its_recorder_could_not(tmp_path: Path) -> None:
+    path = tmp_path / "run.profd"
+    tables = Tables(database.create(path), describe)
+    tables.begin(run_started())
+    tables.commit([main_process()])
+    readers = [RunReader(path), RunReader(path)]
+    tables.commit([records.RunEnded(STARTED_NS + 5 * SECOND_NS, "stopped", None, None)])
+    tables.finish()
+    tables.close()
+    for reader in readers:
+        reader.refresh()
+        assert path.with_name(f"{path.name}-wal").exists()
+        reader.close()
+    assert [one.name for one in tmp_path.iterdir()] == [path.name]
+    with RunReader(path) as reader:
+        assert (reader.info.state, len(reader.processes)) == ("ended", 1)
+
+
+def test_the_log_of_a_run_that_has_not_ended_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "run.profd"
+    tables = Tables(database.create(path), describe)
+    tables.begin(run_started(live=True))
+    reader = RunReader(path)
+    tables.close()
+    reader.close()
+    assert path.with_name(f"{path.name}-wal").exists()
