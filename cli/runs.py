@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
+import resource
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from profd.cli.console import say
-from profd.daemon import paths
+from profd.daemon import paths, processes
 from profd.daemon.errors import RunUnreadable, UsageError
-from profd.daemon.store.database import is_without_log
+from profd.daemon.store.database import honest_size, is_without_log
 from profd.daemon.store.reader import RunReader
 
 if TYPE_CHECKING:
@@ -67,13 +68,43 @@ def known_folder(folder: Path) -> Folder:
     return found
 
 
+_OWN_MEMORY_BYTES, _MEMORY_OF_A_BYTE = 192 << 20, 64
+"""What a command may take besides what it has already: for itself, and for each byte of its run files."""
+
+
+_BOUNDED: list[int] = []
+
+
+@contextlib.contextmanager
+def bounded_memory(*files: Path) -> Iterator[None]:
+    """Bound the memory of this process by the size of run files meanwhile; raises RunUnreadable if it needs more."""
+    before, own = resource.getrlimit(resource.RLIMIT_DATA), _MEMORY_OF_A_BYTE * sum(map(honest_size, files))
+    if _BOUNDED:  # by this function: of two runs
+        own += before[0]
+    else:
+        taken = int(processes.status(os.getpid()).get("VmData", "0 kB").split()[0]) << 10
+        own += taken + _OWN_MEMORY_BYTES
+        own = own if before[0] == resource.RLIM_INFINITY else min(own, before[0])
+    _BOUNDED.append(own)
+    resource.setrlimit(resource.RLIMIT_DATA, (own, before[1]))
+    try:
+        yield
+    except MemoryError:
+        what = f"{files[0]} takes more than {own >> 20} MiB of memory, which is more than its size accounts for"
+        raise RunUnreadable(what, "select a part of it: --from, --to, --rank; or raise `ulimit -d`") from None
+    finally:
+        _BOUNDED.pop()
+        resource.setrlimit(resource.RLIMIT_DATA, before)
+
+
 @contextlib.contextmanager
 def open_run(run: str, job: str | None) -> Iterator[RunReader]:
     """Give a reader of a run, or of a job in a folder; raises NoSuchRun, RunUnreadable, MissingTool, UsageError."""
     with brought_here(run) as here:
         folder = folder_of(here, job)
         if folder is None:
-            with RunReader(find_run(here)) as reader:
+            path = find_run(here)
+            with bounded_memory(path), RunReader(path) as reader:
                 if reader.info.state != "ended" and is_without_log(reader.path):
                     log = f"{reader.path.name}-wal"
                     say(f"{reader.path} has no log beside it: if it was copied while live, its last part is in {log}")
@@ -81,5 +112,6 @@ def open_run(run: str, job: str | None) -> Iterator[RunReader]:
             return
         from profd.daemon.analyze.nodes import open_job
 
-        with open_job(known_folder(folder).choose(job)) as reader:
+        chosen = known_folder(folder).choose(job)
+        with bounded_memory(*(file.path for file in chosen.files)), open_job(chosen) as reader:
             yield reader

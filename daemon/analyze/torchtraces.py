@@ -68,14 +68,19 @@ def trace_text(reader: RunReader, window: WindowRow) -> bytes | None:
     packed = reader.window_trace(window.id)
     if packed is None:
         return None
+    if window.trace_bytes > LIMIT_BYTES:
+        raise RunUnreadable(f"the trace of window {window.id} is larger than {LIMIT_BYTES >> 20} MiB", _REMEDY)
     try:
+        # Piece by piece: a read takes memory for all that is asked for. A byte may stand for a thousand.
         with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
-            text = file.read(LIMIT_BYTES + 1)
+            text, at_once = bytearray(), 1 << 20
+            while len(text) <= window.trace_bytes and (part := file.read(at_once)):
+                text += part
     except (OSError, EOFError, zlib.error) as error:
         raise _damaged(window, error) from error
-    if len(text) > LIMIT_BYTES:
-        raise RunUnreadable(f"the trace of window {window.id} is larger than {LIMIT_BYTES >> 20} MiB", _REMEDY)
-    return text
+    if len(text) != window.trace_bytes:
+        raise _damaged(window, f"it has not the {window.trace_bytes} bytes that the run says")
+    return bytes(text)
 
 
 def decode(window: WindowRow, text: bytes) -> TorchTrace:
@@ -92,5 +97,5 @@ def decode(window: WindowRow, text: bytes) -> TorchTrace:
 _REMEDY = "choose a range of time without it"
 
 
-def _damaged(window: WindowRow, error: Exception) -> RunUnreadable:
+def _damaged(window: WindowRow, error: Exception | str) -> RunUnreadable:
     return RunUnreadable(f"the trace of window {window.id} is damaged ({error})", _REMEDY)

@@ -25,6 +25,8 @@ from profd.daemon.errors import OutputUnwritable, RunUnreadable
 
 LEAST_ROW_BYTES = 6  # what the smallest row takes in its page: two bytes that say where it is, and four of its own
 _COUNTED_AT_ONCE = 10_000
+_BEST_COMPRESSION = 16  # of a file system
+_NOT_YET_ON_DISK = 8 << 20  # ZFS counts blocks some seconds after they were written
 
 
 class BoundedConnection(sqlite3.Connection):
@@ -68,12 +70,21 @@ class BoundedConnection(sqlite3.Connection):
         return self._work > self._most_work
 
     def _measure(self) -> None:
-        files = (self._path, self._path.with_name(f"{self._path.name}-wal"))
-        size = sum(file.stat().st_size for file in files if file.exists())
+        size = honest_size(self._path)
         # Instructions of SQLite's machine; what profd asks takes one or two a byte.
         self._most_work = size * 30 + 1_000_000
         self._most_rows = size // LEAST_ROW_BYTES + 1000
         self._most_text_bytes = size + (1 << 20)
+
+
+def honest_size(path: Path) -> int:
+    """Return the size of a run file and its log in bytes, as far as the disk has it: a sparse file may claim any."""
+    size = 0
+    for name in (os.fspath(path), f"{path}-wal"):
+        with contextlib.suppress(OSError):
+            found = os.stat(name)  # noqa: PTH116  Path raises for long names
+            size += min(found.st_size, found.st_blocks * 512 * _BEST_COMPRESSION + _NOT_YET_ON_DISK)
+    return size
 
 
 # What makes the tables of a new run file: a file holds it, and each reader parses it, without the comments.
