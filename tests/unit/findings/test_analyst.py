@@ -319,9 +319,12 @@ def test_the_process_looks_at_once_at_a_run_that_has_ended(tmp_path: Path) -> No
 def test_the_process_ends_with_its_stdin_in_the_midst_of_a_look(tmp_path: Path) -> None:
     pipe, path = subprocess.PIPE, write_case(tmp_path / "a.profd", HEALTHY)
     with subprocess.Popen([sys.executable, "-c", SPINS, os.fspath(path)], stdin=pipe, stdout=pipe) as process:
-        assert there(process.stdout).readline() == b"looks\n"
-        there(process.stdin).close()
-        assert process.wait(DEADLINE_S) == 0
+        try:
+            assert there(process.stdout).readline() == b"looks\n"
+            there(process.stdin).close()
+            assert process.wait(DEADLINE_S) == 0
+        finally:
+            process.kill()
 
 
 def test_a_file_that_cannot_be_read_is_said(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from support.clocks import StoppedClock
 from support.waiting import eventually
 
 from profd.daemon.session import analyst
-from profd.daemon.session.analyst import Analyst
+from profd.daemon.session.analyst import RESTS_S, Analyst
 from profd.daemon.store.records import AnalysisLost, EventHappened, FindingsTaken, Found, Record
 
 SEEN = FindingsTaken(7, (Found("input-bound", "critical", "input-bound: waits", "{}"),))
@@ -85,6 +85,7 @@ async def test_a_run_that_ends_before_it_was_looked_at_waits_for_nothing(start: 
 async def test_one_that_dies_is_started_again_but_not_for_ever_and_that_is_said_once(
     start: Start, put: list[Record], words: list[str]
 ) -> None:
+    assert RESTS_S[1:] == (60.0, 60.0)  # a minute later, twice
     start(words, rests_s=(0, 0, 0))
     await eventually(lambda: put.count(AnalysisLost(StoppedClock().at_ns)) == 3, "three ends")
     (said,) = [one for one in put if isinstance(one, EventHappened)]
