@@ -25,7 +25,7 @@ from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import OutputUnwritable
 from profd.daemon.store import records
 from profd.daemon.store.reader import RunReader
-from profd.daemon.store.writer import LEFT_FREE_BYTES, QUEUE_LENGTH, Losses, RunWriter
+from profd.daemon.store.writer import LEFT_FREE_BYTES, QUEUE_LENGTH, Losses, Room, RunWriter
 
 
 class Gate:
@@ -289,12 +289,32 @@ def test_a_disk_that_is_too_slow_is_given_up_and_said(path: Path, gate: Gate) ->
 class Disk:
     """A disk whose free room the test says, in place of the one that a folder lies on."""
 
-    def __init__(self) -> None:
-        self.free_bytes = 500 << 30
+    def __init__(self, whole_bytes: int = 1000 << 30) -> None:
+        self.whole_bytes, self.free_bytes = whole_bytes, whole_bytes // 2
 
     def statvfs(self, folder: Path) -> os.statvfs_result:
         free = self.free_bytes // 4096
-        return os.statvfs_result((4096, 4096, (1000 << 30) // 4096, free, free, 0, 0, 0, 0, 255))
+        return os.statvfs_result((4096, 4096, self.whole_bytes // 4096, free, free, 0, 0, 0, 0, 255))
+
+
+@pytest.mark.parametrize(
+    ("whole_bytes", "log_bytes", "kept_bytes"),
+    [(1000 << 30, 0, LEFT_FREE_BYTES), (10 << 30, 0, 512 << 20), (1000 << 30, 3 << 30, LEFT_FREE_BYTES + (3 << 30))],
+    ids=["of a large disk", "of a small one", "with what folding the log takes"],
+)
+def test_so_much_is_left_free(
+    tmp_path: Path, whole_bytes: int, log_bytes: int, kept_bytes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    disk, path = Disk(whole_bytes), tmp_path / "a.profd"
+    monkeypatch.setattr(os, "statvfs", disk.statvfs)
+    path.with_name("a.profd-wal").touch()
+    os.truncate(path.with_name("a.profd-wal"), log_bytes)
+    room, found = Room(path, None), []
+    for of_kept in (1.01, 0.99, 1.49, 1.51):
+        disk.free_bytes = int(of_kept * kept_bytes)
+        room.look()
+        found.append(room.is_short)
+    assert found == [False, True, True, False]
 
 
 def test_before_the_disk_is_full_samples_pause_and_go_on_when_there_is_room(
