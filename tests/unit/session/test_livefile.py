@@ -121,6 +121,14 @@ def test_a_disk_goes_before_memory_in_which_the_run_is_bounded_and_that_is_said(
     assert (on_disk.most_bytes, on_disk.warning) == (None, "")
 
 
+def test_a_folder_on_a_network_is_no_local_disk(wanted: Path, network: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where TMPDIR is on one, too, the run goes to the next folder."""
+    monkeypatch.setattr(paths, "is_on_network", lambda path: path in (wanted.parent, network))
+    monkeypatch.setattr(paths, "is_in_memory", lambda path: False)
+    monkeypatch.setenv("SLURM_TMPDIR", str(wanted.parent.parent))
+    assert LiveFile(wanted).path.parent == wanted.parent.parent / f"profd-{os.getuid()}"
+
+
 @pytest.mark.usefixtures("network")
 def test_a_place_that_is_taken_is_an_error_of_the_output(wanted: Path) -> None:
     wanted.touch()

@@ -7,6 +7,7 @@ import sys
 import threading
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support.clocks import StoppedClock
@@ -58,8 +59,9 @@ def test_thread_that_cannot_be_started_reaches_nobody(error: Exception, monkeypa
 
 def test_interrupt_of_the_user_in_that_moment_is_theirs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(threading, "Thread", failing(KeyboardInterrupt()))
+    text = injection.text_of(order(Path("/gone"))) + "\nfor _ in range(1000): pass\n"
     with pytest.raises(KeyboardInterrupt):
-        exec(injection.text_of(order(Path("/gone"))) + "\nfor _ in range(1000): pass\n", {})
+        exec(compile(text, "window", "exec"), {})  # of a text Python would note it, and end all the tests by SIGINT
 
 
 def failing(error: BaseException) -> Callable[..., object]:
@@ -181,6 +183,22 @@ def fake(folder: Path, body: str) -> str:
     path.write_text(f"#!{sys.executable}\nimport sys\n{body}\n")
     path.chmod(0o700)
     return str(path)
+
+
+@pytest.mark.parametrize("may_attach", [True, False])
+async def test_the_helper_runs_as_the_user_of_the_process_where_that_may_attach(
+    may_attach: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tried: list[dict[str, Any]] = []
+
+    async def attempt(helper: str, pid: int, script: Path, timeout_s: float, rights: dict[str, Any]) -> str:
+        tried.append(rights)
+        return "" if may_attach or not rights else "PermissionError"
+
+    monkeypatch.setattr(injection, "_try", attempt)
+    monkeypatch.setattr(injection, "as_owner", lambda pid: {"user": pid})
+    await execute("python3.14", 7, Path("/tmp/window.py"))
+    assert tried == [{"user": 7}, *[{}] * (not may_attach)]
 
 
 async def test_process_and_file_are_handed_to_the_helper_which_may_refuse_or_hang(tmp_path: Path) -> None:
