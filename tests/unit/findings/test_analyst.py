@@ -85,7 +85,7 @@ def lines(out: bytes) -> list[FindingsTaken]:
 def test_it_comes_before_its_session_when_memory_ends_and_has_no_rights_before_it_reads_a_run(tmp_path: Path) -> None:
     steps = ("processes.volunteer", "rights.drop", "store.reader.RunReader")
     begun = beginning_of("findings.analyst", *steps, words=(str(tmp_path / "a.profd"),))
-    assert begun == ["volunteer(100,)", "drop()", "RunReader"]
+    assert [begun[0], begun[1].partition("(")[0], begun[2]] == ["volunteer(100,)", "drop", "RunReader"]
 
 
 def test_a_finding_comes_with_its_cause_and_goes_after_its_end(tmp_path: Path) -> None:

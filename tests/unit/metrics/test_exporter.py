@@ -102,7 +102,7 @@ def test_the_process_comes_before_its_session_when_memory_ends_and_has_no_rights
 ) -> None:
     words = (str(tmp_path), "127.0.0.1:0")
     begun = beginning_of("metrics.__main__", "processes.volunteer", "rights.drop", "metrics.runs.Runs", words=words)
-    assert begun == ["volunteer(600,)", "drop()", "Runs"]
+    assert begun == ["volunteer(600,)", f"drop({tmp_path!r},)", "Runs"]
 
 
 def test_an_address_is_a_port_with_or_without_a_host_or_is_refused() -> None:
