@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -102,7 +103,14 @@ def test_the_first_line_says_how_the_run_ended(
 def test_texts_say_that_a_run_has_no_samples(summary: Summary) -> None:
     nothing = dict.fromkeys(("phase_lines", "functions", "processes", "findings"), ())
     why = "no samples were taken: py-spy gave no stack"
-    changed = {"samples": 0, "phases": {}, "coverage": None, "torn_share": None, "no_samples": why, **nothing}
+    changed: dict[str, Any] = {
+        "samples": 0,
+        "phases": {},
+        "coverage": None,
+        "torn_share": None,
+        "no_samples": why,
+        **nothing,
+    }
     empty = msgspec.structs.replace(summary, **changed)
     assert closing_lines(empty).splitlines()[1:3] == [f"▲ {why}", "no samples · 20261120-120000-cifar-3fa9"]
     assert summary_text(empty).splitlines()[-2:] == ["no samples", f"▲ {why}"]
