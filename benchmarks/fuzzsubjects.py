@@ -85,7 +85,8 @@ def subjects(folder: Path) -> dict[str, Subject]:
         return lambda data, chance: (lambda: read(data),)
 
     def assembled(data: bytes) -> None:
-        stored.take(_assemble(data))
+        for record in _assemble(data):
+            stored.take(record)
 
     def reduced(data: bytes) -> None:
         stored.take(_window(data))
@@ -142,8 +143,8 @@ class _Stored:
         self._tables.commit([record])
 
 
-def _assemble(data: bytes) -> Record:
-    """Make a record of a recording, as a session does."""
+def _assemble(data: bytes) -> tuple[Record, ...]:
+    """Make the records of a recording, as a session does."""
     last_timestamp_us(data)
     raw = RawRecording(data, 1_700_000_000 * SECOND_NS, 1000, 4000, 3, SECOND_NS)
     return assembly.assemble(raw, Identity(1, 1), 100, Span())

@@ -10,6 +10,7 @@ import msgspec
 
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.analyze.series import mean_of_series
+from profd.daemon.clock import SECOND_NS
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.rows import ProcessRow, RecordedTotal, RecordingRow, RunInfo
 from profd.daemon.store.stepfunction import IntervalSet
@@ -25,6 +26,8 @@ class Lives:
         self.known_to_ns = reader.info.started_ns
         """When the newest recording of any process ends: of what came later nothing is known yet."""
         self.recorded = RecordedTotal(0, 0)
+        self._gaps: defaultdict[int, IntervalSet] = defaultdict(IntervalSet)
+        self._last_gap = 0
 
     def add(self, recordings: Iterable[RecordingRow]) -> None:
         """Take in recordings, those of a process in order of time; those without a whole stack cover nothing."""
@@ -33,17 +36,25 @@ class Lives:
             if row.samples > row.torn:
                 self.covers[row.process].add(row.start_ns, row.end_ns)
                 self.known_to_ns = max(self.known_to_ns, row.end_ns)
-        for forgotten in self.covers.keys() - self._reader.processes.keys():
-            del self.covers[forgotten]
+        for gap in self._reader.gaps_after(self._last_gap):
+            self._gaps[gap.process].add(gap.start_ns, gap.end_ns)
+            self._last_gap = gap.id
+        for known in (self.covers, self._gaps):
+            for forgotten in known.keys() - self._reader.processes.keys():
+                del known[forgotten]
 
     def weight(self, process: int, from_ns: int | None = None, to_ns: int | None = None) -> float:
-        """Return how long a process lived in a range for each second recorded there; 1 where all was, or nothing."""
+        """Return how long a process lived in a range for each second recorded there; 1 if all was, or nothing.
+
+        It stands for rests between turns alone: what a process did in a gap is unknown.
+        """
         row = self._reader.processes[process]
         to_ns = self.known_to_ns if to_ns is None else to_ns
         start_ns = max(row.seen_ns, from_ns or 0)
         end_ns = min(self.known_to_ns, to_ns, to_ns if row.ended_ns is None else row.ended_ns)
         covered_ns = self.covers[process].between(self._reader.info.started_ns if from_ns is None else from_ns, to_ns)
-        return max(end_ns - start_ns, covered_ns) / covered_ns if covered_ns else 1.0
+        lived_ns = end_ns - start_ns - self._gaps[process].between(start_ns, end_ns)
+        return max(lived_ns, covered_ns) / covered_ns if covered_ns else 1.0
 
 
 _LIVES: WeakKeyDictionary[RunReader, tuple[Lives, int]] = WeakKeyDictionary()
@@ -83,6 +94,31 @@ def take_coverage(reader: RunReader, selection: Selection) -> Coverage:
     torn_share = reader.recorded(selection.from_ns, selection.to_ns).torn_share
     cost = mean_of_series(reader, COST_SERIES, None, selection)
     return Coverage(covered_share(reader, take_lives(reader), selection), torn_share, cost)
+
+
+class GapTotal(msgspec.Struct, frozen=True):
+    """The gaps of one reason: how many there are and their seconds, with the ``text`` of the longest."""
+
+    reason: str
+    count: int
+    seconds: float
+    text: str
+
+
+def take_gaps(reader: RunReader, selection: Selection) -> tuple[GapTotal, ...]:
+    """Return the gaps in a selection's range of time, over its processes of role main, by reason, the longest first."""
+    trainers = {process.id for process in selection.trainers(reader)}
+    by_reason: defaultdict[str, list[tuple[int, str]]] = defaultdict(list)
+    for gap in reader.gaps(selection.from_ns, selection.to_ns):
+        if gap.process in trainers:
+            start_ns, end_ns = max(gap.start_ns, selection.from_ns or 0), gap.end_ns
+            end_ns = end_ns if selection.to_ns is None else min(end_ns, selection.to_ns)
+            by_reason[gap.reason].append((end_ns - start_ns, gap.text))
+    found = [
+        GapTotal(reason, len(parts), sum(length_ns for length_ns, _ in parts) / SECOND_NS, max(parts)[1])
+        for reason, parts in by_reason.items()
+    ]
+    return tuple(sorted(found, key=lambda gap: -gap.seconds))
 
 
 def covered_share(reader: RunReader, lives: Lives, selection: Selection) -> float | None:

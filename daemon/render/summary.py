@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from profd.daemon.analyze.coverage import take_coverage
+from profd.daemon.analyze.coverage import GapTotal, take_coverage, take_gaps
 from profd.daemon.analyze.gpu import Gpu, GpuIdle, take_gpu_idle, take_gpus
 from profd.daemon.analyze.gputracks import GpuTracks
 from profd.daemon.analyze.incidents import Hang, PostMortem, take_hangs, take_post_mortem
@@ -92,8 +92,9 @@ class Summary(msgspec.Struct, frozen=True):
     are those of the selection, ``phases`` and ``functions`` their shares, 0 to 1, the largest first; ``rest`` are what
     the shares of *other* and *waiting* consist of. ``Coverage`` explains ``coverage``, ``torn_share`` and
     ``cost_core_share``. ``gpu_idle`` is None where no GPU was read. ``nodes`` are those of a job whose run files were
-    merged. ``losses`` are the first events of data that was dropped on the way to the run file, ``unread`` those of
-    processes from which nothing was read for some time, with the reason. ``no_samples`` says why ``samples`` is 0.
+    merged. ``losses`` are the first events of data that was dropped on the way to the run file, ``gaps`` what was not
+    read of the training processes, by reason, the longest first, ``unread`` the events of processes from which nothing
+    was read for some time, with the reason. ``no_samples`` says why ``samples`` is 0.
     ``incident`` is the warning in one line: the target's death, hangs, and findings above info; empty where there is
     none. ``leading_threads`` are those that are shown in place of a main thread that only waits for them, by name.
     """
@@ -127,6 +128,7 @@ class Summary(msgspec.Struct, frozen=True):
     last_window: tuple[WindowSummary, ...] = ()
     nodes: tuple[JoinedNode, ...] = ()
     losses: tuple[str, ...] = ()
+    gaps: tuple[GapTotal, ...] = ()
     incident: str = ""
     unread: tuple[str, ...] = ()
     no_samples: str = ""
@@ -177,6 +179,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         last_window=last_window(reader, selection),
         nodes=nodes_of(reader),
         losses=losses,
+        gaps=take_gaps(reader, selection),
         incident="; ".join(incidents),
         unread=unread,
         no_samples="" if profile.total_samples else why_no_samples(reader, unread),

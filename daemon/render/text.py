@@ -61,6 +61,7 @@ def summary_text(summary: Summary, *, columns: int = WIDTH) -> str:
         *(wrapped(steps.why_unknown, columns) if steps.why_unknown else []),
         _evidence(summary),
         *(f"lost: {visible(text)}" for text in summary.losses),
+        *(f"not read for {duration(gap.seconds)}: {gap.reason} ({visible(gap.text)})" for gap in summary.gaps),
         *(line for text in _unread(summary) for line in wrapped(f"{sections.ALARM} {text}", columns)),
         *_section("How it ended", sections.post_mortem_lines(summary.post_mortem, columns)),
         *_section("Hangs", sections.hang_lines(summary.hangs, columns)),

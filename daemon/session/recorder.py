@@ -118,7 +118,11 @@ class Recorder:
             self.has_begun = True
             if self._live_file.warning:
                 self._say("note", self._live_file.warning)
-            await self._record(watch, run_file)
+            looking = asyncio.ensure_future(self._sampling.watch())
+            try:
+                await self._record(watch, run_file)
+            finally:
+                looking.cancel()
         finally:
             await self._server.close()
             watch.close()

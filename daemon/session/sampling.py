@@ -14,7 +14,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from profd.daemon import processes
-from profd.daemon.clock import Clock
+from profd.daemon.clock import Clock, until_tick_s
 from profd.daemon.scheduling import FreeCores
 from profd.daemon.session.budget import LOWEST_RATE_HZ, Governor
 from profd.daemon.session.leading import Leaders
@@ -34,6 +34,8 @@ if TYPE_CHECKING:
 LENGTH_S = 4.5
 WATCHED_LENGTH_S = 1.6
 CLOSING_TIMEOUT_S = 10.0
+LOOK_S = 0.25
+"""A process that stops or is frozen for less may be missed; a look takes 0.1 ms."""
 
 
 class Sampling:
@@ -85,6 +87,13 @@ class Sampling:
         self._cores.look()
         for chain, _ in self._chains.values():
             chain.keep_off_core(self._cores)
+
+    async def watch(self) -> None:
+        """Look whether the processes and their py-spies run, until it is cancelled."""
+        while True:
+            for chain, _ in list(self._chains.values()):
+                chain.look()
+            await asyncio.sleep(until_tick_s(LOOK_S))
 
     def hurry(self) -> None:
         for chain, _ in self._chains.values():

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Mapping, Sequence
+from typing import NamedTuple
 
 import msgspec
 
@@ -21,7 +22,9 @@ from profd.daemon.clock import MICROSECOND_NS, SECOND_NS
 from profd.daemon.stacks import misreads
 from profd.daemon.stacks.evidence import Evidence
 from profd.daemon.stacks.pyspy import Change, RawRecording, ThreadTrace, decode
+from profd.daemon.stacks.reads import Known, unread
 from profd.daemon.store.records import Identity, Interval, RecordingTaken, Stack, ThreadTimeline
+from profd.daemon.store.stepfunction import IntervalSet
 
 START_US = 15_000
 """CPU time of a recording that is no reading: starting py-spy, finding the interpreter, writing the file."""
@@ -93,6 +96,18 @@ class Threads(msgspec.Struct, frozen=True):
     is_current: bool = False
 
 
+class _Seen(NamedTuple):
+    """What a recording saw of a thread: pieces (start, length, stack, samples), without a stack if they were torn.
+
+    ``torn_ns`` are the times of other torn reads.
+    """
+
+    timeline: ThreadTimeline
+    pieces: Sequence[tuple[int, int, Stack, int]]
+    torn_ns: Sequence[int]
+    is_seldom_in_python: bool
+
+
 def assemble(
     raw: RawRecording,
     identity: Identity,
@@ -100,10 +115,14 @@ def assemble(
     keep: Span,
     threads: Threads | None = None,
     evidence: Evidence | None = None,
-) -> RecordingTaken:
-    """Return the record of a recording, cut to ``keep``; learns into ``evidence``. Raises TraceDamaged."""
+) -> tuple[RecordingTaken, ...]:
+    """Return a recording, cut to ``keep``: a record for each stretch that was read, one at least.
+
+    Learns into ``evidence``. Raises TraceDamaged.
+    """
     threads, evidence = threads or Threads(), evidence or Evidence()
     noted, raw = _of_living(decode(raw.data), raw, identity, rate_hz, threads)
+    gaps = _unread(noted, raw, rate_hz, keep)
     about = _samples_by_thread(noted, raw.samples)
     is_gone = not threads.is_current
     read = [_read(trace, samples, raw, evidence, is_gone=is_gone) for trace, samples in zip(noted, about, strict=True)]
@@ -111,33 +130,75 @@ def assemble(
     if threads.is_current:
         living = {None, *threads.ids}
         traces = [trace if trace.os_tid in living else _ended(trace, rate_hz) for trace in traces]
+    totals = _samples_by_thread(traces, raw.samples)
+    seen: list[_Seen] = []
+    for trace, (_, torn_us, is_seldom_in_python), total in zip(traces, read, totals, strict=True):
+        pieces, samples = _pieces(trace, raw.zero_ns, keep, gaps), max(total - len(torn_us), 0)
+        if gaps.length_ns:  # py-spy makes up at once for samples that are late, and reads a process that is stopped
+            samples = min(samples, sum(length_ns for _, length_ns, _ in pieces) * rate_hz // SECOND_NS)
+        shares = apportion(samples, [length_ns for _, length_ns, _ in pieces])
+        with_shares = [(*piece, share) for piece, share in zip(pieces, shares, strict=True)]
+        torn_ns = [raw.zero_ns + at_us * MICROSECOND_NS for at_us in torn_us]
+        known = _timeline(trace, identity, threads, is_alone=len(traces) == 1)
+        seen.append(_Seen(known, with_shares, torn_ns, is_seldom_in_python))
+    first_us = min((trace.changes[0].at_us for trace in traces), default=0)
+    last_us = max((trace.changes[-1].at_us for trace in traces), default=0)
+    whole = raw.zero_ns + first_us * MICROSECOND_NS, raw.zero_ns + last_us * MICROSECOND_NS
+    errors = raw.errors - sum(gaps.between(one.at_ns, one.at_ns + 1) for one in raw.failed)
+    empty = RecordingTaken(identity, 0, 0, rate_hz, 0, 0, errors, raw.clock_error_ns, raw.cpu_ns, (), ())
+    edges = [keep.from_ns, *itertools.chain.from_iterable(gaps.ranges()), keep.to_ns]
+    found: list[RecordingTaken] = []
+    for from_ns, to_ns in zip(edges[::2], edges[1::2], strict=True):
+        record = _stretch(seen, Span(from_ns, to_ns), whole, empty)
+        if record.end_ns > record.start_ns or (not found and to_ns is edges[-1]):
+            found.append(record)
+            empty = msgspec.structs.replace(empty, errors=0, cpu_ns=0)
+    return tuple(found)
+
+
+def _unread(noted: Sequence[ThreadTrace], raw: RawRecording, rate_hz: int, keep: Span) -> IntervalSet:
+    """Return when nothing was read while a recording ran, within ``keep``."""
+    # The last change of each trace is its end, which is no sample. A sample is one of all threads.
+    seen_us = sorted({change.at_us for trace in noted for change in trace.changes[:-1]})
+    kept = IntervalSet()
+    if seen_us:
+        seen_ns = [raw.zero_ns + at_us * MICROSECOND_NS for at_us in seen_us]
+        end_ns = raw.zero_ns + noted[0].changes[-1].at_us * MICROSECOND_NS
+        known = Known(seen_ns, sorted(one.at_ns for one in raw.failed), raw.pulses, raw.spells)
+        begin_ns = seen_ns[0] if keep.from_ns is None else min(keep.from_ns, seen_ns[0])
+        found = unread(known, rate_hz, begin_ns, end_ns)
+        for span in found.ranges_between(keep.from_ns or 0, end_ns if keep.to_ns is None else keep.to_ns):
+            kept.add(*span)
+    return kept
+
+
+def _timeline(trace: ThreadTrace, identity: Identity, threads: Threads, *, is_alone: bool) -> ThreadTimeline:
+    if trace.os_tid is None:  # the interpreter has only its own id of the thread
+        os_tid, is_main = trace.ident, trace.name == _MAIN_THREAD or is_alone
+    else:
+        os_tid = threads.ids.get(trace.os_tid, trace.os_tid)
+        is_main = os_tid == identity.pid
+    return ThreadTimeline(os_tid, trace.name or (_MAIN_THREAD if is_main else ""), is_main, ())
+
+
+def _stretch(seen: Sequence[_Seen], span: Span, whole: tuple[int, int], empty: RecordingTaken) -> RecordingTaken:
+    """Return ``empty`` with what was seen in a span of the ``whole`` recording."""
     timelines: list[ThreadTimeline] = []
     stacks: dict[Stack, int] = {}
     samples = torn = 0
-    totals = _samples_by_thread(traces, raw.samples)
-    for trace, (_, torn_us, is_seldom_in_python), total in zip(traces, read, totals, strict=True):
-        pieces = _pieces(trace, raw.zero_ns, keep)
-        shares = apportion(max(total - len(torn_us), 0), [length_ns for _, length_ns, _ in pieces])
-        inside = [(*piece, share) for piece, share in zip(pieces, shares, strict=True) if keep.holds(piece[0])]
-        seen = [(*times, stacks.setdefault(stack, len(stacks)), share) for *times, stack, share in inside if stack]
-        intervals = tuple(Interval(*fields) for fields in seen)
-        lost = sum(keep.holds(raw.zero_ns + at_us * MICROSECOND_NS) for at_us in torn_us)
-        lost += 0 if is_seldom_in_python else sum(share for *_, stack, share in inside if not stack)
+    for thread in seen:
+        inside = [piece for piece in thread.pieces if span.holds(piece[0])]
+        kept = [(*times, stacks.setdefault(stack, len(stacks)), share) for *times, stack, share in inside if stack]
+        intervals = tuple(Interval(*fields) for fields in kept)
+        lost = sum(map(span.holds, thread.torn_ns))
+        lost += 0 if thread.is_seldom_in_python else sum(share for *_, stack, share in inside if not stack)
         samples, torn = samples + sum(interval.samples for interval in intervals) + lost, torn + lost
-        if trace.os_tid is None:  # the interpreter has only its own id of the thread
-            os_tid, is_main = trace.ident, trace.name == _MAIN_THREAD or len(traces) == 1
-        else:
-            os_tid = threads.ids.get(trace.os_tid, trace.os_tid)
-            is_main = os_tid == identity.pid
-        timelines.append(ThreadTimeline(os_tid, trace.name or (_MAIN_THREAD if is_main else ""), is_main, intervals))
-    first_us = min((trace.changes[0].at_us for trace in traces), default=0)
-    last_us = max((trace.changes[-1].at_us for trace in traces), default=0)
-    start_ns, end_ns = raw.zero_ns + first_us * MICROSECOND_NS, raw.zero_ns + last_us * MICROSECOND_NS
-    start_ns = max(start_ns, keep.from_ns) if keep.from_ns is not None else start_ns
-    end_ns = min(end_ns, keep.to_ns) if keep.to_ns is not None else end_ns
-    read_in_all = samples, torn, raw.errors, raw.clock_error_ns, raw.cpu_ns
-    end_ns = max(start_ns, end_ns)
-    return RecordingTaken(identity, start_ns, end_ns, rate_hz, *read_in_all, tuple(stacks), tuple(timelines))
+        timelines.append(msgspec.structs.replace(thread.timeline, intervals=intervals))
+    start_ns, end_ns = whole
+    start_ns = max(start_ns, span.from_ns) if span.from_ns is not None else start_ns
+    end_ns = min(end_ns, span.to_ns) if span.to_ns is not None else end_ns
+    times = {"start_ns": start_ns, "end_ns": max(start_ns, end_ns), "samples": samples, "torn": torn}
+    return msgspec.structs.replace(empty, **times, stacks=tuple(stacks), threads=tuple(timelines))
 
 
 _Read = tuple[ThreadTrace, list[int], bool]
@@ -261,16 +322,19 @@ def _samples_by_thread(traces: Sequence[ThreadTrace], samples: int) -> list[int]
     return [round(samples * length / whole) if whole else samples // len(traces) for length in lengths]
 
 
-def _pieces(trace: ThreadTrace, zero_ns: int, keep: Span) -> list[tuple[int, int, Stack]]:
+def _pieces(trace: ThreadTrace, zero_ns: int, keep: Span, gaps: IntervalSet) -> list[tuple[int, int, Stack]]:
     """Return start and length in ns, and stack, of a thread's intervals, each in two where it spans an end of ``keep``.
 
     A stack that was left at the moment at which it was met has none: it has no time, and the next one begins there.
+    Nor has what lies in ``gaps``.
     """
     times = [zero_ns + change.at_us * MICROSECOND_NS for change in trace.changes]
     pieces = []
     for change, start_ns, end_ns in zip(trace.changes, times, times[1:], strict=False):
         inner = [cut for cut in (keep.from_ns, keep.to_ns) if cut is not None and start_ns < cut < end_ns]
         for first, last in itertools.pairwise([start_ns, *inner, end_ns]):
-            if first < last:
-                pieces.append((first, last - first, change.frames))
+            ends = itertools.chain.from_iterable(gaps.ranges_between(first, last)) if gaps.length_ns else ()
+            edges = [first, *ends, last]
+            read = [(one, two) for one, two in zip(edges[::2], edges[1::2], strict=True) if one < two]
+            pieces += [(one, two - one, change.frames) for one, two in read]
     return pieces

@@ -12,16 +12,19 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+import msgspec
+
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.scheduling import FreeCores
 from profd.daemon.stacks import assembly
 from profd.daemon.stacks.assembly import Span, Threads
 from profd.daemon.stacks.evidence import Evidence
-from profd.daemon.stacks.pyspy import RecordingFailed, TraceDamaged
+from profd.daemon.stacks.pyspy import RawRecording, RecordingFailed, TraceDamaged
+from profd.daemon.stacks.reads import FROZEN, LATE_NS, STOPPED, Account, Look
 from profd.daemon.stacks.recording import Recording
 from profd.daemon.stacks.source import Statements
-from profd.daemon.store.records import EventHappened, Identity, Record
+from profd.daemon.store.records import EventHappened, GapFound, Identity, Record
 
 # After py-spy reports that it samples, the next recording runs on for this many mean distances of samples before the
 # cut: then it has most probably seen something.
@@ -69,6 +72,7 @@ class StackChain:
         self._has_reported_log = False
         self._threads = Threads()
         self._evidence = Evidence(self.source)
+        self._account = Account(self.identity, self._put_gap)
 
     def hurry(self) -> None:
         """End the recording in flight now, so that its samples can be seen, and let the next one take over."""
@@ -86,6 +90,14 @@ class StackChain:
             for recording in self._in_flight:
                 recording.run_on(self._cores)
 
+    def look(self) -> None:
+        """Look whether the process runs, and whether py-spy does; to be called some times a second."""
+        for recording in self._in_flight:
+            recording.look()
+        stat = processes.read_running(*self.identity)
+        if stat is not None and self._account.look(_look_at(stat, self.clock.now_ns())):
+            self._hurry.set()  # py-spy reads the program that is gone
+
     @property
     def is_in_turns(self) -> bool:
         return self._is_in_turns
@@ -96,6 +108,7 @@ class StackChain:
         self._hurry.set()
 
     async def run(self) -> None:
+        self._account.rest()
         with self._abandoning():
             current, from_ns = await self._begin_patiently(), None
             while current is not None:
@@ -107,6 +120,7 @@ class StackChain:
                 current, from_ns = following, cut_ns
                 if current is None:
                     current, from_ns = await self._begin_patiently(), None
+            self._account.close(self.clock.now_ns())
 
     async def run_in_turns(self, turn: asyncio.Semaphore) -> None:
         """Record whenever ``turn`` is free, until the process is gone, the chain is stopped, or leaves its turns."""
@@ -116,6 +130,7 @@ class StackChain:
                     recording = await self._begin() if self._goes_on() else None
                     if recording is not None:
                         await self._wait(self._hurry, recording.length_s, recording.ended)
+                        self._account.rest()
                         await self._finish(recording, Span())
                         # Then none is recorded: processes that are alike need not be sampled all the time.
                         if self._is_in_turns:
@@ -164,7 +179,7 @@ class StackChain:
         try:
             recording = Recording(self.executable, pid, rate_hz, length_s, self.clock)
         except RecordingFailed as error:
-            self.failed(str(error))
+            self._fail(str(error))
             return None
         self._in_flight.add(recording)
         if self._cores is not None:
@@ -179,11 +194,15 @@ class StackChain:
                     reason = str(error)
             recording.abandon()
             self._in_flight.discard(recording)
-            self.failed(reason)
+            self._fail(reason)
             return None
         self._has_recorded = True
         await self._wait(self._stop, OVERLAP_SAMPLES / recording.rate_hz, recording.ended)
         return recording
+
+    def _fail(self, words: str) -> None:
+        self._account.hear(words)
+        self.failed(words)
 
     async def _finish(self, recording: Recording, keep: Span) -> None:
         # Before the end: a thread that goes while py-spy writes was there until then. Once the process ends, and its
@@ -200,11 +219,27 @@ class StackChain:
                 text = f"py-spy failed to read {raw.errors} stacks, and profd cannot read from its log when: code that "
                 text += "calls and returns all the time may be shown too small. "
                 self._say("loss", f"{text}`profd doctor` shows which py-spy is known")
-            self.put(assembly.assemble(raw, self.identity, recording.rate_hz, keep, self._threads, self._evidence))
+            self._keep(raw, recording.rate_hz, keep)
         except (RecordingFailed, TraceDamaged) as error:
             self._say("loss", f"a recording was lost: {error}")
             self.failed(str(error))
         self._in_flight.discard(recording)
+
+    def _keep(self, raw: RawRecording, rate_hz: int, keep: Span) -> None:
+        """Put what a recording has read, and why it has not read the rest."""
+        raw = msgspec.structs.replace(raw, spells=tuple(self._account.spells(raw.zero_ns)))
+        records = assembly.assemble(raw, self.identity, rate_hz, keep, self._threads, self._evidence)
+        read = [(one.start_ns, one.end_ns) for one in records if one.end_ns > one.start_ns]
+        self._account.take(read, SECOND_NS // rate_hz, [(one.at_ns, one.why) for one in raw.failed])
+        for record in records:
+            self.put(record)
+
+    def _put_gap(self, gap: GapFound) -> None:
+        self.put(gap)
+        if gap.end_ns - gap.start_ns >= LATE_NS:
+            length_s = (gap.end_ns - gap.start_ns) / SECOND_NS
+            text = f"not read for {length_s:.1f} s: {gap.reason} ({gap.text})"
+            self.put(EventHappened(gap.start_ns, "gap", text, self.identity))
 
     async def _wait(self, event: asyncio.Event, timeout_s: float, future: asyncio.Future[bool] | None = None) -> None:
         """Wait for the first of these, or until the time is over; a hurry, but the last one, is served by then."""
@@ -219,3 +254,10 @@ class StackChain:
 
     def _say(self, kind: str, text: str) -> None:
         self.put(EventHappened(self.clock.now_ns(), kind, text, self.identity))
+
+
+def _look_at(stat: processes.Stat, now_ns: int) -> Look:
+    """Return what is seen of a process now, by its main thread: signals and groups pause all threads of it."""
+    pause = STOPPED if stat.state in "Tt" else FROZEN if processes.is_frozen(stat.pid, stat.pid) else ""
+    slices = (processes.read(f"{processes.PROC}/{stat.pid}/schedstat") or b"").split()[2:]
+    return Look(now_ns, pause, stat.image, stat.cpu_ticks + sum(map(int, slices)))

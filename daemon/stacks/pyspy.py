@@ -23,6 +23,7 @@ import msgspec
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import MissingTool
+from profd.daemon.stacks.reads import Pulse, Spell
 from profd.daemon.store.records import Frame, Stack
 
 EXECUTABLE_VARIABLE = "PROFD_PY_SPY"
@@ -58,10 +59,11 @@ class PySpyOutput(msgspec.Struct, frozen=True):
 
 
 class FailedRead(msgspec.Struct, frozen=True):
-    """A read that failed: when, and at which thread as the interpreter calls it (None: it does not say)."""
+    """A read that failed: when, at which thread as the interpreter calls it (None: it does not say), and why."""
 
     at_ns: int
     ident: int | None
+    why: str = ""
 
 
 class RawRecording(msgspec.Struct, frozen=True):
@@ -69,7 +71,7 @@ class RawRecording(msgspec.Struct, frozen=True):
 
     ``zero_ns`` is the time of the trace's zero, in the middle of the bracket that it must lie in, ``clock_error_ns``
     half of the bracket's width. ``samples`` counts the stacks read of all threads, ``errors`` the failed reads, of
-    which ``failed`` has those with a time.
+    which ``failed`` has those with a time. ``pulses`` show that py-spy ran, ``spells`` whether the process did.
     """
 
     data: bytes
@@ -79,6 +81,8 @@ class RawRecording(msgspec.Struct, frozen=True):
     errors: int
     cpu_ns: int
     failed: tuple[FailedRead, ...] = ()
+    pulses: tuple[Pulse, ...] = ()
+    spells: tuple[Spell, ...] = ()
 
 
 class RecordingFailed(Exception):
@@ -139,7 +143,8 @@ def read_log(said: bytes, wall_ahead_ns: int) -> tuple[FailedRead, ...]:
             continue
         wall_ns = int(at.timestamp()) * SECOND_NS + int(fraction.ljust(9, b"0"))
         thread = re.search(rb" for thread (\d{1,20})\b", why)
-        found.append(FailedRead(wall_ns - wall_ahead_ns, int(thread[1]) if thread else None))
+        words = " ".join(why.decode(errors="replace").split())
+        found.append(FailedRead(wall_ns - wall_ahead_ns, int(thread[1]) if thread else None, words))
     return tuple(found)
 
 

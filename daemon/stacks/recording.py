@@ -13,9 +13,12 @@ import math
 import os
 import signal
 
-from profd.daemon import scheduling
+import msgspec
+
+from profd.daemon import processes, scheduling
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.stacks.pyspy import ENVIRONMENT, PySpyOutput, RawRecording, RecordingFailed, read_output
+from profd.daemon.stacks.reads import Pulse
 
 _SAMPLING = b"Sampling process"
 _KILL_AFTER_S = 5.0
@@ -35,6 +38,7 @@ class Recording:
         self._cores: frozenset[int] | None = None
         self._sampling_ns = self._ended_ns = self.cpu_ns = 0
         self.spawned_ns = clock.now_ns()
+        self._pulses = [Pulse(self.spawned_ns, 0, 0)]
         duration_s = math.ceil(length_s) + 5
         arguments = [
             *("py-spy", "record", "--nonblocking", "--idle", "--threads", "--format", "chrometrace"),
@@ -73,7 +77,17 @@ class Recording:
             self._cores = cores
             scheduling.keep_to(self._pid, cores)
 
+    def look(self) -> None:
+        """Look whether py-spy has slept and run since the last look; to be called some times a second."""
+        if not self.ended.done():
+            sleeps = processes.read_pairs(f"{processes.PROC}/{self._pid}/status").get(b"voluntary_ctxt_switches")
+            stat = processes.read_stat(self._pid)
+            if sleeps is not None and stat is not None:
+                busy_ns = stat.cpu_ticks * SECOND_NS // processes.CLOCK_TICKS
+                self._pulses.append(Pulse(self._clock.now_ns(), sleeps, busy_ns))
+
     def stop(self) -> None:
+        self.look()
         self._signal(signal.SIGINT)
 
     async def collect(self) -> RawRecording:
@@ -87,7 +101,10 @@ class Recording:
         finally:
             trace, log = self._release()
         said, times_ns = self._said + log, (self.spawned_ns, self._sampling_ns, self._ended_ns)
-        return read_output(PySpyOutput(trace, said, *times_ns, self.cpu_ns, self._clock.wall_jump_ns()))
+        raw = read_output(PySpyOutput(trace, said, *times_ns, self.cpu_ns, self._clock.wall_jump_ns()))
+        # Where the kernel does not count, nothing but the spawn is known.
+        pulses = tuple(self._pulses) if len(self._pulses) > 1 else ()
+        return msgspec.structs.replace(raw, pulses=pulses)
 
     def abandon(self) -> None:
         """Kill py-spy and let go of what it has written; of no effect on a recording that was collected."""
@@ -132,6 +149,7 @@ class Recording:
                 asyncio.get_running_loop().call_later(0.001, self._reap)
                 return
             self.cpu_ns = int((usage.ru_utime + usage.ru_stime) * SECOND_NS)
+            self._pulses.append(Pulse(self._ended_ns, usage.ru_nvcsw, self.cpu_ns))
         if not self.sampling.done():
             self.sampling.set_result(False)
         if not self.ended.done():

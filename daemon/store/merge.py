@@ -147,7 +147,7 @@ class _Replay:
             yield records.DeviceSeen(self.started_ns, name, gpu.index, gpu.model, gpu.uuid, gpu.memory_bytes)
 
     def occasions(self) -> Iterator[Record]:
-        """Yield what happened once: ends of processes, events, windows, hangs."""
+        """Yield what happened once: ends of processes, events, gaps, windows, hangs."""
         for row in self._reader.processes.values():
             if row.ended_ns is not None:
                 at_ns = row.ended_ns - self._ahead_ns
@@ -156,6 +156,9 @@ class _Replay:
             text = f"{self._label}: {event.text}" if event.process is None else event.text
             identity = None if event.process is None else self._identity(event.process)
             yield records.EventHappened(event.at_ns - self._ahead_ns, event.kind, text, identity)
+        for gap in self._reader.gaps():
+            start_ns, end_ns = gap.start_ns - self._ahead_ns, gap.end_ns - self._ahead_ns
+            yield records.GapFound(self._identity(gap.process), start_ns, end_ns, gap.reason, gap.text)
         for window in self._reader.windows():
             yield self._window(window)
         for hang in self._reader.hangs():

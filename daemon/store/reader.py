@@ -205,6 +205,21 @@ class RunReader(RunFile):
         self.check_known(processes={one.process for one in found})
         return found
 
+    def gaps(self, from_ns: int | None = None, to_ns: int | None = None) -> list[rows.GapRow]:
+        """Return the gaps that reach into [from_ns, to_ns), in order of time; none of a file without their table."""
+        ends, values = time_range("end_ns", None if from_ns is None else from_ns + 1, None)
+        begins, more = time_range("start_ns", None, to_ns)
+        return self._gaps(f"{ends} AND {begins} ORDER BY start_ns", *values, *more)
+
+    def gaps_after(self, gap: int) -> list[rows.GapRow]:
+        """Return the gaps written after this id; those of a process are in order of time."""
+        return self._gaps("id > ? ORDER BY id", gap)
+
+    def _gaps(self, where: str, *values: int) -> list[rows.GapRow]:
+        found = self.fetch_from("gap", rows.GapRow, where, *values)
+        self.check_known(processes={one.process for one in found})
+        return found
+
     def recorded(self, from_ns: int | None = None, to_ns: int | None = None) -> rows.RecordedTotal:
         """Return what the recordings that start in [from_ns, to_ns) have read in all."""
         where, values = time_range("start_ns", from_ns, to_ns)

@@ -185,6 +185,16 @@ class EventHappened(msgspec.Struct, frozen=True, tag="event"):
     identity: Identity | None = None
 
 
+class GapFound(msgspec.Struct, frozen=True, tag="gap"):
+    """Nothing was read of a process in [start_ns, end_ns); see table ``gap`` for the reasons. ``text`` says more."""
+
+    identity: Identity
+    start_ns: int
+    end_ns: int
+    reason: str
+    text: str
+
+
 class WindowStep(msgspec.Struct, frozen=True, order=True):
     """A whole step of the training within a window."""
 
@@ -376,12 +386,12 @@ class RunEnded(msgspec.Struct, frozen=True, tag="run-ended"):
 
 
 _OfProcesses = ProcessSeen | ProcessEnded | RecordingTaken | PointsTaken | DeviceSeen | EventHappened | OutputWritten
-Record = _OfProcesses | WindowTaken | HangFound | HangEnded | FindingsTaken | AnalysisLost | RunEnded
+Record = _OfProcesses | GapFound | WindowTaken | HangFound | HangEnded | FindingsTaken | AnalysisLost | RunEnded
 
 
 def time_of(record: Record) -> int:
     """Return the time up to which a record reaches."""
-    return record.end_ns if isinstance(record, RecordingTaken) else record.at_ns
+    return record.end_ns if isinstance(record, RecordingTaken | GapFound) else record.at_ns
 
 
 class RunStarted(msgspec.Struct, frozen=True):

@@ -119,7 +119,7 @@ class StackRow(msgspec.Struct, frozen=True):
 
 
 class RecordingRow(msgspec.Struct, frozen=True):
-    """One py-spy recording of one process."""
+    """A stretch of time in which a py-spy recording has read one process."""
 
     id: int
     process: int
@@ -131,6 +131,17 @@ class RecordingRow(msgspec.Struct, frozen=True):
     errors: Count
     clock_error_ns: Time
     cpu_ns: Time
+
+
+class GapRow(msgspec.Struct, frozen=True):
+    """A process that was to be sampled without a gap was not read; ``text`` is what is known of that."""
+
+    id: int
+    process: int
+    start_ns: Time
+    end_ns: Time
+    reason: str
+    text: str
 
 
 class RecordedTotal(msgspec.Struct, frozen=True):

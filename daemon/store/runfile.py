@@ -21,8 +21,8 @@ Kind = TypeVar("Kind", bound=tuple[Any, ...])
 _AS_STORED: dict[object, object] = {bool: int, tuple[str, ...]: str, HangReport: str}
 """How the file holds what SQLite has no type for: a truth value is an integer, all else is JSON."""
 _LATER_TABLES = frozenset({
-    "device", "finding", "hang", "host_gap", "placement", "point_minute", "summed_process", "window", "window_gpu",
-    "window_wait",
+    "device", "finding", "gap", "hang", "host_gap", "placement", "point_minute", "summed_process", "window",
+    "window_gpu", "window_wait",
 })  # fmt: skip
 """The tables that an older file may lack: it has no rows of them."""
 

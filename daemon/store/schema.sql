@@ -64,7 +64,8 @@ CREATE TABLE stack (
     UNIQUE (parent, frame)
 );
 
--- One py-spy recording of one process, after it was cut against its neighbors in the chain.
+-- A stretch of time in which one py-spy recording has read one process, cut against its neighbors in the chain. What
+-- py-spy cost stands at the first stretch of each recording.
 CREATE TABLE recording (
     id INTEGER PRIMARY KEY,
     process INTEGER NOT NULL REFERENCES process,
@@ -78,6 +79,17 @@ CREATE TABLE recording (
     cpu_ns INTEGER NOT NULL           -- what the recording itself cost
 );
 CREATE INDEX recording_by_time ON recording (start_ns);
+
+-- Nothing was read of a process that was to be sampled without a gap: no interval lies here. reason is one of: stopped,
+-- frozen, suspended, profd stopped, py-spy could not read, exec.
+CREATE TABLE gap (
+    id INTEGER PRIMARY KEY,
+    process INTEGER NOT NULL REFERENCES process,
+    start_ns INTEGER NOT NULL,
+    end_ns INTEGER NOT NULL,
+    reason TEXT NOT NULL,
+    text TEXT NOT NULL                -- what is known of it, such as py-spy's words
+);
 
 -- A thread stood in a stack from start_ns for duration_ns, and `samples` samples of it were taken there.
 CREATE TABLE interval (

@@ -150,6 +150,11 @@ class Tables:
         self._stack_sums.recorded(process, record.start_ns, record.end_ns, intervals)
 
     @_write.register
+    def _(self, record: records.GapFound) -> None:
+        values = {name: getattr(record, name) for name in ("start_ns", "end_ns", "reason", "text")}
+        insert(self._connection, "gap", {"process": self._process_id(record.identity, record.start_ns), **values})
+
+    @_write.register
     def _(self, record: records.PointsTaken) -> None:
         for identity in {point.identity for point in record.points if point.identity}:
             self._process_id(identity, record.at_ns)

@@ -46,12 +46,12 @@ def noted() -> Iterator[list[StoredLine]]:
 
     def noting_output(output: PySpyOutput) -> RawRecording:
         raw = read_output(output)
-        notes.outputs[id(raw)] = raw, output
+        notes.outputs[id(raw.data)] = raw, output  # the chain adds to what is known of it, not to its bytes
         return raw
 
     def noting_assembly(
         raw: RawRecording, identity: Identity, rate_hz: int, keep: Span, threads: Threads, evidence: Evidence
-    ) -> RecordingTaken:
+    ) -> tuple[RecordingTaken, ...]:
         notes.take_recording(raw, identity, rate_hz, keep, threads, evidence)
         return assemble(raw, identity, rate_hz, keep, threads, evidence)
 
@@ -90,7 +90,7 @@ class _Notes:
         self, raw: RawRecording, identity: Identity, rate_hz: int, keep: Span, threads: Threads, evidence: Evidence
     ) -> None:
         """Note what is put together now."""
-        _, output = self.outputs.pop(id(raw))
+        _, output = self.outputs.pop(id(raw.data))
         if not any(evidence is known for known in self._chains):
             self._chains.append(evidence)
         chain = next(number for number, known in enumerate(self._chains) if known is evidence)

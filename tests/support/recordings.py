@@ -129,4 +129,5 @@ class _Session:
             taken = assembly.assemble(raw, line.identity, line.rate_hz, line.span, line.threads, evidence)
         except TraceDamaged:  # the session said so, in a record of its own
             return
-        self._put(taken)
+        for record in taken:
+            self._put(record)

@@ -154,7 +154,7 @@ async def test_threads_are_looked_at_while_the_process_is_there(stage: Stage, mo
 
     def assemble(
         raw: RawRecording, identity: Identity, rate_hz: int, keep: Span, threads: Threads, evidence: Evidence
-    ) -> RecordingTaken:
+    ) -> tuple[RecordingTaken, ...]:
         seen.append(threads)
         return real(raw, identity, rate_hz, keep, threads, evidence)
 

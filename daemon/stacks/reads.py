@@ -1,0 +1,303 @@
+"""What of a process was read when: the one place that says so. Pure.
+
+A stack lasts until the next sample shows another one, but only while there are samples: py-spy leaves no trace of one
+that shows the same stack as before. That it went on sampling is known from elsewhere. Between two samples it sleeps
+for a mean distance or computes, which the kernel counts; its log has the reads that failed; and the session looks
+at the process that is read. If any of these speaks against a span, the span is *in doubt*, and only the samples
+that its trace shows prove that it read then.
+
+What was not read is a gap: no stack has time there. The looks also say why it was not read.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections import Counter, deque
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import pairwise
+from typing import NamedTuple
+
+from profd.daemon.clock import SECOND_NS
+from profd.daemon.store.records import GapFound, Identity
+from profd.daemon.store.stepfunction import IntervalSet, common, united
+
+ENOUGH = 20
+"""So many mean distances without a sample are no chance, and so many reads show whether most of them succeed."""
+_DEVIATIONS = 4.0
+"""By so many standard deviations the number of samples in a span may be too small by chance: one span in 30,000."""
+
+STOPPED, FROZEN, SUSPENDED = "stopped", "frozen", "suspended"
+PROFD_STOPPED, UNREADABLE, EXEC = "profd stopped", "py-spy could not read", "exec"
+_IN_WORDS = {
+    STOPPED: "a signal or a debugger stopped the process",
+    FROZEN: "its control group was frozen",
+    SUSPENDED: "profd was stopped, and the process did not run meanwhile",
+    PROFD_STOPPED: "profd did not run",
+    EXEC: "the process became another program",
+}
+LATE_NS = SECOND_NS
+"""The session looks several times a second: if it did not for so long, it did not run."""
+_MOST_WORDS = 32
+_LATELY = 8
+"""The looks that show how much a process runs usually: two seconds of them."""
+
+
+class Look(NamedTuple):
+    """A process as the session saw it.
+
+    ``pause`` is STOPPED, FROZEN or empty. ``image`` tells the programs of a process apart, 0: not known. ``runs`` grows
+    only if the process runs: with its CPU time, and each time that its main thread gets a core.
+    """
+
+    at_ns: int
+    pause: str = ""
+    image: int = 0
+    runs: int = 0
+
+
+class Spell(NamedTuple):
+    """A time from one look to a later one that found the same.
+
+    ``state`` is the reason of a pause, empty if the process ran.
+    """
+
+    from_ns: int
+    to_ns: int
+    state: str = ""
+    image: int = 0
+
+
+class Pulse(NamedTuple):
+    """How often a py-spy has slept by a moment, and the CPU time that it has used."""
+
+    at_ns: int
+    sleeps: int
+    busy_ns: int
+
+
+class Known(NamedTuple):
+    """What is known of when a recording has read.
+
+    ``seen_ns`` are times at which it surely did, in order; the others may speak against some of the rest.
+    """
+
+    seen_ns: Sequence[int]
+    failed_ns: Sequence[int] = ()
+    pulses: Sequence[Pulse] = ()
+    spells: Sequence[Spell] = ()
+
+
+def unread(known: Known, rate_hz: int, from_ns: int, to_ns: int) -> IntervalSet:
+    """Return the parts of [from_ns, to_ns) in which a recording has not read a process that ran."""
+    whole, distance_ns = IntervalSet(), SECOND_NS // rate_hz
+    whole.add(from_ns, to_ns)
+    doubts = united(_union(_doubtful(known, rate_hz, from_ns, to_ns)), _union(_suspended(known.spells)))
+    silent = _without_samples(doubts, known.seen_ns, ENOUGH * distance_ns, distance_ns)
+    found = united(silent, _union(_after_exec(known, from_ns, to_ns, distance_ns)))
+    return common(united(found, _paused(known.spells, known.seen_ns)), whole)
+
+
+def _union(spans: Iterable[tuple[int, int]]) -> IntervalSet:
+    """Return the union of spans in order of their start."""
+    found = IntervalSet()
+    for span in spans:
+        found.add(*span)
+    return found
+
+
+def _doubtful(known: Known, rate_hz: int, from_ns: int, to_ns: int) -> Iterator[tuple[int, int]]:
+    """Yield spans in which too few reads succeeded, each with its neighbors: these may lack samples in part."""
+    pulses = known.pulses
+    if not pulses:  # py-spy is then taken to have slept as often as is due
+        times_ns = [*range(from_ns, to_ns, ENOUGH * SECOND_NS // rate_hz), to_ns]
+        pulses = [Pulse(at_ns, (at_ns - from_ns) * rate_hz // SECOND_NS, 0) for at_ns in times_ns]
+    blocks = list(_blocks(pulses, rate_hz))
+    are_read = [_is_read(*block, known.failed_ns, rate_hz, to_ns) for block in blocks]
+    for place, (first, last) in enumerate(blocks):
+        if not all(are_read[max(place - 1, 0) : place + 2]):
+            yield first.at_ns, last.at_ns
+
+
+def _blocks(pulses: Sequence[Pulse], rate_hz: int) -> Iterator[tuple[Pulse, Pulse]]:
+    """Yield spans from pulse to pulse that are long enough to tell whether samples were taken in them."""
+    first = pulses[0]
+    for pulse in pulses[1:]:
+        if (pulse.at_ns - first.at_ns) * rate_hz >= ENOUGH * SECOND_NS or pulse is pulses[-1]:
+            yield first, pulse
+            first = pulse
+
+
+def _is_read(first: Pulse, last: Pulse, failed_ns: Sequence[int], rate_hz: int, to_ns: int) -> bool:
+    """Say whether about as many reads succeeded in a span as were due, up to the end of the recording."""
+    due = max(min(last.at_ns, to_ns) - first.at_ns, 0) * rate_hz / SECOND_NS
+    failed = bisect_left(failed_ns, last.at_ns) - bisect_left(failed_ns, first.at_ns)
+    # After a read that takes longer than the distance of samples it does not sleep. But so may one that fails.
+    busy_ns = 0 if failed else last.busy_ns - first.busy_ns
+    done = last.sleeps - first.sleeps - failed + busy_ns * rate_hz / SECOND_NS
+    return done >= due - _DEVIATIONS * math.sqrt(due)
+
+
+def _suspended(spells: Sequence[Spell]) -> Iterator[tuple[int, int]]:
+    return ((spell.from_ns, spell.to_ns) for spell in spells if spell.state == SUSPENDED)
+
+
+def _after_exec(known: Known, from_ns: int, to_ns: int, distance_ns: int) -> Iterator[tuple[int, int]]:
+    """Yield the rest of a recording in which the process became another program: it reads the one that is gone."""
+    for before, after in pairwise(spell for spell in known.spells if spell.image):
+        if before.image != after.image and from_ns < after.from_ns and before.to_ns < to_ns:
+            yield max(before.to_ns, *(at_ns + distance_ns for at_ns in known.seen_ns[-1:]), from_ns), to_ns
+            return
+
+
+def _without_samples(doubts: IntervalSet, seen_ns: Sequence[int], least_ns: int, distance_ns: int) -> IntervalSet:
+    """Return the parts of spans in doubt in which no sample shows for longer than ``least_ns``.
+
+    A sample stands for one distance of samples after it.
+    """
+    found = IntervalSet()
+    for start_ns, end_ns in doubts.ranges():
+        inner = seen_ns[bisect_left(seen_ns, start_ns - distance_ns) : bisect_left(seen_ns, end_ns)]
+        begins = [start_ns, *(max(at_ns + distance_ns, start_ns) for at_ns in inner)]
+        for begin_ns, until_ns in zip(begins, [*inner, end_ns], strict=True):
+            if until_ns - begin_ns > least_ns:
+                found.add(begin_ns, until_ns)
+    return found
+
+
+def _paused(spells: Sequence[Spell], seen_ns: Sequence[int]) -> IntervalSet:
+    """Return when a process stood still: from the last sign of life before a pause to the first one after it.
+
+    A stack that changes is such a sign, and so is a look at a process that runs.
+    """
+    found = IntervalSet()
+    for place, (from_ns, to_ns, state, _) in enumerate(spells):
+        if state in (STOPPED, FROZEN):
+            before, after = bisect_right(seen_ns, from_ns), bisect_left(seen_ns, to_ns)
+            signs_ns = [*seen_ns[max(before - 1, 0) : before], *(spell.to_ns for spell in spells[:place][-1:])]
+            ends_ns = [*seen_ns[after : after + 1], *(spell.from_ns for spell in spells[place + 1 :][:1])]
+            found.add(max(signs_ns, default=from_ns), min(ends_ns, default=to_ns))
+    return found
+
+
+class Account:
+    """The account of one process: what was read of it, in order of time, and why the rest was not; ``put`` takes gaps.
+
+    Its memory is that of what changed, however long it looks.
+    """
+
+    def __init__(self, identity: Identity, put: Callable[[GapFound], object]) -> None:
+        self._identity, self._put = identity, put
+        self._spells: list[Spell] = []
+        self._lately: deque[Look] = deque(maxlen=_LATELY)
+        self._read_to_ns: int | None = None
+        self._words: Counter[str] = Counter()
+
+    def look(self, look: Look) -> bool:
+        """Take in a look, later than those before; say whether the process has become another program since."""
+        before = self._spells[-1] if self._spells else Spell(look.at_ns, look.at_ns, look.pause, look.image)
+        image = look.image or before.image
+        if look.at_ns - before.to_ns > LATE_NS:
+            self._spells.append(Spell(before.to_ns, look.at_ns, self._why_late(look), image))
+        elif look.pause == before.state and image == before.image:
+            self._spells[-1:] = [before._replace(to_ns=look.at_ns)]
+            self._lately.append(look)
+            return False
+        self._spells.append(Spell(look.at_ns, look.at_ns, look.pause, image))
+        self._lately.append(look)
+        return image != before.image != 0
+
+    def _why_late(self, look: Look) -> str:
+        """Return why nothing looked: whether the process, which ran before at a pace, ran meanwhile as well."""
+        first, last = self._lately[0], self._lately[-1]
+        usual = (last.runs - first.runs) * (look.at_ns - last.at_ns) / max(last.at_ns - first.at_ns, 1)
+        is_known = usual >= ENOUGH and last.image == look.image
+        return SUSPENDED if is_known and 2 * (look.runs - last.runs) < usual else PROFD_STOPPED
+
+    def spells(self, from_ns: int) -> list[Spell]:
+        """Return what looks found from a time on, and what they found last before it."""
+        first = bisect_left([spell.to_ns for spell in self._spells], from_ns)
+        return self._spells[max(first - 1, 0) :]
+
+    def hear(self, words: str) -> None:
+        """Take in what py-spy said when it could not read; it counts until something is read again."""
+        if words in self._words or len(self._words) < _MOST_WORDS:
+            self._words[words] += 1
+
+    def rest(self) -> None:
+        """Nothing is to be read until the next stretch: that is no gap."""
+        self._read_to_ns = None
+        self._words.clear()
+
+    def take(self, read: Iterable[tuple[int, int]], distance_ns: int, failed: Sequence[tuple[int, str]]) -> None:
+        """Take in the stretches that a recording has read, with this distance of samples.
+
+        What lies between two of them is a gap. ``failed`` are its failed reads with py-spy's words, in order of time.
+        """
+        for from_ns, to_ns in read:
+            before_ns = self._read_to_ns
+            if before_ns is not None and from_ns - before_ns > distance_ns:
+                self._hear_between(failed, before_ns, from_ns)
+                self._explain(before_ns, from_ns, ENOUGH * distance_ns)
+            self._read_to_ns = max(to_ns, before_ns or 0)
+            self._words.clear()
+            self._spells = self.spells(self._read_to_ns - LATE_NS)
+        self._hear_between(failed, self._read_to_ns or 0, None)
+
+    def _hear_between(self, failed: Sequence[tuple[int, str]], from_ns: int, to_ns: int | None) -> None:
+        for at_ns, words in failed:
+            if from_ns <= at_ns and (to_ns is None or at_ns < to_ns):
+                self.hear(words)
+
+    def close(self, at_ns: int) -> None:
+        """Take in that nothing more is read: a process that has not ended by then was not read to its end."""
+        if self._read_to_ns is not None and at_ns - self._read_to_ns > LATE_NS:
+            self._explain(self._read_to_ns, at_ns, 0)
+
+    def _explain(self, from_ns: int, to_ns: int, chance_ns: int) -> None:
+        """Put the gaps in a range of time, each with its reason; without one it may last ``chance_ns`` by chance."""
+        for start_ns, end_ns, reason in self._reasons(from_ns, to_ns):
+            if reason == UNREADABLE and not self._words and end_ns - start_ns <= chance_ns:
+                continue
+            said = self._words.most_common(1)[0][0] if self._words else "it took no samples"
+            text = said if reason == UNREADABLE else _IN_WORDS[reason]
+            self._put(GapFound(self._identity, start_ns, end_ns, reason, text))
+
+    def _reasons(self, from_ns: int, to_ns: int) -> list[tuple[int, int, str]]:
+        """Return the parts of a gap, each with its reason."""
+        parts: list[tuple[int, int, str]] = []
+        at_ns = from_ns
+        for place, spell in enumerate(self._spells):
+            if spell.state:  # it began and ended between two looks that differ
+                before, after = self._spells[place - 1 : place], self._spells[place + 1 : place + 2]
+                begin_ns = max(before[0].to_ns if before else spell.from_ns, at_ns)
+                end_ns = min(after[0].from_ns if after else spell.to_ns, to_ns)
+                if begin_ns < end_ns:
+                    parts += [(at_ns, begin_ns, self._otherwise(at_ns, begin_ns)), (begin_ns, end_ns, spell.state)]
+                    at_ns = end_ns
+        parts.append((at_ns, to_ns, self._otherwise(at_ns, to_ns)))
+        return _joined(parts)
+
+    def _otherwise(self, from_ns: int, to_ns: int) -> str:
+        """Return why a process that ran was not read."""
+        pairs = pairwise(spell for spell in self._spells if spell.image)
+        changed = (one.image != other.image and one.to_ns < to_ns and other.from_ns >= from_ns for one, other in pairs)
+        return EXEC if any(changed) else UNREADABLE
+
+
+def _joined(parts: Sequence[tuple[int, int, str]]) -> list[tuple[int, int, str]]:
+    """Return the parts of a gap as few as they can be.
+
+    What py-spy takes to notice the begin and the end of a pause is part of that pause.
+    """
+    reasons = {reason for start_ns, end_ns, reason in parts if start_ns < end_ns}
+    found: list[tuple[int, int, str]] = []
+    for start_ns, end_ns, reason in parts:
+        if end_ns - start_ns < LATE_NS and reason == UNREADABLE and reasons != {UNREADABLE}:
+            reason = ""  # that of its neighbor
+        if found and (not reason or found[-1][2] in (reason, "")):
+            start_ns, _, before = found.pop()
+            reason = before or reason
+        if start_ns < end_ns:
+            found.append((start_ns, end_ns, reason))
+    return found
