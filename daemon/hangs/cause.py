@@ -24,7 +24,8 @@ _LIKELY = (
     (re.compile(r"torch/cuda/"), "gpu"),
 )
 _BACKWARD = "_engine_run_backward"
-_BY_WAIT = {kind: kind for kind in ("lock", "sleep", "gpu", "stopped")} | {
+PAUSED = ("stopped", "frozen")
+_BY_WAIT = {kind: kind for kind in ("lock", "sleep", "gpu")} | {
     **dict.fromkeys(("read", "terminal", "events"), "blocked read"),
     **dict.fromkeys(("write", "flush"), "blocked write"),
     "child": "child process",
@@ -94,6 +95,11 @@ def waits_for_user(row: Standing) -> bool:
     return is_kernel and not runs_cell and _IDLE_LOOP.search(row.stack[-1].file) is not None
 
 
+def is_frozen(look: Look) -> bool:
+    """Say whether all processes that train are frozen: whoever did that lets them go on, and they hang by no fault."""
+    return all(row.wait.kind == "frozen" for row in look.mains())
+
+
 def waits_for_requests(row: Standing) -> bool:
     """Say whether a thread is where a server has nothing to do; not in what an event loop has called."""
     return any(
@@ -127,7 +133,7 @@ def find_cause(look: Look, deaths: Sequence[Death]) -> Cause:
     if all(group_of(row) == "child process" for row in mains):  # then its children, which it only waits for
         mains = [row for row in look.standing if row.is_main and row.member.role != roles.MAIN] or mains
     groups = [group_of(row) for row in mains]
-    group = "stopped" if "stopped" in groups else "collective"
+    group = next((paused for paused in PAUSED if paused in groups), "collective")
     if group not in groups:
         # A process whose end left the others waiting, where they wait as for one.
         waits_for_one = not {"queue", "lock", "blocked read", "child process"}.isdisjoint(groups)
@@ -148,8 +154,8 @@ def find_cause(look: Look, deaths: Sequence[Death]) -> Cause:
 
 def group_of(row: Standing) -> str:
     """Return the group of causes that one thread's wait belongs to."""
-    if row.wait.kind == "stopped":
-        return "stopped"
+    if row.wait.kind in PAUSED:
+        return row.wait.kind
     likely = None
     for frame in reversed(row.stack):
         if not is_library(frame.file):

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.collectives.desync import Behind, Progress, Verdict
-from profd.daemon.hangs.cause import Cause, Death, group_of, is_stuck_worker, place_of
+from profd.daemon.hangs.cause import PAUSED, Cause, Death, group_of, is_stuck_worker, place_of
 from profd.daemon.hangs.look import Look, Standing, name_of_member
 from profd.daemon.stacks.source import is_library
 from profd.daemon.store.records import RankBehind
@@ -76,8 +76,8 @@ def _by_counts(look: Look, rows: Sequence[Standing], deaths: Sequence[Death], ve
 
 
 def _cause(stood: Sequence[Standing], said: Sequence[str], behind: Sequence[RankBehind]) -> Cause:
-    is_stopped = any(row.wait.kind == "stopped" for row in stood)
-    return Cause("stopped" if is_stopped else "collective", "; ".join(said), tuple(behind))
+    paused = next((row.wait.kind for row in stood if row.wait.kind in PAUSED), "collective")
+    return Cause(paused, "; ".join(said), tuple(behind))
 
 
 def _of_counts(one: Behind, named: RankBehind, verdict: Verdict) -> str:

@@ -112,7 +112,7 @@ class Wait(NamedTuple):
     """What a thread waits for, of a kind; ``is_transfer`` where the wait ends with data alone, and with no timeout."""
 
     kind: str
-    """stopped, running, lock, read, write, terminal, flush, child, sleep, events, gpu or unknown."""
+    """stopped, frozen, running, lock, read, write, terminal, flush, child, sleep, events, gpu or unknown."""
     text: str
     is_transfer: bool = False
 
@@ -124,6 +124,8 @@ def read_wait(pid: int, os_tid: int, name_of: NameOf) -> Wait:
         return Wait("unknown", "it is gone")
     if stat.state in "Tt":
         return Wait("stopped", "it is stopped by a signal")
+    if processes.is_frozen(pid, os_tid):  # what it was in before says nothing of what it waits for
+        return Wait("frozen", "it is frozen with its control group")
     call = _call_of(pid, os_tid)
     wchan = _wchan(pid, os_tid) if call is None or stat.state == "D" else ""
     wait = _wait_in(*call, pid, name_of) if call else _wait_without_call(stat.state, wchan)

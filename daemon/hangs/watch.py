@@ -22,7 +22,15 @@ import msgspec
 from profd.daemon.clock import SECOND_NS, Clock, until_tick_s
 from profd.daemon.collectives.desync import Progress, Verdict, compare
 from profd.daemon.collectives.ras import Answer
-from profd.daemon.hangs.cause import Cause, Death, ends_by_itself, find_cause, is_waiting_for_user, is_waiting_for_work
+from profd.daemon.hangs.cause import (
+    Cause,
+    Death,
+    ends_by_itself,
+    find_cause,
+    is_frozen,
+    is_waiting_for_user,
+    is_waiting_for_work,
+)
 from profd.daemon.hangs.desync import find_desync, is_at_work, waits_for_device
 from profd.daemon.hangs.job import read_dumps
 from profd.daemon.hangs.look import Look, is_training, name_of_member, take_look
@@ -217,6 +225,9 @@ class HangWatch:
             serves = self._stillness.step_ns is None and second is not None and is_waiting_for_work(second)
             if second is None or serves or is_waiting_for_user(second) or self._has_moved(first, second):
                 self._first = second
+            elif is_frozen(second):
+                self._first = None
+                self._stillness.forget()
             elif not ends_by_itself(second) or quiet_s >= PATIENCE_IN_SLEEP * patience_s:
                 self._report(first, second, quiet_s)
 

@@ -241,6 +241,18 @@ async def test_a_sleep_gets_four_times_the_patience() -> None:
     assert stage.found()[0].report.cause == "sleep"
 
 
+async def test_a_frozen_process_hangs_only_if_it_stands_still_once_it_goes_on() -> None:
+    stage = Stage()
+    await stage.pass_s(20, 1.0)
+    stage.wait = Wait("frozen", "it is frozen with its control group")
+    await stage.pass_s(200)
+    assert stage.found() == []
+    stage.wait = LOCK
+    await stage.pass_s(60)
+    (hang,) = stage.found()
+    assert hang.report.cause == "queue"
+
+
 @pytest.mark.parametrize(
     ("code", "number", "before_s", "cause"),
     [(None, 9, 0, "dead worker"), (1, None, 0, "dead worker"), (0, None, 0, "queue"), (None, 9, 30, "queue")],
