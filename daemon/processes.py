@@ -190,12 +190,6 @@ def status(pid: int, os_tid: int | None = None) -> dict[str, str]:
     return {name: value.strip() for name, _, value in pairs}
 
 
-def is_frozen(pid: int, os_tid: int) -> bool:
-    """Say whether a thread is frozen with its control group, of either version; False where we may not look."""
-    # Version 2 keeps it in `do_freezer_trap`, which may be compiled into the function that calls it.
-    return read(f"{PROC}/{pid}/task/{os_tid}/wchan") in (b"do_freezer_trap", b"get_signal", b"__refrigerator")
-
-
 def link(pid: int, name: str) -> str:
     """Return the target of a link of a process: ``exe``, ``cwd``, ``fd/3``; empty where we may not look."""
     for shown in _showing(pid):

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from profd.daemon import processes
+from profd.daemon.freezer import is_frozen
 
 # Name, number on x86-64 and on aarch64 of the system calls that wait.
 _NUMBERS = """
@@ -124,7 +125,7 @@ def read_wait(pid: int, os_tid: int, name_of: NameOf) -> Wait:
         return Wait("unknown", "it is gone")
     if stat.state in "Tt":
         return Wait("stopped", "it is stopped by a signal")
-    if processes.is_frozen(pid, os_tid):  # what it was in before says nothing of what it waits for
+    if is_frozen(pid, os_tid):  # what it was in before says nothing of what it waits for
         return Wait("frozen", "it is frozen with its control group")
     call = _call_of(pid, os_tid)
     wchan = _wchan(pid, os_tid) if call is None or stat.state == "D" else ""

@@ -16,6 +16,7 @@ import msgspec
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.freezer import is_frozen
 from profd.daemon.scheduling import FreeCores
 from profd.daemon.stacks import assembly
 from profd.daemon.stacks.assembly import Span, Threads
@@ -258,6 +259,6 @@ class StackChain:
 
 def _look_at(stat: processes.Stat, now_ns: int) -> Look:
     """Return what is seen of a process now, by its main thread: signals and groups pause all threads of it."""
-    pause = STOPPED if stat.state in "Tt" else FROZEN if processes.is_frozen(stat.pid, stat.pid) else ""
+    pause = STOPPED if stat.state in "Tt" else FROZEN if is_frozen(stat.pid, stat.pid) else ""
     slices = (processes.read(f"{processes.PROC}/{stat.pid}/schedstat") or b"").split()[2:]
     return Look(now_ns, pause, stat.image, stat.cpu_ticks + sum(map(int, slices)))

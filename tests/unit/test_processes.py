@@ -321,17 +321,3 @@ def test_what_is_not_there_is_none_and_names_stand_at_the_beginning_of_lines(tmp
 def test_a_limit_may_be_a_word(tmp_path: Path, text: str, number: int | None) -> None:
     (tmp_path / "limit").write_text(text)
     assert read_number(str(tmp_path / "limit")) == number
-
-
-@pytest.mark.parametrize(
-    ("wchan", "is_frozen"),
-    [("do_freezer_trap", True), ("get_signal", True), ("__refrigerator", True), ("futex_wait", False), ("0", False)],
-)
-def test_the_kernel_says_that_a_thread_is_frozen(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wchan: str, is_frozen: bool
-) -> None:
-    monkeypatch.setattr(processes, "PROC", tmp_path)
-    (tmp_path / "7/task/8").mkdir(parents=True)
-    (tmp_path / "7/task/8/wchan").write_text(wchan)
-    assert processes.is_frozen(7, 8) == is_frozen
-    assert not processes.is_frozen(7, 9)
