@@ -1,8 +1,9 @@
 """Stops, freezes, suspends and replaces a program while profd records it, and compares what profd says of that.
 
 ``unread.py ROUNDS [SEED]`` prints a line for each thing that went wrong and a summary, and exits with 1 if anything
-did. In each round a program has two things done to it at random moments. No stack may have time in between but for
-a few distances of samples, and the gap has to be there with its reason. To freeze takes root.
+did. In each round a program has two things done to it at random moments, and in some its main thread ends at last. No
+stack may have time meanwhile but for a few distances of samples, and the gap has to be there with its reason. To
+freeze takes root.
 """
 
 from __future__ import annotations
@@ -25,19 +26,25 @@ from profd.daemon.store.reader import RunReader
 
 PROFD = Path(sys.executable).with_name("profd")
 PROGRAM = """
-import os, signal, sys, time
+import ctypes, os, signal, sys, threading, time
 signal.signal(signal.SIGUSR1, lambda *_: os.execv(sys.executable, [sys.executable, *sys.argv]))
+signal.signal(signal.SIGUSR2, lambda *_: leave())
+def leave():
+    threading.Thread(target=train).start()
+    ctypes.CDLL(None).pthread_exit(None)
 def load(): time.sleep(0.009)
 def forward(): time.sleep(0.006)
 def update(): sum(range(100_000))
 with open("diary", "a") as diary: diary.write(f"{time.time_ns()}\\n")
-while True: load(); forward(); update()
+def train():
+    while True: load(); forward(); update()
+train()
 """
 MAY_BE_LATE_NS = 120_000_000
 """A dozen distances of samples at 100 Hz: what py-spy sees late on a machine that others use, too."""
+LEAVES = 0.3
 REASONS = {
-    "stop": "stopped", "freeze": "frozen", "suspend": "suspended", "stop profd": "profd stopped",
-    "stop py-spy": "py-spy could not read", "exec": "exec",
+    "stop": "stopped", "freeze": "frozen", "suspend": "suspended", "stop profd": "profd stopped", "exec": "exec",
 }  # fmt: skip
 
 
@@ -98,7 +105,7 @@ def do(what: str, target: int, session: int, length_s: float, folder: Path) -> D
             time.sleep(0.01)
         return Done(what, from_ns, int(now.split()[-1]))
     pids = {"stop": [target], "suspend": [target, session, *py_spies], "stop profd": [session, *py_spies]}
-    with frozen(target) if what == "freeze" else stopped(*pids.get(what, py_spies)):
+    with frozen(target) if what == "freeze" else stopped(*pids[what]):
         from_ns = time.time_ns()
         time.sleep(length_s)
         to_ns = time.time_ns()
@@ -122,6 +129,11 @@ def round_of(chance: random.Random, folder: Path, kinds: list[str]) -> list[str]
             time.sleep(chance.uniform(0.5, 3))
             done.append(do(what, target, session, chance.uniform(1.5, 3), folder))
         time.sleep(2)
+        if chance.random() < LEAVES:
+            os.kill(target, signal.SIGUSR2)
+            left_ns = time.time_ns()
+            time.sleep(3)
+            done.append(Done("leave", left_ns, time.time_ns()))
         os.kill(target, signal.SIGKILL)
         launcher.wait(60)
     finally:
@@ -140,9 +152,14 @@ def judged(run_file: Path, done: list[Done]) -> Iterator[str]:
     if not intervals:
         yield "no samples"
     for what, from_ns, to_ns in done:
-        spent_ns = sum(max(min(one.end_ns, to_ns) - max(one.start_ns, from_ns), 0) for one in intervals)
+        # The program that an exec begins is read before it says that it runs.
+        before_ns = from_ns + MAY_BE_LATE_NS if what == "exec" else to_ns
+        found = [one for one in intervals if one.start_ns < before_ns]
+        spent_ns = sum(max(min(one.end_ns, to_ns) - max(one.start_ns, from_ns), 0) for one in found)
         if spent_ns > MAY_BE_LATE_NS:
             yield f"{what} for {(to_ns - from_ns) / SECOND_NS:.2f} s: {spent_ns / SECOND_NS:.3f} s are a stack's"
+        if what == "leave":  # profd takes the process for ended then
+            continue
         held = {gap.reason: 0 for gap in gaps}
         for gap in gaps:
             held[gap.reason] += max(min(gap.end_ns, to_ns) - max(gap.start_ns, from_ns), 0)

@@ -24,6 +24,7 @@ from profd.daemon.store.records import EventHappened, Identity, ProcessEnded, Re
 from profd.daemon.tree import exitstatus, roles
 from profd.daemon.tree.roles import in_words
 from profd.daemon.tree.tree import Member, ProcessTree
+from profd.daemon.tree.unread import why_unread
 from profd.daemon.userfiles import files_of
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ class Sampling:
             return
         source = self._statements(files_of(member.identity.pid), member.origin)
         pace, failed = partial(self._pace_of, member), partial(self._failed, member.identity)
-        chain = StackChain(self._executable, member.identity, pace, source, self._clock, self._put, failed)
+        chain = StackChain(self._executable, member.identity, pace, source, self._clock, self._put, failed, seen_in)
         # One that turns out to be a worker stays as it began.
         run = chain.run() if member.role in (roles.MAIN, roles.LAUNCHER) else chain.run_in_turns(self._turn)
         task = asyncio.ensure_future(run)
@@ -130,6 +131,12 @@ class Sampling:
         if not task.cancelled() and (error := task.exception()) is not None:
             traceback.print_exception(error)
             self._put(EventHappened(self._clock.now_ns(), "error", f"sampling stopped: {error!r}", identity))
+
+
+def seen_in(pid: int) -> str:
+    """Return why py-spy cannot read a process, as far as that is seen in it; else nothing. Blocking."""
+    reason = why_unread(pid)
+    return reason.what if reason is not None else ""
 
 
 @dataclass(eq=False)

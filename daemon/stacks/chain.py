@@ -62,6 +62,8 @@ class StackChain:
     put: Callable[[Record], object]
     failed: Callable[[str], object] = lambda words: None
     """Takes py-spy's words if a recording could not be begun, or was lost."""
+    explain: Callable[[int], str] = lambda _: ""
+    """Finds out why py-spy cannot read a process, by its PID; empty if it does not. Blocking."""
 
     def __post_init__(self) -> None:
         self._hurry = asyncio.Event()
@@ -74,6 +76,7 @@ class StackChain:
         self._threads = Threads()
         self._evidence = Evidence(self.source)
         self._account = Account(self.identity, self._put_gap)
+        self._asking: asyncio.Task[None] | None = None
 
     def hurry(self) -> None:
         """End the recording in flight now, so that its samples can be seen, and let the next one take over."""
@@ -98,6 +101,19 @@ class StackChain:
         stat = processes.read_running(*self.identity)
         if stat is not None and self._account.look(_look_at(stat, self.clock.now_ns())):
             self._hurry.set()  # py-spy reads the program that is gone
+        if any(recording.is_failing for recording in self._in_flight):
+            self._find_out()
+
+    def _find_out(self) -> None:
+        """Find out why py-spy cannot read, unless that is being done or was done a moment ago."""
+        if self._asking is None or self._asking.done():
+            self._asking = asyncio.ensure_future(self._ask())
+
+    async def _ask(self) -> None:
+        cause = await asyncio.to_thread(self.explain, self.identity.pid)
+        if cause:
+            self._account.find(self.clock.now_ns(), cause)
+        await asyncio.sleep(RETRY_LAST_S)
 
     @property
     def is_in_turns(self) -> bool:
@@ -157,6 +173,8 @@ class StackChain:
         finally:
             for recording in self._in_flight:
                 recording.abandon()
+            if self._asking is not None:
+                self._asking.cancel()
 
     async def _begin_patiently(self) -> Recording | None:
         """Start a recording, again and again while the process lives: an interpreter may not be ready yet."""
@@ -204,6 +222,7 @@ class StackChain:
     def _fail(self, words: str) -> None:
         self._account.hear(words)
         self.failed(words)
+        self._find_out()
 
     async def _finish(self, recording: Recording, keep: Span) -> None:
         # Before the end: a thread that goes while py-spy writes was there until then. Once the process ends, and its

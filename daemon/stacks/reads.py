@@ -109,10 +109,10 @@ def _union(spans: Iterable[tuple[int, int]]) -> IntervalSet:
 def _doubtful(known: Known, rate_hz: int, from_ns: int, to_ns: int) -> Iterator[tuple[int, int]]:
     """Yield spans in which too few reads succeeded, each with its neighbors: these may lack samples in part."""
     pulses = known.pulses
-    if not pulses:  # py-spy is then taken to have slept as often as is due
+    if not pulses and known.failed_ns:  # py-spy is then taken to have slept as often as is due
         times_ns = [*range(from_ns, to_ns, ENOUGH * SECOND_NS // rate_hz), to_ns]
         pulses = [Pulse(at_ns, (at_ns - from_ns) * rate_hz // SECOND_NS, 0) for at_ns in times_ns]
-    blocks = list(_blocks(pulses, rate_hz))
+    blocks = list(_blocks(pulses, rate_hz)) if pulses else []
     are_read = [_is_read(*block, known.failed_ns, rate_hz, to_ns) for block in blocks]
     for place, (first, last) in enumerate(blocks):
         if not all(are_read[max(place - 1, 0) : place + 2]):
@@ -192,6 +192,7 @@ class Account:
         self._lately: deque[Look] = deque(maxlen=_LATELY)
         self._read_to_ns: int | None = None
         self._words: Counter[str] = Counter()
+        self._found: deque[tuple[int, str]] = deque(maxlen=_LATELY)
 
     def look(self, look: Look) -> bool:
         """Take in a look, later than those before; say whether the process has become another program since."""
@@ -223,6 +224,10 @@ class Account:
         """Take in what py-spy said when it could not read; it counts until something is read again."""
         if words in self._words or len(self._words) < _MOST_WORDS:
             self._words[words] += 1
+
+    def find(self, at_ns: int, cause: str) -> None:
+        """Take in why py-spy cannot read, as was found out at a moment."""
+        self._found.append((at_ns, cause))
 
     def rest(self) -> None:
         """Nothing is to be read until the next stretch: that is no gap."""
@@ -260,7 +265,8 @@ class Account:
             if reason == UNREADABLE and not self._words and end_ns - start_ns <= chance_ns:
                 continue
             said = self._words.most_common(1)[0][0] if self._words else "it took no samples"
-            text = said if reason == UNREADABLE else _IN_WORDS[reason]
+            causes = [cause for at_ns, cause in self._found if start_ns <= at_ns <= end_ns + LATE_NS]
+            text = "; ".join([*causes[:1], said]) if reason == UNREADABLE else _IN_WORDS[reason]
             self._put(GapFound(self._identity, start_ns, end_ns, reason, text))
 
     def _reasons(self, from_ns: int, to_ns: int) -> list[tuple[int, int, str]]:

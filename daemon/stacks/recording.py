@@ -12,6 +12,7 @@ import contextlib
 import math
 import os
 import signal
+from collections import deque
 
 import msgspec
 
@@ -22,6 +23,7 @@ from profd.daemon.stacks.reads import Pulse
 
 _SAMPLING = b"Sampling process"
 _KILL_AFTER_S = 5.0
+_LOOKS_THAT_FAIL = 4
 
 
 class Recording:
@@ -39,6 +41,7 @@ class Recording:
         self._sampling_ns = self._ended_ns = self.cpu_ns = 0
         self.spawned_ns = clock.now_ns()
         self._pulses = [Pulse(self.spawned_ns, 0, 0)]
+        self._log_bytes: deque[int] = deque(maxlen=_LOOKS_THAT_FAIL)
         duration_s = math.ceil(length_s) + 5
         arguments = [
             *("py-spy", "record", "--nonblocking", "--idle", "--threads", "--format", "chrometrace"),
@@ -79,12 +82,21 @@ class Recording:
 
     def look(self) -> None:
         """Look whether py-spy has slept and run since the last look; to be called some times a second."""
-        if not self.ended.done():
+        if not self.ended.done() and self._memory:
             sleeps = processes.read_pairs(f"{processes.PROC}/{self._pid}/status").get(b"voluntary_ctxt_switches")
             stat = processes.read_stat(self._pid)
             if sleeps is not None and stat is not None:
                 busy_ns = stat.cpu_ticks * SECOND_NS // processes.CLOCK_TICKS
                 self._pulses.append(Pulse(self._clock.now_ns(), sleeps, busy_ns))
+                self._log_bytes.append(os.fstat(self._memory[-1]).st_size)
+
+    @property
+    def is_failing(self) -> bool:
+        """Whether reads failed in the last second, and py-spy hardly slept: each of them takes long, or most fail."""
+        if len(self._log_bytes) < _LOOKS_THAT_FAIL or self._log_bytes[-1] == self._log_bytes[0]:
+            return False
+        first, last = self._pulses[-_LOOKS_THAT_FAIL], self._pulses[-1]
+        return 2 * (last.sleeps - first.sleeps) * SECOND_NS < self.rate_hz * (last.at_ns - first.at_ns)
 
     def stop(self) -> None:
         self.look()

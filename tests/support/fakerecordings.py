@@ -56,12 +56,16 @@ class FakeRecording:
         self.cores: frozenset[int] | None = None
         self.failure: str | None = None
         self.data: bytes | None = None
-        self.errors = 0
+        self.errors = self.looks = 0
+        self.is_failing = False
         self._clock = clock
         studio.direct(self)
 
     def run_on(self, cores: frozenset[int]) -> None:
         self.cores = cores
+
+    def look(self) -> None:
+        self.looks += 1
 
     def stop(self) -> None:
         if not self.ended.done():

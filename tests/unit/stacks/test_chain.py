@@ -20,6 +20,7 @@ from profd.daemon.stacks.assembly import Span, Threads
 from profd.daemon.stacks.chain import StackChain
 from profd.daemon.stacks.evidence import Evidence
 from profd.daemon.stacks.pyspy import RawRecording, RecordingFailed
+from profd.daemon.stacks.reads import Look
 from profd.daemon.store.records import Identity, Record, RecordingTaken
 
 __all__ = ["stage"]  # a fixture: pytest finds it by its name here
@@ -362,3 +363,47 @@ async def test_in_turns_failing_holds_no_turn(stage: Stage, monkeypatch: pytest.
     second = await stage.studio.until_made(2)
     assert not second.ended.done()
     await stage.end(*chains)
+
+
+def show(monkeypatch: pytest.MonkeyPatch, *looks: Look) -> None:
+    """Let the next looks at the process see this."""
+    seen = iter(looks)
+    monkeypatch.setattr(chain_module, "_look_at", lambda stat, now_ns: next(seen)._replace(at_ns=now_ns))
+
+
+async def test_after_an_exec_was_seen_the_recording_in_flight_is_replaced(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    show(monkeypatch, Look(0, "", 1), Look(0, "", 1), Look(0, "", 2))
+    chain = stage.begin()
+    first = await stage.studio.until_made(1)
+    chain.look()
+    chain.look()
+    assert not first.ended.done()
+    chain.look()
+    await stage.studio.until_made(2)
+    assert first.looks == 3
+    await stage.end(chain)
+
+
+async def test_why_py_spy_cannot_read_is_looked_into_while_it_cannot(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    show(monkeypatch, Look(0), Look(0))
+    asked: list[int] = []
+
+    def explain(pid: int) -> str:
+        asked.append(pid)
+        return "too deep"
+
+    chain = stage.begin()
+    chain.explain = explain
+    first = await stage.studio.until_made(1)
+    chain.look()
+    assert asked == []
+    first.is_failing = True
+    chain.look()
+    while not asked:
+        await asyncio.sleep(0)
+    assert asked == [os.getpid()]
+    await stage.end(chain)
