@@ -305,5 +305,7 @@ def check_torch_of(pid: int) -> Answer:
 
 def check_process(pid: int, system: System) -> Answer:
     place = system.place(pid).words()
-    check_attachable(pid, system)
+    unread = check_attachable(pid, system)
+    if unread:
+        return NOTE, unread
     return PASSED, f"can be attached to: profd attach {pid}" + (f" (it runs in {place})" if place else "")

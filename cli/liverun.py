@@ -116,7 +116,8 @@ def _is_in(reader: RunReader, pid: int) -> bool:
 
 def attached(pid: int, recording: RecordingOptions = RecordingOptions()) -> SessionOptions:  # noqa: B008  immutable
     """Return the options of a session that records a running process; raises ProfdError where it cannot."""
-    check_attachable(pid)
+    if unread := check_attachable(pid):
+        say(unread)
     stat = processes.read_stat(pid)
     if stat is None:
         raise NoSuchProcess(f"pid {pid} ended while it was looked at", "`profd ls` lists what runs now")

@@ -119,7 +119,7 @@ def _within(end_ns: int, span_ns: int, run: Range) -> int:
 WINDOW, SAVE, NOTE, TROUBLE, CHANGE = "window", "save", "note", "trouble", "change"
 _KINDS = {
     **dict.fromkeys(("note", "mark", STEPS_LOST), NOTE),
-    **dict.fromkeys(("error", "oom", "loss", "gap", "gpu", "hang"), TROUBLE),
+    **dict.fromkeys(("error", "oom", "loss", "gap", "gpu", "hang", "unread"), TROUBLE),
     **dict.fromkeys(("finding", "wall-jump", "exec", "rate"), CHANGE),
 }
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
 from profd.daemon.store.records import UNREAD, EventHappened, Identity, Record, RecordingTaken
-from profd.daemon.tree.unread import Reason, why_unread
+from profd.daemon.tree.unread import RUNS_NOTHING, Reason, why_unread
 from profd.daemon.units import percent
 
 SILENT_NS = 5 * SECOND_NS
@@ -106,8 +106,8 @@ class ReadingWatch:
             self._say(identity, silence)
 
     def _say(self, identity: Identity, silence: _Silence) -> None:
-        if silence.is_said:
-            return
+        if silence.is_said or (silence.reason == RUNS_NOTHING and identity in self._read):
+            return  # what has run Python and does not now, ends or waits for a call: there is nothing to read
         silence.is_said = True
         length_s, words = (self.clock.now_ns() - silence.since_ns) / SECOND_NS, silence.words
         said = f" (py-spy: {words})" if words else ""

@@ -31,13 +31,14 @@ CREATE TABLE placement (
     job TEXT                          -- what its launcher tells all ranks of the job alike: an id, or ADDRESS:PORT
 );
 
+-- is_main: it leads its process. That is its main thread, or the one that trains while that only waits for it.
 CREATE TABLE thread (
     id INTEGER PRIMARY KEY,
     process INTEGER NOT NULL REFERENCES process,
     os_tid INTEGER NOT NULL,
     name TEXT NOT NULL,
     is_main INTEGER NOT NULL,
-    UNIQUE (process, os_tid, name)
+    UNIQUE (process, os_tid, name, is_main)
 );
 
 -- A frame is a function at a line. source is that line's text when it was first seen, NULL where unreadable.

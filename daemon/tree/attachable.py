@@ -39,6 +39,8 @@ _OTHER_PYTHON = re.compile(r"(pypy|graalpy)[\d.]*$", re.IGNORECASE)
 # deep, and of a process that has only begun.
 _UNSUPPORTED = re.compile(r"(?i)unsupported version of python:? ?(?P<version>[\d.]*)")
 _NOT_FOUND = re.compile(r"(?i)failed to find (python version|a python interpreter)")
+NO_FRAMES = "it finds no frame"
+"""What stands for py-spy's words if it can read a process and gives none of its stacks."""
 
 
 class Attachable(msgspec.Struct, frozen=True):
@@ -121,14 +123,16 @@ class System(Rights):
 
     def dump_failure(self, pid: int) -> str:
         try:
-            take_dump(pid)
+            threads = take_dump(pid)
         except DumpFailed as error:
             return str(error)
-        return ""
+        return "" if any(thread.frames for thread in threads) else NO_FRAMES
 
 
-def check_attachable(pid: int, system: System | None = None) -> None:
+def check_attachable(pid: int, system: System | None = None) -> str:
     """Return where profd can read the Python stacks of a process or of its descendants, else say why it cannot.
+
+    What is returned is why nothing can be read at the moment, as far as that may pass; empty if all can.
 
     Raises, in this order: NoSuchProcess, ZombieProcess, OtherUsersProcess, NotPython, PtraceScopeForbids or
     MissingCapability, UnsupportedPython (last, as only py-spy can tell); and MissingTool where py-spy is missing.
@@ -160,8 +164,8 @@ def check_attachable(pid: int, system: System | None = None) -> None:
     problems = []
     for python in pythons:
         problem = _problem(python, system)
-        if problem is None:
-            return
+        if not isinstance(problem, ProfdError):
+            return problem
         problems.append(problem)
     if problems:
         raise problems[0]
@@ -189,8 +193,8 @@ def _as_root(pid: int, system: System) -> str:
     return f"run it as root, on the host: {command}" if command else _AS_ROOT.format(pid=pid)
 
 
-def _problem(pid: int, system: System) -> ProfdError | None:
-    """Return why the stacks of a Python process cannot be read, None where they can."""
+def _problem(pid: int, system: System) -> ProfdError | str:
+    """Return why the stacks of a Python process cannot be read, as a text if that may pass; empty if they can."""
     other = _OTHER_PYTHON.fullmatch(Path(system.executable(pid) or "").name)
     if other:
         what = f"pid {pid} runs {other[0]}, and only CPython can be read"
@@ -200,15 +204,16 @@ def _problem(pid: int, system: System) -> ProfdError | None:
         return _refusal(pid, denied, system)
     said = system.dump_failure(pid)
     reason = system.why_unread(pid) if said else None
-    if reason is not None:  # what passes by itself is tried again and again
+    if reason is not None:
         what = f"pid {pid} cannot be read: {reason.what} (py-spy: {said})"
-        return errors.UnsupportedPython(what, reason.remedy) if reason.lasting else None
+        passes = said == NO_FRAMES or not reason.lasting
+        return f"{what}; {reason.remedy}" if passes else errors.UnsupportedPython(what, reason.remedy)
     if re.search("permission denied|operation not permitted", said, re.IGNORECASE):
         is_refused = system.ptrace_scope() >= 1 and not system.may_read_all()
-        return _refusal(pid, errno.EACCES, system) if is_refused else None
+        return _refusal(pid, errno.EACCES, system) if is_refused else ""
     named, version = _UNSUPPORTED.search(said), system.python_version(pid)
     if not named and (version or not _NOT_FOUND.search(said)):
-        return None  # an unlucky moment
+        return ""  # an unlucky moment
     version = (named["version"] if named else "") or version
     runs = f"Python {version}" if version else "a Python of unknown version"
     what = f"pid {pid} runs {runs}, which the installed py-spy cannot read ({said})"

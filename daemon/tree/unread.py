@@ -34,6 +34,9 @@ class Reason(msgspec.Struct, frozen=True):
     lasting: bool = True
 
 
+RUNS_NOTHING = Reason("no thread of it runs Python code now", "it is read once one does", lasting=False)
+
+
 def why_unread(pid: int) -> Reason | None:
     """Return why py-spy reads nothing of a process, as far as that is seen in it; None if nothing is."""
     found = _of_files(pid) or _of_program(pid)
@@ -67,7 +70,7 @@ def _of_interpreter(python: Interpreter) -> Iterator[Reason]:
         what = f"the name of its file {odd.file} is not UTF-8, and py-spy leaves out the frames of such files"
         yield Reason(what, "rename that folder or file, and start it again")
     if not frames:
-        yield Reason("no thread of it runs Python code now", "it is read once one does", lasting=False)
+        yield RUNS_NOTHING
 
 
 def _of_files(pid: int) -> Reason | None:

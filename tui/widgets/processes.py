@@ -81,7 +81,14 @@ def name(item: ProcessState) -> str:
     return f"rank {item.row.rank} · {role}" if item.row.rank is not None else role
 
 
-_STYLES = {"error": "bad", "loss": "warn", "gap": "warn", "wall-jump": "warn", "started": "good"}
+_STYLES = {
+    "error": "bad",
+    "unread": "bad",
+    "loss": "warn",
+    "gap": "warn",
+    "wall-jump": "warn",
+    "started": "good",
+}
 
 
 class EventTable(Table[EventRow]):

@@ -39,7 +39,7 @@ class TabLine(LineWidget):
     def _tabs(self) -> list[list[Run]]:
         width, shown = self.size.width, []
         events, findings = (self.snapshot.events, self.snapshot.findings) if self.snapshot else ((), ())
-        has_errors = any(event.kind == "error" for event in events)
+        has_errors = any(event.kind in ("error", "unread") for event in events)
         gap = self.run("" if width < _NAMES_FROM else " " if width < _ROOMY_FROM else "  ")
         for number, (tab, name, *_) in enumerate(TABS, start=1):
             is_open = tab == self.tab

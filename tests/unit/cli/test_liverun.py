@@ -24,7 +24,7 @@ PID = os.getpid()
 def recording(monkeypatch: pytest.MonkeyPatch) -> FakeRecording:
     recording = FakeRecording(also=(this_process(),))
     monkeypatch.setattr("profd.cli.liverun.start_session", recording)
-    monkeypatch.setattr("profd.cli.liverun.check_attachable", lambda pid: None)
+    monkeypatch.setattr("profd.cli.liverun.check_attachable", lambda pid: "")
     return recording
 
 

@@ -97,7 +97,7 @@ def host(run: Path, profd_home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(doctor, "examine", lambda pid: [Check("target", Verdict.NOTE, EVIL, EVIL)])
     monkeypatch.setattr(attach, "start_session", start)
     monkeypatch.setattr(attach, "start_ahead", contextlib.nullcontext)
-    monkeypatch.setattr("profd.cli.liverun.check_attachable", lambda pid: None)
+    monkeypatch.setattr("profd.cli.liverun.check_attachable", lambda pid: "")
 
 
 SHOWN = (

@@ -11,7 +11,7 @@ from support.synthetic import identity_of
 from profd.daemon import processes
 from profd.daemon.session.unread import ReadingWatch
 from profd.daemon.store.records import UNREAD, EventHappened, Record, RecordingTaken
-from profd.daemon.tree.unread import Reason
+from profd.daemon.tree.unread import RUNS_NOTHING, Reason
 
 DEEP = Reason("a thread of it is 4,204 calls deep", "it is read again once that thread returns", lasting=False)
 SEVERAL = Reason("it has more than one interpreter", "do without subinterpreters")
@@ -127,6 +127,15 @@ async def test_a_process_that_dies_is_not_said_to_be_unread(scene: Scene, monkey
     await scene.fail(30)
     await scene.watch.close()
     assert scene.said == []
+
+
+@pytest.mark.parametrize("was_read", [True, False])
+async def test_what_runs_no_python_any_more_is_not_unread_and_what_never_did_is(scene: Scene, was_read: bool) -> None:
+    if was_read:
+        await scene.record(100)
+    scene.reason = RUNS_NOTHING
+    await scene.fail(9)
+    assert len(scene.said) == (0 if was_read else 1)
 
 
 async def test_a_torn_share_of_more_than_some_percent_is_a_note(scene: Scene) -> None:

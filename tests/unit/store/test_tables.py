@@ -210,6 +210,17 @@ def test_a_thread_without_a_name_is_the_one_that_has_it(
         assert len(list(reader.intervals())) == len(given)
 
 
+def test_a_thread_leads_from_when_it_is_said_to(tables: Tables, path: Path) -> None:
+    for place, leads in enumerate((False, True, True, False)):
+        at_ns = STARTED_NS + place * SECOND_NS
+        timeline = ThreadTimeline(5000, "trainer", is_main=leads, intervals=(Interval(at_ns, SECOND_NS, 0, 5),))
+        tables.commit([RecordingTaken(MAIN, at_ns, at_ns + SECOND_NS, 20, 5, 0, 0, 0, 0, (STACK,), (timeline,))])
+    tables.finish()
+    with RunReader(path) as reader:
+        assert [reader.threads[one.thread].is_main for one in reader.intervals()] == [False, True, True, False]
+        assert [(row.os_tid, row.name) for row in reader.threads.values()] == [(5000, "trainer")] * 2
+
+
 def test_a_process_that_makes_threads_for_ever_holds_few(tables: Tables) -> None:
     points = tuple(Point("cpu_cores", 0.0, MAIN, 5000 + number) for number in range(200))
     threads = tuple(ThreadTimeline(5000 + number, "feeder", is_main=False, intervals=()) for number in range(200))

@@ -27,7 +27,7 @@ from profd.daemon.errors import (
 )
 from profd.daemon.reads import Unread
 from profd.daemon.secrets import CUT, WORD_CHARACTERS
-from profd.daemon.tree.attachable import check_attachable, find_attachable, is_profd
+from profd.daemon.tree.attachable import NO_FRAMES, check_attachable, find_attachable, is_profd
 from profd.daemon.tree.unread import Reason
 
 PARENT = """
@@ -139,7 +139,9 @@ ATTACHABLE = {
     ),
     "an unlucky moment": of_one(python(py_spy_says="Failed to copy PyCodeObject (Bad address)")),
     "a ptrace_scope that lets us read": of_one(python(), scope=1),
-    "a thread that is too deep now": of_one(python(py_spy_says=NO_PYTHON, unread=Reason("deep", "", lasting=False))),
+    "a thread that is too deep now": of_one(
+        python(py_spy_says=NO_PYTHON, unread=Reason("deep", "wait", lasting=False))
+    ),
     "one of a known version that has only begun": of_one(python(py_spy_says=NO_VERSION)),
     "no right where the memory is open": of_one(python(py_spy_says=NO_RIGHTS), uid=ROOT, capable=True),
 }
@@ -147,7 +149,16 @@ ATTACHABLE = {
 
 @pytest.mark.parametrize("system", ATTACHABLE.values(), ids=ATTACHABLE)
 def test_what_py_spy_can_read_is_attachable(system: FakeSystem) -> None:
-    check_attachable(PID, system)
+    deep = "a thread that is too deep now"
+    said = f"pid {PID} cannot be read: deep (py-spy: {NO_PYTHON}); wait" if system is ATTACHABLE[deep] else ""
+    assert check_attachable(PID, system) == said
+
+
+def test_what_gives_no_frame_at_the_moment_is_attachable_and_says_why() -> None:
+    reason = Reason("it has two interpreters", "have one")
+    said = check_attachable(PID, of_one(python(py_spy_says=NO_FRAMES, unread=reason)))
+    assert said == f"pid {PID} cannot be read: it has two interpreters (py-spy: {NO_FRAMES}); have one"
+    assert check_attachable(PID, of_one(python(py_spy_says=NO_FRAMES))) == ""
 
 
 PODMAN, POD = Place("podman", "946995504dac"), Place("containerd", "", "trainer-0", "ml", "main")

@@ -416,7 +416,7 @@ def test_all_of_the_tree_that_is_python_is_looked_at_where_one_may_look(monkeypa
     def refuse(pid: int) -> None:
         raise NoSuchProcess(f"there is no process {pid}", "")
 
-    monkeypatch.setattr(tree, "check_attachable", lambda pid: None)
+    monkeypatch.setattr(tree, "check_attachable", lambda pid: "")
     monkeypatch.setattr(tree, "Rights", lambda: system)
     monkeypatch.setattr(tree, "take_dump", dump)
     monkeypatch.setattr(processes, "python_version", system.python_version)
