@@ -44,18 +44,21 @@ class Leaders:
     def _leader(self, recording: RecordingTaken, before: int | None, *, has_main_ended: bool) -> ThreadTimeline | None:
         """Return the thread that leads; None if nothing tells, and so the main one does."""
         seen = [one for one in recording.threads if one.intervals]
-        main = next((one for one in seen if one.is_main), None)
-        others = sorted((one for one in seen if one is not main), key=lambda one: one.os_tid != before)
-        is_led = main is not None and not has_main_ended
-        if is_led and (_trains(recording, main) or self._leaders.get(recording.identity, 0) is None):
+        main = None if has_main_ended else next((one for one in seen if one.is_main), None)
+        if main is not None and self._has_trained(recording, main):
             return main
-        trainer = next((one for one in others if _trains(recording, one)), None)
-        if trainer is None and not is_led:
+        others = sorted((one for one in seen if not one.is_main), key=lambda one: one.os_tid != before)
+        if (trainer := next((one for one in others if _trains(recording, one)), None)) is not None:
+            return trainer
+        if main is None:
             return max(others, key=lambda one: (one.os_tid == before, len(one.intervals)), default=None)
         # One that trains may evaluate or load for the length of a recording.
-        return trainer or next((one for one in others if one.os_tid == before), None)
+        return others[0] if others and others[0].os_tid == before else None
+
+    def _has_trained(self, recording: RecordingTaken, main: ThreadTimeline) -> bool:
+        return self._leaders.get(recording.identity, 0) is None or _trains(recording, main)
 
 
-def _trains(recording: RecordingTaken, thread: ThreadTimeline | None) -> bool:
-    numbers = {one.stack for one in thread.intervals} if thread else ()
+def _trains(recording: RecordingTaken, thread: ThreadTimeline) -> bool:
+    numbers = {one.stack for one in thread.intervals}
     return roles.is_training([recording.stacks[number] for number in numbers])

@@ -211,9 +211,14 @@ def _problem(pid: int, system: System) -> ProfdError | str:
     if re.search("permission denied|operation not permitted", said, re.IGNORECASE):
         is_refused = system.ptrace_scope() >= 1 and not system.may_read_all()
         return _refusal(pid, errno.EACCES, system) if is_refused else ""
+    return _unsupported(pid, said, system) or ""
+
+
+def _unsupported(pid: int, said: str, system: System) -> ProfdError | None:
+    """Return that py-spy does not know this Python, if its words say so; else it was an unlucky moment."""
     named, version = _UNSUPPORTED.search(said), system.python_version(pid)
     if not named and (version or not _NOT_FOUND.search(said)):
-        return ""  # an unlucky moment
+        return None
     version = (named["version"] if named else "") or version
     runs = f"Python {version}" if version else "a Python of unknown version"
     what = f"pid {pid} runs {runs}, which the installed py-spy cannot read ({said})"

@@ -100,22 +100,37 @@ def _file_system(path: str) -> str:
 def _of_program(pid: int) -> Reason | None:
     """Return why py-spy does not find the interpreter, by what the process has mapped."""
     maps, program = processes.maps(pid), processes.link(pid, "exe")
-    root = processes.PROC / str(processes.shown_as(pid))
     if not program or _LIBPYTHON.search(maps):
         return None
-    codes = [(int(start, 16), int(offset, 16), path) for start, offset, path in _OF_CODE.findall(maps)]
+    root = processes.PROC / str(processes.shown_as(pid))
     if elf.python_in(str(root / "exe")) is None:
-        libraries = dict.fromkeys(path for _, _, path in codes if path != program)
-        held = next((path for path in libraries if elf.python_in(f"{root}/root{path}") is not None), None)
-        what = f"its Python is in {held}, and py-spy looks for one in the program and in libpython3.*.so alone"
-        return Reason(what, "give that library the name that Python gives it") if held else None
-    first = next(((start, offset) for start, offset, path in codes if path == program), None)
+        return _of_library(maps, root)
+    return _of_second_mapping(maps, program, root)
+
+
+def _of_library(maps: str, root: Path) -> Reason | None:
+    """Return that the interpreter is in a library that py-spy does not look into."""
+    libraries = dict.fromkeys(path for *_, path in _OF_CODE.findall(maps))
+    held = (path for path in libraries if elf.python_in(f"{root}/root{path}") is not None)
+    if (path := next(held, None)) is None:
+        return None
+    what = f"its Python is in {path}, and py-spy looks for one in the program and in libpython3.*.so"
+    return Reason(what, "give that library the name that Python gives it")
+
+
+def _of_second_mapping(maps: str, program: str, root: Path) -> Reason | None:
+    """Return that py-spy is wrong about where the program begins, which it takes from the first part with code."""
+    parts = (found for found in _OF_CODE.findall(maps) if found[-1] == program)
+    begins = [int(start, 16) - int(offset, 16) for start, offset, _ in parts]
     starts = [start for start, path in mapped_files(maps) if path == program]
-    with contextlib.suppress(OSError):
-        with Path(root / "exe").open("rb") as file:
-            is_movable = int.from_bytes(file.read(18)[16:], "little") == _MOVABLE
-        if is_movable and first is not None and starts and first[0] - first[1] not in starts:
-            what = "a part of its program is mapped a second time below the first, as libffi does for calls from C, "
-            what += "and py-spy takes that for where the program begins"
-            return Reason(what, "run the script with a Python that has libffi or libpython as a library of its own")
-    return None
+    if not begins or not starts or begins[0] in starts or not _is_movable(root / "exe"):
+        return None
+    what = "a part of its program is mapped a second time below the first, as libffi does for calls"
+    what += " from C, and py-spy takes that for where the program begins"
+    return Reason(what, "run it with a Python that has libffi or libpython as a library of its own")
+
+
+def _is_movable(file: Path) -> bool:
+    with contextlib.suppress(OSError), file.open("rb") as opened:
+        return int.from_bytes(opened.read(18)[16:], "little") == _MOVABLE
+    return False
