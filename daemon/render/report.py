@@ -95,7 +95,8 @@ def _facts(summary: Summary) -> list[Fact]:
         ("profd's cost", summary.cost_core_share, " of a core", "profd and its samplers, mean over the run"),
     )
     return [
-        Fact("samples", f"{summary.samples:,}", "of the main threads of training processes"),
+        Fact("samples", f"{summary.samples:,}", summary.no_samples or "of the main threads of training processes"),
+        *(Fact("not read", text.partition(":")[0], text) for text in summary.unread),
         *(Fact(name, units.percent(share, 1) + of, hint) for name, share, of, hint in shares if share is not None),
         Fact("processes", str(len(summary.processes)), "seen in the run's process tree"),
         Fact("run", summary.run, "the id of the run file"),

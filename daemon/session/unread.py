@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.stacks.misreads import ROOT_FUNCTIONS
 from profd.daemon.store.records import UNREAD, EventHappened, Identity, Record, RecordingTaken
 from profd.daemon.tree.unread import RUNS_NOTHING, Reason, why_unread
 from profd.daemon.units import percent
@@ -46,6 +47,7 @@ class ReadingWatch:
     def __post_init__(self) -> None:
         self._silences: dict[Identity, _Silence] = {}
         self._read: set[Identity] = set()
+        self._looks: set[asyncio.Future[None]] = set()
         self._stacks = self._torn = 0
         self._is_torn_said = False
 
@@ -56,6 +58,10 @@ class ReadingWatch:
         if recording.samples <= recording.torn:
             self._miss(identity, recording.start_ns, "")
             return
+        if identity not in self._read and _is_without_root(recording):
+            look = asyncio.ensure_future(self._look_for_missing(identity))
+            self._looks.add(look)
+            look.add_done_callback(self._looks.discard)
         self._read.add(identity)
         silence = self._silences.pop(identity, None)
         if silence is not None and silence.is_said:
@@ -76,8 +82,8 @@ class ReadingWatch:
 
     async def close(self) -> None:
         """Say what was never read up to the end of the recording, for however short that was."""
-        looks = [silence.look for silence in self._silences.values() if silence.look is not None]
-        if looks:
+        looks = {silence.look for silence in self._silences.values() if silence.look is not None}
+        if looks := looks | self._looks:
             await asyncio.wait(looks, timeout=_CLOSING_S)
         for identity, silence in self._silences.items():
             if identity not in self._read and silence.reason is not None:
@@ -105,6 +111,13 @@ class ReadingWatch:
         if self.clock.now_ns() - silence.since_ns >= SILENT_NS:
             self._say(identity, silence)
 
+    async def _look_for_missing(self, identity: Identity) -> None:
+        """Look why the outermost frames of a process's stacks are not those that Python begins with, and say it."""
+        found = await asyncio.to_thread(self.why, identity.pid)
+        if found is not None and found.leaves_some:
+            text = f"not all frames of pid {identity.pid} are read: {found.what}; {found.remedy}"
+            self.put(EventHappened(self.clock.now_ns(), UNREAD, text, identity))
+
     def _say(self, identity: Identity, silence: _Silence) -> None:
         if silence.is_said or (silence.reason == RUNS_NOTHING and identity in self._read):
             return  # what has run Python and does not now, ends or waits for a call: there is nothing to read
@@ -124,6 +137,13 @@ class ReadingWatch:
             self._is_torn_said = True
             text = f"{percent(share)} of the stacks were torn and left out: what the shares rest on is less than usual"
             self.put(EventHappened(self.clock.now_ns(), "note", text))
+
+
+def _is_without_root(recording: RecordingTaken) -> bool:
+    """Say whether the main thread's stacks begin nowhere that a main thread begins."""
+    main = next((one for one in recording.threads if one.is_main and one.intervals), None)
+    seen = {recording.stacks[one.stack][0].function for one in main.intervals} if main else ROOT_FUNCTIONS
+    return ROOT_FUNCTIONS.isdisjoint(seen)
 
 
 def _dies(identity: Identity) -> bool:

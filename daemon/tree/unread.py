@@ -27,11 +27,15 @@ _NO_TEXT = "\ufffd"
 
 
 class Reason(msgspec.Struct, frozen=True):
-    """Why nothing is read, as a clause about the process, and what helps. What is not ``lasting`` passes by itself."""
+    """Why nothing is read, as a clause about the process, and what helps. What is not ``lasting`` passes by itself.
+
+    Where it ``leaves_some`` other frames of the same stacks are read.
+    """
 
     what: str
     remedy: str
     lasting: bool = True
+    leaves_some: bool = False
 
 
 RUNS_NOTHING = Reason("no thread of it runs Python code now", "it is read once one does", lasting=False)
@@ -68,7 +72,7 @@ def _of_interpreter(python: Interpreter) -> Iterator[Reason]:
     odd = next((frame.code for frame in frames if _NO_TEXT in frame.code.file + frame.code.name), None)
     if odd is not None:
         what = f"the name of its file {odd.file} is not UTF-8, and py-spy leaves out the frames of such files"
-        yield Reason(what, "rename that folder or file, and start it again")
+        yield Reason(what, "rename that folder or file, and start it again", leaves_some=True)
     if not frames:
         yield RUNS_NOTHING
 

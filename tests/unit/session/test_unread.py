@@ -10,11 +10,12 @@ from support.synthetic import identity_of
 
 from profd.daemon import processes
 from profd.daemon.session.unread import ReadingWatch
-from profd.daemon.store.records import UNREAD, EventHappened, Record, RecordingTaken
+from profd.daemon.store.records import UNREAD, EventHappened, Frame, Interval, Record, RecordingTaken, ThreadTimeline
 from profd.daemon.tree.unread import RUNS_NOTHING, Reason
 
 DEEP = Reason("a thread of it is 4,204 calls deep", "it is read again once that thread returns", lasting=False)
 SEVERAL = Reason("it has more than one interpreter", "do without subinterpreters")
+ODD = Reason("the name of its file is not UTF-8", "rename it", leaves_some=True)
 WORDS = "Failed to copy PyCodeObject"
 
 
@@ -136,6 +137,23 @@ async def test_what_runs_no_python_any_more_is_not_unread_and_what_never_did_is(
     scene.reason = RUNS_NOTHING
     await scene.fail(9)
     assert len(scene.said) == (0 if was_read else 1)
+
+
+@pytest.mark.parametrize(
+    ("root", "reason", "events"),
+    [("train", ODD, 1), ("train", SEVERAL, 0), ("train", None, 0), ("<module>", ODD, 0)],
+)
+async def test_frames_that_are_left_out_of_what_is_read_are_said(
+    scene: Scene, root: str, reason: Reason | None, events: int
+) -> None:
+    scene.reason = reason
+    timeline = ThreadTimeline(scene.me.pid, "MainThread", is_main=True, intervals=(Interval(0, 1, 0, 9),))
+    stacks, threads = ((Frame(root, "/a/train.py", 4),),), (timeline,)
+    for _ in range(2):
+        scene.watch.take(RecordingTaken(scene.me, 0, 1, 100, 9, 0, 0, 0, 0, stacks, threads))
+        await scene.settle()
+    assert [kind for kind, _ in scene.said] == [UNREAD] * events
+    assert all(text.startswith(f"not all frames of pid {scene.me.pid} are read: ") for _, text in scene.said)
 
 
 async def test_a_torn_share_of_more_than_some_percent_is_a_note(scene: Scene) -> None:
