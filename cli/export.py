@@ -12,7 +12,7 @@ from profd.cli.options import SelectionWords, job_option, run_argument, selectio
 from profd.cli.runs import brought_here, find_run, folder_of, open_run
 from profd.daemon import paths
 from profd.daemon.analyze.selection import parse_time
-from profd.daemon.errors import UsageError
+from profd.daemon.errors import ExitCode, UsageError
 from profd.daemon.exports.formats import FORMATS, write_tables
 from profd.daemon.render.plaintext import visible
 from profd.daemon.store.reader import RunReader
@@ -33,7 +33,7 @@ _STDOUT = Path("-")
 @selection_options
 def command(
     run: str, job: str | None, form: str, output: Path | None, threads: bool, processes: bool, words: SelectionWords
-) -> None:
+) -> int:
     """Write the samples of RUN for another tool, to stdout or to a file.
 
     Without a selection, collapsed and svg take the main threads of the training processes, the others all threads.
@@ -61,7 +61,7 @@ def command(
                 else:
                     options = {"threads": threads, "processes": processes} if form == "collapsed" else {}
                     _write(to.made(reader, selection, **options), output)
-                return
+                return say_if_empty(reader)
         from profd.daemon.analyze.nodes import read_folder
         from profd.daemon.fleet.dataset import DataSet
         from profd.daemon.fleet.export import export_run
@@ -74,6 +74,17 @@ def command(
             with RunReader(path) as reader, reader.one_moment():
                 manifest = export_run(reader, DataSet(url))
             say(f"put {manifest.samples:,} rows of samples of {manifest.run} into {url}")
+    return ExitCode.OK
+
+
+def say_if_empty(reader: RunReader) -> ExitCode:
+    """Say that a run has no samples, if it has none, and why; return the exit code that it deserves."""
+    if reader.info.state == "live" or reader.recorded().whole:
+        return ExitCode.OK
+    from profd.daemon.render.summary import why_no_samples
+
+    say(why_no_samples(reader))
+    return ExitCode.NO_SAMPLES
 
 
 def _write(content: bytes, output: Path | None) -> None:

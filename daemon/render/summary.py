@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 import msgspec
 
@@ -182,7 +182,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         gaps=take_gaps(reader, selection),
         incident="; ".join(incidents),
         unread=unread,
-        no_samples="" if profile.total_samples else why_no_samples(reader, unread),
+        no_samples="" if profile.total_samples else why_no_samples(reader),
         leading_threads=_leading_threads(reader, selection) if selection.main_threads else (),
     )
 
@@ -200,15 +200,15 @@ def _texts(reader: RunReader, selection: Selection, kind: str) -> tuple[str, ...
     return tuple(itertools.islice(texts, 5))
 
 
-def why_no_samples(reader: RunReader, unread: Sequence[str]) -> str:
-    """Return why a selection of a run has no samples, given what is known of processes that were not read."""
-    read, info = reader.recorded(), reader.info
+def why_no_samples(reader: RunReader) -> str:
+    """Return why a selection of a run that has no samples has none."""
+    read, info, unread = reader.recorded(), reader.info, reader.events(UNREAD)
     if read.whole:
         return "no samples are in this selection of the run"
     if read.samples:
         return f"no samples were taken: all {read.samples:,} stacks that were read were torn"
     if unread:
-        return f"no samples were taken: {unread[0]}"
+        return f"no samples were taken: {unread[0].text}"
     if info.state == "live":
         return "no samples were taken yet"
     length = duration((info.end_ns - info.started_ns) / SECOND_NS)

@@ -47,6 +47,9 @@ def test_a_run_without_samples_says_why_in_text_and_json_and_by_its_exit_code(
     summary = json.loads(profd.out)
     assert (summary["samples"], summary["no_samples"]) == (0, says)
     assert summary["coverage"] in (None, 0.0)
+    profd("export", path, "--format", "collapsed", code=ExitCode.NO_SAMPLES)
+    assert profd.out == ""
+    assert profd.err == f"profd: {says}\n"
 
 
 def test_a_run_with_samples_has_no_such_reason(tmp_path: Path, profd: CommandLine) -> None:
