@@ -1,8 +1,8 @@
 """Which thread of a process leads: whose stacks say where a step's time goes, unless somebody asks for others.
 
-That is the main thread. But web interfaces and servers train in a thread of their own, while the main one polls; a main
-thread may end before others do; and a process that an extension has forked may have none. Then another thread leads
-from there on.
+That is the main thread. But web interfaces and servers train in a thread of their own, while the main one polls or
+joins it; a main thread may end before others do; and a process that an extension has forked may have none. Then another
+thread leads from there on.
 """
 
 from __future__ import annotations
@@ -50,13 +50,22 @@ class Leaders:
         others = sorted((one for one in seen if not one.is_main), key=lambda one: one.os_tid != before)
         if (trainer := next((one for one in others if _trains(recording, one)), None)) is not None:
             return trainer
-        if main is None:
+        if main is None or _only_joins(recording, main):
             return max(others, key=lambda one: (one.os_tid == before, len(one.intervals)), default=None)
         # One that trains may evaluate or load for the length of a recording.
         return others[0] if others and others[0].os_tid == before else None
 
     def _has_trained(self, recording: RecordingTaken, main: ThreadTimeline) -> bool:
         return self._leaders.get(recording.identity, 0) is None or _trains(recording, main)
+
+
+_JOINS = ("join", "_wait_for_tstate_lock")
+
+
+def _only_joins(recording: RecordingTaken, main: ThreadTimeline) -> bool:
+    """Say whether a thread waits for the end of another one all the time."""
+    leaves = {recording.stacks[one.stack][-1] for one in main.intervals}
+    return all(leaf.function.rpartition(".")[2] in _JOINS and leaf.file.endswith("/threading.py") for leaf in leaves)
 
 
 def _trains(recording: RecordingTaken, thread: ThreadTimeline) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import pytest
 from support.training_stacks import BACKWARD
 
 from profd.daemon.session.leading import Leaders
@@ -80,6 +81,19 @@ def test_the_liveliest_thread_leads_once_the_main_one_has_ended_or_was_never_see
     without = recording((MAIN, []), (OTHER, [LOAD]), (TRAINER, [LOAD, POLL, LOAD]))
     assert Session().leading(without) == [TRAINER]
     assert Session().leading(recording((MAIN, []))) == [MAIN]
+
+
+@pytest.mark.parametrize("leaf", ["Thread.join", "Thread._wait_for_tstate_lock", "join"])
+def test_the_liveliest_thread_leads_while_the_main_one_only_joins(leaf: str) -> None:
+    session = Session()
+    joins = (*POLL, Frame(leaf, "/lib/python3.12/threading.py", 1149))
+    assert session.leading(recording((MAIN, [joins]), (OTHER, [LOAD]), (TRAINER, [LOAD, POLL, LOAD]))) == [TRAINER]
+    assert session.leading(recording((MAIN, [joins, POLL]), (OTHER, [LOAD]))) == [
+        MAIN
+    ]  # it does something else as well
+    queue = (*POLL, Frame("Queue.get", "/lib/python3.12/queue.py", 171))
+    assert Session().leading(recording((MAIN, [queue]), (OTHER, [LOAD]))) == [MAIN]  # data that come late
+    assert Session().leading(recording((MAIN, [joins]))) == [MAIN]
 
 
 def test_the_last_recording_of_a_process_may_come_after_its_end() -> None:
