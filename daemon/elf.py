@@ -17,7 +17,7 @@ _SECTION = struct.Struct("<2I4Q2I2Q")
 _SYMBOL = struct.Struct("<I2BH2Q")
 _OF_64_BITS = b"\x7fELF\x02\x01"
 _ALL_SYMBOLS, _EXPORTED = 2, 11
-_MOST_SECTIONS, _MOST_BYTES, _MOST_FILES = 4_096, 1 << 25, 4_096
+_MOST_SECTIONS, _MOST_BYTES, _MOST_FILES = 4_096, 1 << 22, 4_096
 """Another user may have written the file: what it says of itself is no reason to read gigabytes."""
 _known: dict[tuple[int, int, int, int], str | None] = {}
 """By device, inode, size and time of change: a hundred processes share most of their files."""

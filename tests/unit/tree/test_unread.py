@@ -118,6 +118,9 @@ def test_a_file_that_may_not_be_opened_is_named_with_its_file_system(
     mounts = b"1 0 0:1 / / rw - ext4 /dev/vda rw\n2 1 0:2 / /home/ada/far rw - fuse.sshfs far: rw\n"
     real_open, real_read = os.open, processes.read
 
+    def read(path: str, most: int = 1 << 20) -> bytes | None:
+        return mounts if path.endswith("mountinfo") else real_read(path, most)
+
     def refuse(path: Path, flags: int) -> int:
         if Path(path).name == "exe":
             raise PermissionError(13, "Permission denied")
@@ -125,7 +128,7 @@ def test_a_file_that_may_not_be_opened_is_named_with_its_file_system(
 
     monkeypatch.setattr("os.open", refuse)
     monkeypatch.setattr(processes, "link", lambda pid, name: "/home/ada/far/bin/python3.11")
-    monkeypatch.setattr(processes, "read", lambda path: mounts if path.endswith("mountinfo") else real_read(path))
+    monkeypatch.setattr(processes, "read", read)
     reason = why_unread(os.getpid())
     assert reason is not None
     assert reason.what == (
