@@ -13,6 +13,8 @@ from collections.abc import Sequence
 from pathlib import Path, PurePath
 
 _SCRIPT_ENDING = ".py"
+_OWN_FILE = re.compile(r"(^|/)profd/(cli|daemon|tui)/[\w/]+\.py$")
+_OWN_CODE = re.compile(r"(^|[;\n])\s*(from|import) profd[. ]")
 _LAUNCHER = re.compile(
     r"(.*/)?(torchrun|accelerate|deepspeed)|torch\.distributed\.(run|launch)|accelerate\.commands\..+|deepspeed\..+"
 )
@@ -49,6 +51,22 @@ def script_folder(command: Sequence[str], cwd: str) -> Path | None:
 def is_launcher(program: str) -> bool:
     """Say whether a script or module only starts others, so that its name says nothing about the training."""
     return _LAUNCHER.fullmatch(program) is not None
+
+
+def is_profd(words: Sequence[str]) -> bool:
+    """Say whether a command is profd itself: its command line, its recorder, or what these have started."""
+    script = next((word for word in words[1:] if not word.startswith("-")), "")  # pipx has it run by `python -E`
+    if "profd" in (PurePath(word).name for word in (*words[:1], script)) or _OWN_FILE.search(script):
+        return True
+    given = list(itertools.pairwise(words))
+    return any(flag == "-m" and module.split(".")[0] == "profd" for flag, module in given) or any(
+        flag == "-c" and _OWN_CODE.search(code) for flag, code in given
+    )
+
+
+def starts_script(words: Sequence[str]) -> bool:
+    """Say whether a command is a profd that starts another command, and records that."""
+    return is_profd(words) and not {"run", "demo"}.isdisjoint(words)
 
 
 def process_title(role: str, ordinal: int | None, rank: int | None = None) -> str:

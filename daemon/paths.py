@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import sys
+import unicodedata
 from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
@@ -14,6 +16,8 @@ from profd.daemon import processes
 from profd.daemon.errors import NoSuchRun, OutputUnwritable
 
 SUFFIX = ".profd"
+_NAMELESS = "run"
+"""The name of a run if nothing of its own can stand in the name of a file."""
 LATEST = "latest"
 """The word for the newest run."""
 _ID = re.compile(r"(?P<time>\d{8}-\d{6})-(?P<name>.+)-[0-9a-f]{4}")
@@ -88,8 +92,21 @@ def new_run_id(name: str, now: datetime | None = None) -> str:
 
 
 def clean_name(name: str) -> str:
-    """Return ``name`` reduced to letters, digits, ``_`` and ``.``, at most 24, as part of a file name."""
-    return re.sub(r"[^A-Za-z0-9_.]+", "_", name).strip("._")[:24] or "run"
+    """Return ``name`` reduced to letters of all languages, digits, ``_`` and ``.``, as part of a file name.
+
+    At most 24 bytes are left of it: the path of a socket has to hold it.
+    """
+    # What the file system's encoding lacks cannot stand in a name of a file here.
+    encoded = unicodedata.normalize("NFC", name).encode(sys.getfilesystemencoding(), "ignore")
+    known = encoded.decode(sys.getfilesystemencoding())
+    kept = (one if one in "_." or one.isalnum() or _is_letter(one) else " " for one in known)
+    clean = re.sub(r"\s+", "_", "".join(kept)).strip("._").encode(sys.getfilesystemencoding())[:24]
+    return clean.decode(sys.getfilesystemencoding(), "ignore") or _NAMELESS
+
+
+def _is_letter(character: str) -> bool:
+    """Say whether a character beyond ASCII can be part of a word, as vowel signs and emojis are."""
+    return not character.isascii() and character.isprintable()
 
 
 def new_run_file(run_id: str, output: Path | None = None) -> Path:
@@ -126,7 +143,9 @@ def find_run(word: str) -> Path:
             raise NoSuchRun("there are no runs yet", "make one with `profd run -- python train.py` or `profd demo`")
         return runs[0]
     exact = [path for path in runs if path.stem == word]
-    found = exact or [path for path in runs if path.stem.startswith(word) or run_name(path).startswith(word)]
+    clean = clean_name(word.removesuffix(".py"))  # the name of a script as it stands in the id
+    begins = (word,) if clean == _NAMELESS else (word, clean)
+    found = exact or [path for path in runs if path.stem.startswith(word) or run_name(path).startswith(begins)]
     if not found or not word:
         raise NoSuchRun(f"no run is called {word}", "see `profd ls` for the runs there are")
     if len(found) > 1:

@@ -21,10 +21,11 @@ import msgspec
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.naming import is_profd
 from profd.daemon.reads import Reads, Unread
 from profd.daemon.service.configuration import Configuration, Exclusion, Rule
 from profd.daemon.store.records import Identity
-from profd.daemon.tree.attachable import TORCH_LIBRARY, is_profd
+from profd.daemon.tree.attachable import TORCH_LIBRARY
 
 Value = TypeVar("Value")
 _GPU_DEVICE = "/dev/nvidia"  # a CUDA context maps the driver's devices, which loading torch alone does not

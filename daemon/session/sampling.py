@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 
 from profd.daemon import processes
 from profd.daemon.clock import Clock, until_tick_s
+from profd.daemon.naming import is_profd
 from profd.daemon.scheduling import FreeCores
 from profd.daemon.session.budget import LOWEST_RATE_HZ, Governor
 from profd.daemon.session.leading import Leaders
@@ -171,7 +172,7 @@ class Members:
                 now = "became" if change.kind == "exec" else "runs Python now:"
                 self._say(change.kind, f"process {member.identity.pid} {now} {command}", member)
             is_idle = member.role == roles.HELPER and roles.only_waits(member.command)  # others wait for their turns
-            if member.python is None or is_idle:
+            if member.python is None or is_idle or (is_profd(member.command) and member.identity != self.tree.root):
                 self.sampling.end(member)
             else:
                 self.sampling.begin(member)

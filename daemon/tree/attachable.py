@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import itertools
 import os
 import re
 from collections import Counter
@@ -19,6 +18,7 @@ import msgspec
 from profd.daemon import errors, processes
 from profd.daemon.containers import Place
 from profd.daemon.errors import ProfdError
+from profd.daemon.naming import is_profd
 from profd.daemon.reads import Reads, Unread
 from profd.daemon.rights import Credentials, Rights
 from profd.daemon.secrets import mask_command
@@ -93,14 +93,6 @@ def _look(pid: int, uid: int, reads: Reads) -> Attachable | None:
         return None
     uses_torch = TORCH_LIBRARY in maps if maps else None
     return Attachable(pid, version, uses_torch, stat.age_s, mask_command(words), notebook)
-
-
-def is_profd(words: tuple[str, ...]) -> bool:
-    """Say whether a command is profd itself: its command line or its recorder."""
-    script = next((word for word in words[1:] if not word.startswith("-")), "")  # pipx has it run by `python -E`
-    if "profd" in (Path(word).name for word in (*words[:1], script)):
-        return True
-    return any(flag == "-m" and module.split(".")[0] == "profd" for flag, module in itertools.pairwise(words))
 
 
 def _is_covered(process: Attachable, found: dict[int, Attachable]) -> bool:

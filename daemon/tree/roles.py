@@ -6,7 +6,7 @@ import itertools
 import re
 from collections.abc import Collection, Mapping, Sequence
 
-from profd.daemon.naming import is_launcher
+from profd.daemon.naming import is_launcher, is_profd, starts_script
 from profd.daemon.store.records import Frame, Placement
 
 MAIN, WORKER, HELPER, LAUNCHER = "main", "worker", "helper", "launcher"
@@ -41,8 +41,10 @@ def role_of(command: Sequence[str], is_python: bool, parent_role: str | None) ->
     # What a forkserver starts has its command line: one that profd was attached to is no helper.
     if parent_role is not None and _HELPER.search(" ".join(command)):
         return HELPER
-    if is_launcher(_program(command)):
+    if is_launcher(_program(command)) or (starts_script(command) and parent_role in (None, LAUNCHER)):
         return LAUNCHER
+    if parent_role is not None and is_profd(command):
+        return HELPER
     return MAIN if parent_role in (None, LAUNCHER) else HELPER
 
 

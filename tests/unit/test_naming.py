@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from profd.daemon.naming import process_title, script, script_folder, script_name, signal_name
+from profd.daemon.naming import process_title, script, script_folder, script_name, signal_name, starts_script
 
 
 @pytest.mark.parametrize(
@@ -46,3 +46,9 @@ def test_a_process_is_called_by_its_role_and_a_signal_by_its_name_or_number() ->
     assert (process_title("main", None), process_title("main", None, rank=0)) == ("main", "rank 0")
     assert process_title("helper", None, rank=1) == "helper"
     assert (signal_name(9), signal_name(40)) == ("SIGKILL", "signal 40")
+
+
+def test_a_profd_that_starts_another_command_is_told_from_one_that_does_not() -> None:
+    assert starts_script(("python", "/venv/bin/profd", "run", "--", "python", "train.py"))
+    assert not starts_script(("python", "/venv/bin/profd", "attach", "7"))
+    assert not starts_script(("python", "train.py", "run"))

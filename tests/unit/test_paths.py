@@ -29,16 +29,30 @@ def make_run(run_id: str) -> Path:
 @given(st.text(max_size=60))
 def test_any_name_makes_an_id_that_is_a_file_name_and_gives_the_name_back(name: str) -> None:
     run_id = paths.new_run_id(name, datetime(2026, 11, 20, 12, 0, 5))
-    assert re.fullmatch(r"20261120-120005-[A-Za-z0-9_.]{1,24}-[0-9a-f]{4}", run_id)
+    assert re.fullmatch(r"20261120-120005-[^\s/\x00-\x2d:-@\[-^`{-\x7f]+-[0-9a-f]{4}", run_id)
+    assert run_id.isprintable()
+    assert len(os.fsencode(run_id)) <= 16 + 24 + 5
     assert paths.run_name(Path(f"/runs/{run_id}.profd")) == paths.clean_name(name)
 
 
 @pytest.mark.parametrize(
     ("name", "clean"),
-    [("train.py", "train.py"), ("a b/c", "a_b_c"), ("../..", "run"), ("", "run"), ("é", "run"), ("-x", "x")],
+    [
+        *(("train.py", "train.py"), ("a b/c", "a_b_c"), ("../..", "run"), ("", "run"), ("-x", "x"), ("\udcff?", "run")),
+        *(
+            ("é", "é"),
+            ("e\u0301", "é"),
+            ("训练", "训练"),
+            ("обучение", "обучение"),
+            ("हिन्दी", "हिन्दी"),
+            ("a\u3000b", "a_b"),
+        ),
+        *(("训" * 20, "训" * 8), ("a\u202eb", "a_b"), ("🚀", "🚀")),
+    ],
 )
 def test_a_name_is_reduced_to_what_a_file_may_be_called(name: str, clean: str) -> None:
     assert paths.clean_name(name) == clean
+    assert paths.clean_name(clean) == clean
     assert paths.run_name(Path("mine.profd")) == "mine"  # which is no id
     assert len({paths.new_run_id(name, datetime(2026, 11, 20)) for _ in range(20)}) > 1
 
@@ -158,6 +172,14 @@ def test_a_run_may_lie_in_a_folder_of_any_name(tmp_path: Path, name: str) -> Non
     (tmp_path / name).mkdir()
     run_file = tmp_path / name / "mine.profd"
     assert paths.new_run_file("id", run_file) == run_file
+
+
+def test_a_run_is_found_by_the_name_of_its_script_in_any_language() -> None:
+    for name in ("训练", "a b 训练 一 二 三 四 五", "🚀"):
+        run = make_run(paths.new_run_id(name))
+        assert {paths.find_run(word) for word in (name, f"{name}.py", paths.clean_name(name)[:3], run.stem)} == {run}
+    with pytest.raises(NoSuchRun, match="no run is called"):
+        paths.find_run("???")
 
 
 def test_latest_is_the_one_begun_last() -> None:

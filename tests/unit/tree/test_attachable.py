@@ -25,9 +25,10 @@ from profd.daemon.errors import (
     UnsupportedPython,
     ZombieProcess,
 )
+from profd.daemon.naming import is_profd
 from profd.daemon.reads import Unread
 from profd.daemon.secrets import CUT, WORD_CHARACTERS
-from profd.daemon.tree.attachable import NO_FRAMES, check_attachable, find_attachable, is_profd
+from profd.daemon.tree.attachable import NO_FRAMES, check_attachable, find_attachable
 from profd.daemon.tree.unread import Reason
 
 PARENT = """
@@ -95,10 +96,14 @@ def test_profd_itself_is_not_offered() -> None:
 
 
 @pytest.mark.parametrize(
-    "words", ["profd ls", "python3 /bin/profd run", "/venv/bin/python -E /bin/profd attach 7", "python -m profd.tui"]
+    "words",
+    [
+        *("profd ls", "python3 /bin/profd run", "/venv/bin/python -E /bin/profd attach 7", "python -m profd.tui"),
+        *("python -I -S /venv/lib/profd/daemon/asuser.py 3 0 0", "python -c from\N{NO-BREAK SPACE}profd.cli.main"),
+    ],
 )
 def test_a_command_is_profd_however_it_was_installed(words: str) -> None:
-    assert is_profd(tuple(words.split()))
+    assert is_profd(tuple(one.replace("\N{NO-BREAK SPACE}", " ") for one in words.split(" ")))
 
 
 @pytest.mark.parametrize("words", ["python train.py profd", "python -m profdata", "python -E train.py /bin/profd", ""])

@@ -8,7 +8,7 @@ from support.training_stacks import CONV, DEFORM, PIN_MEMORY
 
 from profd.daemon.store.records import Frame, Placement
 from profd.daemon.tree import roles
-from profd.daemon.tree.roles import VARIABLES, in_words, placement_of
+from profd.daemon.tree.roles import HELPER, LAUNCHER, MAIN, VARIABLES, in_words, placement_of, role_of
 
 PYTHON = "/opt/venv/bin/python3"
 TRAIN = (PYTHON, "train.py", "--epochs", "2")
@@ -161,3 +161,12 @@ def test_the_job_is_the_value_that_all_its_ranks_share(environment: dict[str, st
 )
 def test_a_place_is_said_as_far_as_it_is_known(place: Placement, words: str) -> None:
     assert in_words(place) == words
+
+
+def test_a_profd_within_a_run_is_no_training_and_what_it_starts_is() -> None:
+    inner = ("python", "/venv/bin/profd", "run", "--", "python", "train.py")
+    assert [role_of(inner, True, above) for above in (None, LAUNCHER, MAIN)] == [LAUNCHER, LAUNCHER, HELPER]
+    for words in (("python", "-m", "profd.daemon.session"), ("python", "-I", "/venv/lib/profd/daemon/asuser.py", "3")):
+        assert [role_of(words, True, above) for above in (LAUNCHER, HELPER)] == [HELPER, HELPER]
+    assert role_of(("python", "train.py"), True, LAUNCHER) == MAIN
+    assert role_of(("python", "/venv/bin/profd", "view", "latest"), True, None) == MAIN
