@@ -81,6 +81,9 @@ class HotTable(Table[FunctionRow]):
     def key(self, item: FunctionRow) -> Hashable:
         return item.function, item.file, item.line if self.is_by_line else 0
 
+    def is_nothing(self, item: FunctionRow) -> bool:
+        return not round(100 * item.total_share, 1)
+
     def text(self, item: FunctionRow) -> str:
         return f"{item.function} {item.module_path}:{item.line} {item.source or ''}"
 

@@ -24,6 +24,8 @@ Item = TypeVar("Item")
 NEVER = 1 << 20
 """The ``from_width`` of a column that has nothing in it."""
 _TITLE_LINES = 1
+_MOST_WHOLE = 100
+"""A table of so many rows shows all of them: it is scrolled through in a moment."""
 _GAP = 2
 
 
@@ -68,7 +70,7 @@ class Table(ScrollView, LineWidget, Generic[Item]):
         self._items: Sequence[Item] = []
         self.rows: Sequence[Item] = []
         self._held: list[Hashable] | None = None
-        self._cursor = 0
+        self._cursor = self._folded = 0
         self._needle = ""
 
     def columns(self) -> Sequence[Column[Item]]:
@@ -81,6 +83,10 @@ class Table(ScrollView, LineWidget, Generic[Item]):
     def text(self, item: Item) -> str:
         """Return what a filter looks into."""
         raise NotImplementedError
+
+    def is_nothing(self, item: Item) -> bool:
+        """Say whether the numbers of an item round to nothing: such rows are folded into one, unless filtered for."""
+        return False
 
     def orders(self) -> Sequence[str]:
         """Return the titles of the columns that rows can be ordered by."""
@@ -168,13 +174,15 @@ class Table(ScrollView, LineWidget, Generic[Item]):
         if index < len(self.rows):
             cells = [column.cell(self.rows[index], room) for column, room in columns]
             return self._row(columns, cells, is_current=self.has_cursor and index == self._cursor)
+        if self._folded and index == len(self.rows):
+            return [self.run(f"  and {self._folded:,} more that are nothing to a tenth of a percent", "dim")]
         if self.rows or y != _TITLE_LINES + 1:
             return []
         text = f"Nothing here has “{self._needle}” in it." if self._needle and self._items else self.empty_text
         return [self.run(f"  {text}", "dim")]
 
     def on_resize(self) -> None:
-        self.virtual_size = Size(self.size.width, len(self.rows) + _TITLE_LINES)
+        self.virtual_size = Size(self.size.width, len(self.rows) + bool(self._folded) + _TITLE_LINES)
 
     def _keys(self, items: Sequence[Item]) -> list[Hashable]:
         return [self.key(item) for item in items]
@@ -191,6 +199,10 @@ class Table(ScrollView, LineWidget, Generic[Item]):
         """Show the items that the filter lets through, in the places that the cursor holds."""
         current = self.key(self.current) if self.current is not None else None
         rows = [item for item in self._items if not self._needle or self._needle in self.text(item).casefold()]
+        is_whole = self._needle or len(rows) <= _MOST_WHOLE
+        shown = rows if is_whole else [item for item in rows if not self.is_nothing(item)]
+        self._folded = len(rows) - len(shown)
+        rows = shown
         if self._held is not None:
             place = {key: at for at, key in enumerate(self._held)}
             self._held += [key for key in self._keys(rows) if key not in place]

@@ -84,6 +84,24 @@ async def test_a_filter_keeps_the_rows_with_a_word_in_every_table(opened: OpenDa
     assert 0 < len(opened.widget(HotTable).rows) < every
 
 
+async def test_functions_whose_shares_round_to_nothing_are_one_row_unless_one_is_looked_for(
+    opened: OpenDashboard,
+) -> None:
+    table = opened.widget(HotTable)
+    row = table.rows[0]
+    shares = [0.5, *[0.0006] * 2, *[0.0004] * 4_900]
+    made = [
+        msgspec.structs.replace(row, function=f"step_{number}", file=str(number), self_share=share, total_share=share)
+        for number, share in enumerate(shares)
+    ]
+    table.show_rows(made)
+    assert [one.function for one in table.rows] == ["step_0", "step_1", "step_2"]
+    assert "and 4,900 more that are nothing to a tenth of a percent" in opened.text(HotTable)
+    table.filter("step_42")
+    assert len(table.rows) == 1 + 10 + 100
+    assert "more that are nothing" not in opened.text(HotTable)
+
+
 async def test_the_output_scrolls_by_pages_and_stays_where_it_was_scrolled_to(tmp_path: Path) -> None:
     with synthetic.live_run(tmp_path / "a.profd", seconds=1) as run:
         run.writer.put(records.OutputWritten(run.started_ns, b"".join(b"\r\nline %d," % n for n in range(200))))
