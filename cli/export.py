@@ -11,6 +11,7 @@ from profd.cli.console import say
 from profd.cli.options import SelectionWords, job_option, run_argument, selection_options
 from profd.cli.runs import brought_here, find_run, folder_of, open_run
 from profd.daemon import paths
+from profd.daemon.analyze.profile import selected_totals
 from profd.daemon.analyze.selection import parse_time
 from profd.daemon.errors import ExitCode, UsageError
 from profd.daemon.exports.formats import FORMATS, write_tables
@@ -53,6 +54,11 @@ def command(
                     url = words.to_time  # no time, so where the data set is to be
             if url is None:
                 selection = words.build(reader, main_threads=not (threads or processes or to.of_all_threads))
+                if to.has_samples and not any(one.samples for one in selected_totals(reader, selection)):
+                    all_of_it = reader.recorded()
+                    are_some = all_of_it.samples > all_of_it.torn
+                    what = "none of the run's samples are selected" if are_some else "no samples were taken of the run"
+                    say(f"{what}: the export has none")
                 if to.is_folder:
                     if output is None or output == _STDOUT:
                         raise UsageError("the format is several files", "name a folder for them with -o FOLDER")

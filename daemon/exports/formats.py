@@ -31,6 +31,7 @@ class Format(NamedTuple):
     maker: str
     is_folder: bool = False
     of_all_threads: bool = True
+    has_samples: bool = True
 
     def made(self, reader: RunReader, selection: Selection, **options: bool) -> Any:  # noqa: ANN401  a file or several
         """Return the content of the file, or of each file of the folder by its name."""
@@ -61,6 +62,7 @@ FORMATS = {
         "-tensorboard",
         "tensorboard.tensorboard_files",
         is_folder=True,
+        has_samples=False,
     ),
 }
 

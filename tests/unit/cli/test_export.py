@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 from support.commandline import CommandLine
-from support.synthetic import RUN_ID, worker, write_run
+from support.synthetic import RUN_ID, main_process, worker, write_records, write_run
 
 from profd.daemon.errors import ExitCode
+from profd.daemon.exports.formats import FORMATS
 
 SECONDS, RATE_HZ = 4, 100
 
@@ -47,3 +48,15 @@ def test_file_that_cannot_be_written_leaves_nothing_behind(run: str, tmp_path: P
         assert "-o FILE" in said
     profd("export", run, "--format", "gprof", code=ExitCode.USAGE)
     assert sorted(tmp_path.iterdir()) == before
+
+
+@pytest.mark.parametrize("form", [name for name, each in FORMATS.items() if each.has_samples and name != "parquet"])
+def test_an_export_without_samples_says_so(run: str, tmp_path: Path, profd: CommandLine, form: str) -> None:
+    empty = str(write_records(tmp_path / "empty.profd", [main_process()]))
+    words = ("--format", form, "-o", tmp_path / "out")
+    profd("export", empty, *words)
+    assert "no samples were taken of the run: the export has none" in profd.err
+    profd("export", run, *words, "--phase", "checkpoint")
+    assert "none of the run's samples are selected: the export has none" in profd.err
+    profd("export", run, *words, "--from", "1")
+    assert profd.err == ""
