@@ -12,7 +12,7 @@ from profd.cli.options import SelectionWords, job_option, run_argument, selectio
 from profd.cli.runs import brought_here, find_run, folder_of, open_run
 from profd.daemon import paths
 from profd.daemon.analyze.profile import selected_totals
-from profd.daemon.analyze.selection import parse_time
+from profd.daemon.analyze.selection import Selection, parse_time
 from profd.daemon.errors import ExitCode, UsageError
 from profd.daemon.exports.formats import FORMATS, write_tables
 from profd.daemon.render.plaintext import visible
@@ -54,11 +54,6 @@ def command(
                     url = words.to_time  # no time, so where the data set is to be
             if url is None:
                 selection = words.build(reader, main_threads=not (threads or processes or to.of_all_threads))
-                if to.has_samples and not any(one.samples for one in selected_totals(reader, selection)):
-                    all_of_it = reader.recorded()
-                    are_some = all_of_it.samples > all_of_it.torn
-                    what = "none of the run's samples are selected" if are_some else "no samples were taken of the run"
-                    say(f"{what}: the export has none")
                 if to.is_folder:
                     if output is None or output == _STDOUT:
                         raise UsageError("the format is several files", "name a folder for them with -o FOLDER")
@@ -67,7 +62,7 @@ def command(
                 else:
                     options = {"threads": threads, "processes": processes} if form == "collapsed" else {}
                     _write(to.made(reader, selection, **options), output)
-                return say_if_empty(reader)
+                return say_if_empty(reader, selection if to.has_samples else None)
         from profd.daemon.analyze.nodes import read_folder
         from profd.daemon.fleet.dataset import DataSet
         from profd.daemon.fleet.export import export_run
@@ -83,9 +78,14 @@ def command(
     return ExitCode.OK
 
 
-def say_if_empty(reader: RunReader) -> ExitCode:
-    """Say that a run has no samples, if it has none, and why; return the exit code that it deserves."""
+def say_if_empty(reader: RunReader, selection: Selection | None) -> ExitCode:
+    """Say that an export has no samples, if it has none, and why; return the exit code.
+
+    ``selection`` is None if the format has none anyway. A run that has none has a code of its own, once it has ended.
+    """
     if reader.info.state == "live" or reader.recorded().whole:
+        if selection is not None and not any(one.samples for one in selected_totals(reader, selection)):
+            say("none of the run's samples are selected: the export has none")
         return ExitCode.OK
     from profd.daemon.render.summary import why_no_samples
 

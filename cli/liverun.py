@@ -64,7 +64,7 @@ def _listening() -> list[Path]:
 
 
 def find_live(word: str) -> Path:
-    """Return the run file that a command for a live run means: of ``latest`` the newest live one, if there is one."""
+    """Return the run file that a command for a live run means: of ``latest`` the newest live one."""
     from profd.cli.runs import find_run
     from profd.daemon.store.reader import RunReader
 

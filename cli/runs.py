@@ -35,7 +35,10 @@ def brought_here(run: str) -> Iterator[str]:
 
 
 def find_run(word: str) -> Path:
-    """Return what ``paths.find_run`` does, but of ``latest`` the newest run that can be read, and say what is not."""
+    """Return what ``paths.find_run`` does, but of ``latest`` the newest run that can be read.
+
+    Says which newer ones cannot.
+    """
     for path in paths.list_runs() if word == paths.LATEST else ():
         try:
             RunReader(path).close()

@@ -39,7 +39,8 @@ _PATH = os.O_PATH | os.O_CLOEXEC | os.O_NOFOLLOW
 def open_below(root: int, path: str, changes: list[int] | None = None) -> int:
     """Return an ``O_PATH`` descriptor of a path below a folder, links followed as below ``/``; raises OSError.
 
-    ``changes`` gets when each link on the way was made, and last when a name in the folder of the path changed.
+    ``changes`` gets when each link on the way was made, and last when a name in the folder of the
+    path changed.
     """
     changes = [] if changes is None else changes
     if len(path) > _LONGEST:
@@ -91,10 +92,11 @@ def read(root: int, path: str) -> bytes | None:
         state = os.fstat(found)  # after the reading: what was written meanwhile is younger than the bytes
     finally:
         os.close(found)
-    own_ns, folder_ns = state.st_ctime_ns, changes.pop()  # not st_mtime, which can be set back, as `cp -p` does
+    # Not the time of st_mtime, which can be set back, as `cp -p` does.
+    own_ns, folder_ns = state.st_ctime_ns, changes.pop()
     if state.st_nlink > 1:
-        # That is then also when it got another name in another folder. Installers link the files of one cache into
-        # many places, so a name counts only if the folder of this one changed, too.
+        # That is then also when it got another name in another folder. Installers link the files
+        # of one cache into many places, so a name counts only if the folder of this one changed.
         own_ns = min(own_ns, max(state.st_mtime_ns, folder_ns))
     return CHANGED.pack(max(own_ns, *changes, 0)) + content
 

@@ -92,7 +92,7 @@ def new_run_id(name: str, now: datetime | None = None) -> str:
 
 
 def clean_name(name: str) -> str:
-    """Return ``name`` reduced to letters of all languages, digits, ``_`` and ``.``, as part of a file name.
+    """Return ``name`` reduced to letters of all languages, digits, ``_`` and ``.``.
 
     At most 24 bytes are left of it: the path of a socket has to hold it.
     """
@@ -142,16 +142,21 @@ def find_run(word: str) -> Path:
         if not runs:
             raise NoSuchRun("there are no runs yet", "make one with `profd run -- python train.py` or `profd demo`")
         return runs[0]
-    exact = [path for path in runs if path.stem == word]
-    clean = clean_name(word.removesuffix(".py"))  # the name of a script as it stands in the id
-    begins = (word,) if clean == _NAMELESS else (word, clean)
-    found = exact or [path for path in runs if path.stem.startswith(word) or run_name(path).startswith(begins)]
+    found = _named(word, runs)
     if not found or not word:
         raise NoSuchRun(f"no run is called {word}", "see `profd ls` for the runs there are")
     if len(found) > 1:
         names = ", ".join(path.stem for path in found[:4]) + (", …" if len(found) > 4 else "")
         raise NoSuchRun(f"{word} could be any of {len(found)} runs ({names})", "give more of the id")
     return found[0]
+
+
+def _named(word: str, runs: list[Path]) -> list[Path]:
+    """Return the run of an id, or those whose ids or names begin with a word or a script."""
+    clean = clean_name(word.removesuffix(".py"))  # as it stands in the id
+    begins = (word,) if clean == _NAMELESS else (word, clean)
+    alike = [path for path in runs if path.stem.startswith(word) or run_name(path).startswith(begins)]
+    return [path for path in runs if path.stem == word] or alike
 
 
 def word_for(run_file: Path) -> str:

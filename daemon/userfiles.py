@@ -41,7 +41,7 @@ class Changed(Exception):
 
 
 class Content(NamedTuple):
-    """The bytes of a file, packed: what its path led to from ``since_ns`` to ``until_ns``, of the wall clock."""
+    """Packed bytes: what a path led to from ``since_ns`` to ``until_ns``, of the wall clock."""
 
     packed: bytes
     since_ns: int
@@ -81,7 +81,7 @@ class UserFiles:
         return (self._ask(asuser.READ, path)[0] or b"")[asuser.CHANGED.size :]
 
     def kept(self, path: str, at_ns: int | None = None) -> bytes:
-        """Return a file's bytes as they were when it was read, or at a time of the wall clock before now.
+        """Return a file's bytes as they were when it was read, or at a time of the wall clock.
 
         Raises Unanswered: it may be read later; Changed: it had, or may have had, other bytes at that time.
         """

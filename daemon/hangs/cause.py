@@ -75,17 +75,17 @@ class Cause(NamedTuple):
 
 
 def is_waiting_for_work(look: Look) -> bool:
-    """Say whether all processes that train wait as servers and prompts do: for requests, or for their user."""
+    """Say whether all processes that train wait for requests, as servers do, or for their user."""
     return all(waits_for_user(row) or waits_for_requests(row) for row in look.mains())
 
 
 def is_waiting_for_user(look: Look) -> bool:
-    """Say whether all processes that train wait for their user, as after a training that has ended."""
+    """Say whether all processes that train wait for their user, as after a training."""
     return all(map(waits_for_user, look.mains()))
 
 
 def waits_for_user(row: Standing) -> bool:
-    """Say whether a thread waits for what a user types: at a prompt, or as a kernel between two cells."""
+    """Say whether a thread waits for its user: at a prompt, or as a kernel between two cells."""
     if row.wait.kind == "terminal":
         return True
     if not row.stack:  # the prompt of `python -i`, or of what has Python built in, runs no Python

@@ -11,7 +11,7 @@ import re
 import stat
 import struct
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -154,16 +154,11 @@ def _wait_in(call: str, first: int, second: int, pid: int, name_of: NameOf) -> W
         case name if name in _READS or name in _WRITES:
             wait = _wait_at(pid, first, is_reader=call in _READS, name_of=name_of)
             return wait._replace(is_transfer=call in _TRANSFERS)
-        case "poll" | "ppoll":
-            data = _memory(pid, first, min(second, 16) * _POLL_FD.size)
-            return _wait_at_any(pid, [fd for fd, _, _ in _POLL_FD.iter_unpack(data[: len(data) & ~7])], name_of)
-        case "select" | "pselect6":
-            bits = int.from_bytes(_memory(pid, second, (min(first, _FD_SETSIZE) + 7) // 8), "little")
-            return _wait_at_any(pid, [fd for fd in range(min(first, _FD_SETSIZE)) if bits >> fd & 1], name_of)
+        case "poll" | "ppoll" | "select" | "pselect6":
+            return _wait_at_any(pid, _polled(pid, call, first, second), name_of)
         case "epoll_wait" | "epoll_pwait":
             watched = map(int, _EPOLL_FD.findall(processes.read(f"/proc/{pid}/fdinfo/{first}") or b""))
-            terminal = next(filter(None, (_terminal(pid, fd) for fd in watched)), None)
-            return terminal or Wait("events", "waits for events")
+            return _typed_at(pid, watched) or Wait("events", "waits for events")
         case "flock" | "fcntl":
             return Wait("lock", f"a lock of {processes.link(pid, f'fd/{first}') or 'a file'}")
         case "futex" | "futex_waitv" | "semop" | "semtimedop":
@@ -182,18 +177,29 @@ def _wait_in(call: str, first: int, second: int, pid: int, name_of: NameOf) -> W
     return Wait("unknown", f"waits in {call}")
 
 
-def _terminal(pid: int, fd: int) -> Wait | None:
-    """Return the wait for what a user types; None where a descriptor is no terminal."""
-    link = processes.link(pid, f"fd/{fd}")
-    return Wait("terminal", f"reads the terminal {link}") if link.startswith(_TERMINALS) else None
+def _polled(pid: int, call: str, first: int, second: int) -> list[int]:
+    """Return the descriptors that a call waits for, which it has in memory."""
+    if call.endswith("poll"):
+        data = _memory(pid, first, min(second, 16) * _POLL_FD.size)
+        return [fd for fd, _, _ in _POLL_FD.iter_unpack(data[: len(data) & ~7])]
+    most = min(first, _FD_SETSIZE)
+    bits = int.from_bytes(_memory(pid, second, (most + 7) // 8), "little")
+    return [fd for fd in range(most) if bits >> fd & 1]
+
+
+def _typed_at(pid: int, fds: Iterable[int]) -> Wait | None:
+    """Return the wait for what a user types; None if no descriptor is a terminal."""
+    links = (processes.link(pid, f"fd/{fd}") for fd in fds)
+    terminal = next((link for link in links if link.startswith(_TERMINALS)), None)
+    return Wait("terminal", f"reads the terminal {terminal}") if terminal else None
 
 
 def _wait_at_any(pid: int, fds: list[int], name_of: NameOf) -> Wait:
-    """Return the wait at the descriptors that a call waits for; a prompt has one of its own beside the terminal."""
+    """Return the wait at descriptors; a prompt has one of its own beside the terminal."""
     if len(fds) == 1:
         return _wait_at(pid, fds[0], is_reader=True, name_of=name_of)
-    if terminal := next(filter(None, (_terminal(pid, fd) for fd in fds)), None):
-        return terminal
+    if typed := _typed_at(pid, fds):
+        return typed
     kinds = sorted({processes.link(pid, f"fd/{fd}").partition(":")[0] or "unknown" for fd in fds})
     text = f"waits for any of {len(fds)} descriptors ({', '.join(kinds)})" if fds else "waits for events"
     return Wait("events", text)
@@ -207,7 +213,7 @@ def _wait_at(pid: int, fd: int, *, is_reader: bool, name_of: NameOf) -> Wait:
     link = processes.link(pid, f"fd/{fd}")
     if link.startswith("socket:"):
         return Wait(kind, f"{does} a socket{_far_end(pid, link)}")
-    if link.startswith(_TERMINALS):  # to write waits for whoever reads there, not for what a user types
+    if link.startswith(_TERMINALS):  # a write waits for who reads there, not for what a user types
         return Wait("terminal" if is_reader else kind, f"{does} the terminal {link}")
     if link.startswith("/dev/nvidia"):
         return Wait("gpu", f"waits for the GPU ({link})")

@@ -55,7 +55,7 @@ class Cells:
         if file not in self._known:
             number = int(of_terminal[1]) if of_terminal else None
             rows = (row for row in self._rows() if _has(of_kernel, of_terminal, *row[1:]))
-            # IPython drops the empty lines that a cell begins with, and puts calls in place of its own commands.
+            # IPython drops the empty lines that a cell begins with, and puts calls for its commands.
             found = (Cell(line, source) for line, source, _ in rows)
             self._known[file] = next(found, None if number is None else Cell(number))
         return self._known[file]

@@ -1,4 +1,4 @@
-"""What a process's code was read from: since when it may have been, and the folder that relative names begin in.
+"""What a process's code was read from: since when, and the folder that relative names begin in.
 
 Python reads a file when it is imported, and keeps its name alone. Only what has not changed since the process began its
 program is surely what it read.
@@ -44,7 +44,7 @@ def origin_of(pid: int, exec_ns: int | None = None, folder: str = "") -> Origin:
 
 
 def _begun_ns(pid: int) -> int | None:
-    """Return when a process was started: of a forked one, with the code of its parent, when that was."""
+    """Return when a process was started; of a forked one, which has its code, when its parent was."""
     stat = processes.read_stat(pid)
     while stat is not None and stat.image and (parent := processes.read_stat(stat.ppid)) is not None:
         if parent.image != stat.image:  # the stack of each program starts elsewhere

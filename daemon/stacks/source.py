@@ -27,9 +27,10 @@ from profd.daemon.userfiles import Changed, Unanswered, UserFiles
 
 
 class SourceTree:
-    """The source files that a target sees, our own without ``files``; ``own`` is the folder of its script.
+    """The source files that a target sees, our own without ``files``.
 
-    ``origin`` is that of its code: a file that has changed since has no text here. Which text ran is not known then.
+    ``own`` is the folder of its script, ``origin`` that of its code: a file that has changed since
+    has no text here, as nobody knows which text runs.
     """
 
     def __init__(
@@ -79,7 +80,7 @@ class SourceTree:
             return [""]
 
     def line(self, file: str, line: int) -> str | None:
-        """Return the text of a line without the space around it; None where what ran cannot be read."""
+        """Return the text of a line without the space around it; None if it cannot be known."""
         with contextlib.suppress(Unanswered, Changed):
             return self._kept_line(file, line)
         return None
@@ -93,14 +94,14 @@ class SourceTree:
         return decoded(self._files.kept(path, self._origin.since_ns)) if path.startswith("/") else ""
 
     def absolute(self, file: str) -> str:
-        """Return the path of a file that is named as its script was given; another name as it is."""
+        """Return the path of a file whose name is relative; another name as it is."""
         try:
             return self._found(file)
         except Unanswered:  # it is looked for again
             return file
 
     def _find(self, file: str) -> str:
-        """Return the path behind a name; the name itself if there is no such file, or several that it could mean."""
+        """Return the path behind a name; the name itself if it means no file, or several."""
         if file.startswith(("/", "<")):
             return file
         paths = [os.path.normpath(f"{folder}/{file}") for folder in self._origin.folders]
@@ -119,7 +120,7 @@ class SourceTree:
 def decoded(data: bytes) -> str:
     """Return the text of a source file as Python decodes it, each line ended by a newline alone.
 
-    What is no text in its encoding, or names an encoding that Python does not know here, has replacement characters.
+    Bytes that are no text in its encoding, or in UTF-8 if that is unknown, are replaced.
     """
     try:
         head = (line + b"\n" for line in re.split(rb"\r\n?|\n", data, maxsplit=2)[:2])
@@ -130,7 +131,7 @@ def decoded(data: bytes) -> str:
 
 
 def split_lines(text: str) -> list[str]:
-    """Return the lines of a text as Python's tokenizer counts them: a form feed or U+2028 ends none."""
+    """Return lines as Python's tokenizer counts them: a form feed or U+2028 ends none."""
     text = text.replace("\r\n", "\n").replace("\r", "\n")
     return text.removesuffix("\n").split("\n") if text else []
 

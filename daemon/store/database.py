@@ -225,10 +225,10 @@ def open_readonly(path: Path) -> BoundedConnection:
 
 
 def _connect(path: Path) -> BoundedConnection:
-    """Connect to a file for reading: a whole one as what nobody writes, in whatever folder it is."""
+    """Connect to a file for reading; to a whole one, in whatever folder, as nobody writes it."""
     log = _log_of(path)
     with reading(path):
-        # A writer has a log from its first moment on. Without one SQLite would make it, and leave it behind.
+        # A writer has a log from its first moment on. SQLite would make one, and leave it behind.
         if not log.exists():
             return _connect_as(path, "mode=ro&immutable=1")
         try:
@@ -266,7 +266,7 @@ def _log_of(path: Path) -> Path:
 
 
 def is_without_log(path: Path) -> bool:
-    """Say whether a file is written by a log, and has none beside it: it has ended, or is a copy of a live one."""
+    """Say whether a file has no log: its run has ended, or it is a copy of a live one."""
     with path.open("rb") as file:
         header = file.read(_HEADER.size)
     return header[_LOG_VERSIONS] == b"\2\2" and not _log_of(path).exists()
@@ -285,7 +285,7 @@ def without_log(path: Path) -> RunUnreadable:
 
 
 def fold(path: Path) -> None:
-    """Fold the log of a run that has ended into its file, and remove it; nothing happens while others read it."""
+    """Fold the log of a run that has ended into its file, unless others read it."""
     log = _log_of(path)
     with contextlib.suppress(sqlite3.Error, OSError):
         if not log.exists() or log.stat().st_uid != os.geteuid():

@@ -50,7 +50,7 @@ class RunReader(RunFile):
             raise
 
     def close(self) -> None:
-        """Close the file, and fold the log of a run that has ended into it: its recorder cannot while others read."""
+        """Close the file, and fold its log: at its end the recorder could not, as it was read."""
         super().close()
         if self.info.state == "ended":
             database.fold(self.path)

@@ -59,7 +59,7 @@ class FrameDescription(msgspec.Struct, frozen=True):
 
 
 CHANGED_SOURCE = "(changed since it was started)"
-"""In place of a line's text: its file has changed since the process began its program, and what runs is not known."""
+"""In place of a line's text if its file has changed since the process began its program."""
 DescribeFrame = Callable[[Frame], FrameDescription]
 
 

@@ -241,7 +241,7 @@ class ProcessTree:
         return appeared
 
     def _read(self, member: Member, image: int, exec_ns: int | None = None) -> None:
-        """Read what a member is by the program that it runs, which it has begun after ``exec_ns``, if that is known."""
+        """Read what a member is by its program, which it began after ``exec_ns``, if that is known."""
         pid = member.identity.pid
         parent = self.members.get(member.parent) if member.parent else None
         member.image, member.trains, member.has_ranks = image, False, False

@@ -85,7 +85,7 @@ class Table(ScrollView, LineWidget, Generic[Item]):
         raise NotImplementedError
 
     def is_nothing(self, item: Item) -> bool:
-        """Say whether the numbers of an item round to nothing: such rows are folded into one, unless filtered for."""
+        """Say whether the numbers of an item round to nothing: such rows are folded into one."""
         return False
 
     def orders(self) -> Sequence[str]:
