@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from typing import NamedTuple
 
 from profd.daemon import processes
+from profd.daemon.naming import is_profd
 from profd.daemon.secrets import mask_command
-from profd.daemon.tree.attachable import is_profd
 
 _OF_ONE_SHELL = (b"_=", b"SHLVL=", b"PWD=", b"OLDPWD=")
 """Variables that a shell or a script changes for what it starts."""
