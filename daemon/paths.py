@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import re
+import stat
 import sys
 import unicodedata
 from collections.abc import Iterator
@@ -177,6 +178,32 @@ def run_name(path: Path) -> str:
     """Return the name in the middle of a run file's id; the whole stem where it is no id."""
     match = _ID.fullmatch(path.stem)
     return match["name"] if match else path.stem
+
+
+def may_others_write(folder: Path) -> bool:
+    """Say whether another user, root aside, may make files in a folder, or put another folder in its place.
+
+    Where a folder has the sticky bit nobody renames what is another's.
+    """
+    own, at = (0, os.getuid()), folder.resolve()
+    for place in (at, *at.parents):
+        found = place.stat()
+        by_group = found.st_mode & 0o020 and not _is_own_group(found.st_gid)
+        is_shared = by_group or found.st_mode & 0o002 or found.st_uid not in own
+        if is_shared and (place == at or found.st_uid not in own or not found.st_mode & stat.S_ISVTX):
+            return True
+    return False
+
+
+def _is_own_group(gid: int) -> bool:
+    """Say whether a group is root's, or the one of its own that many systems give each user, with its name."""
+    import grp
+    import pwd
+
+    try:
+        return gid == 0 or grp.getgrgid(gid).gr_name == pwd.getpwuid(os.getuid()).pw_name
+    except KeyError:
+        return False
 
 
 def is_on_network(path: Path, mounts: str | None = None) -> bool:

@@ -9,6 +9,8 @@ import asyncio
 import contextlib
 import math
 import re
+import socket
+import threading
 from collections import Counter
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
@@ -33,7 +35,8 @@ class _Names(msgspec.Struct):
 _NAMES = msgspec.toml.decode(Path(__file__).with_name("serving.toml").read_bytes(), type=_Names)
 _LINE = re.compile(r"^([a-zA-Z_:][\w:]*)(?:\{[^\n]*\})?[ \t]+(\S+)", re.MULTILINE)
 _MOST_BYTES = 8 << 20
-_WITHIN_S = 2.0
+WITHIN_S = 2.0
+"""The timeout of a page, with all that it sends."""
 _READ_EVERY_S = 5.0
 _PATIENCE_AT_WORK = 4
 
@@ -49,24 +52,37 @@ class NoMetrics(Exception):
     """There is no page of metrics with names that are known; the text says why."""
 
 
-def read_requests(port: int) -> Requests:
+def read_requests(port: int, within_s: float = WITHIN_S) -> Requests:
     """Return the requests of the server whose metrics are at a port of the loopback; raises NoMetrics. Blocking."""
     import http.client  # with all of email, and few runs serve
 
-    connection, page = http.client.HTTPConnection("127.0.0.1", port, timeout=_WITHIN_S), f"port {port}/metrics"
+    connection, page = http.client.HTTPConnection("127.0.0.1", port, timeout=within_s), f"port {port}/metrics"
+    hang_up = threading.Timer(0, lambda: None)
     try:
+        connection.connect()
+        # The timeout of a socket begins anew with each byte.
+        hang_up = threading.Timer(within_s, _hang_up, [connection.sock])
+        hang_up.start()
         connection.request("GET", "/metrics", headers={"Connection": "close"})
         response = connection.getresponse()
         text = response.read(_MOST_BYTES).decode(errors="replace") if response.status == 200 else ""
+        if not hang_up.is_alive():
+            raise TimeoutError(f"not within {within_s:g} s")
     except (OSError, http.client.HTTPException, ValueError) as error:
         raise NoMetrics(f"{page} does not answer ({error or type(error).__name__})") from None
     finally:
+        hang_up.cancel()
         connection.close()
     values = list(_values(text))
     pending = [value for name, value in values if name in _NAMES.pending]
     if not pending:
         raise NoMetrics(f"{page} has no number of requests that profd knows")
     return Requests(sum(pending), sum(value for name, value in values if name in _NAMES.done))
+
+
+def _hang_up(connected: socket.socket) -> None:
+    with contextlib.suppress(OSError):  # it has ended
+        connected.shutdown(socket.SHUT_RDWR)
 
 
 def _values(text: str) -> Iterator[tuple[str, float]]:

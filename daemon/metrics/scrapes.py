@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ipaddress
 import re
 import socket
@@ -20,6 +21,8 @@ from prometheus_client.registry import Collector
 from profd.daemon.metrics.catalog import METRICS, Metric, Sample
 
 MOST_REQUESTS = 8
+_PLACE_WITHIN_S = 1.0
+"""For so long a request waits for the place of a client that was hung up on; others wait behind it."""
 
 
 class Scrape(Collector):
@@ -54,6 +57,8 @@ class Server(ThreadingMixIn, WSGIServer):
         self.server_name, self.server_port = host, port
         self.is_local = ipaddress.ip_address(host).is_loopback
         self._free = threading.BoundedSemaphore(MOST_REQUESTS)
+        self.silent: dict[socket.socket, None] = {}
+        """Clients whose request has not come, in the order in which they came."""
         self.setup_environ()
         registry = CollectorRegistry()
         registry.register(Scrape(samples))
@@ -64,16 +69,30 @@ class Server(ThreadingMixIn, WSGIServer):
         threading.Thread(target=self.serve_forever, args=(3600.0,), name="profd-scrapes", daemon=True).start()
 
     def process_request(self, request: socket.socket | tuple[bytes, socket.socket], client_address: Any) -> None:  # noqa: ANN401  as in socketserver
-        """Answer a request in a thread of its own; one too many is hung up on, and its client tries again."""
-        if self._free.acquire(blocking=False):
-            super().process_request(request, client_address)
-        else:
+        """Answer a request in a thread of its own.
+
+        One too many takes the place of the client that has been silent longest: it has not said what it wants. If all
+        have, it is hung up on, and its client tries again.
+        """
+        if not self._free.acquire(blocking=False) and not self._take_place():
             self.shutdown_request(request)
+            return
+        assert isinstance(request, socket.socket)
+        self.silent[request] = None
+        super().process_request(request, client_address)
+
+    def _take_place(self) -> bool:
+        for silent in list(self.silent):
+            with contextlib.suppress(OSError):  # it has just gone
+                silent.shutdown(socket.SHUT_RDWR)
+            return self._free.acquire(timeout=_PLACE_WITHIN_S)
+        return False
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:  # noqa: ANN401
         try:
             super().process_request_thread(request, client_address)
         finally:
+            self.silent.pop(request, None)
             self._free.release()
 
     def handle_error(self, request: object, client_address: object) -> None:
@@ -95,7 +114,7 @@ def _is_local(host: str) -> bool:
 class _Handler(WSGIRequestHandler):
     """Takes a request, and does not wait forever for one."""
 
-    timeout = 10.0
+    timeout = 2.0
     server: Server
 
     def parse_request(self) -> bool:
@@ -103,7 +122,9 @@ class _Handler(WSGIRequestHandler):
 
         A page of that name, in a browser on this machine, could have it lead here and read what it is not shown.
         """
-        if not super().parse_request():
+        is_whole = super().parse_request()
+        self.server.silent.pop(self.connection, None)
+        if not is_whole:
             return False
         if self.server.is_local and not _is_local(self.headers.get("Host", "")):
             self.send_error(HTTPStatus.MISDIRECTED_REQUEST)

@@ -14,7 +14,9 @@ MOST_IN_MEMORY_BYTES = 256 << 20
 
 
 class LiveFile:
-    """The place of a run file that is being written: a local disk, linked from where the run will end up.
+    """The place of a run file that is being written: a local disk, in a folder that is ours alone.
+
+    It is linked from where the run will end up.
 
     ``most_bytes`` is how large it may grow there, None where only its disk limits it; ``warning`` is for the user,
     empty where there is nothing to warn of.
@@ -25,12 +27,17 @@ class LiveFile:
         self.most_bytes: int | None = None
         self.warning = ""
         self._wanted = wanted
-        if paths.is_on_network(wanted.parent):
+        is_on_network = paths.is_on_network(wanted.parent)
+        # SQLite opens a file and its logs by their names, again and again. Who may put a link there chooses the file.
+        if is_on_network or paths.may_others_write(wanted.parent):
             folder = _local_folder()
-            self.path = paths.make_private(folder / f"profd-{os.getuid()}") / wanted.name
-            if paths.is_in_memory(folder):
+            # Another run of this name may be live, for another folder.
+            name = f"{wanted.stem}-{os.urandom(4).hex()}{wanted.suffix}"
+            self.path = paths.make_private(folder / f"profd-{os.getuid()}") / name
+            if paths.is_in_memory(folder) and (is_on_network or not paths.is_in_memory(wanted.parent)):
                 self.most_bytes = MOST_IN_MEMORY_BYTES
-                why = f"{wanted.parent} is on a network and {folder} on no disk: set TMPDIR to a folder on a local disk"
+                what = "is on a network" if is_on_network else "may be written by others"
+                why = f"{wanted.parent} {what} and {folder} is on no disk: set TMPDIR to a folder on a local disk"
                 self.warning = f"the run is written to memory, at most {MOST_IN_MEMORY_BYTES >> 20} MiB, as {why}"
             try:
                 wanted.symlink_to(self.path)

@@ -140,7 +140,7 @@ _PASSING = frozenset({5, 6, 7, 8, 10, 13, 14, 15})
 def create(path: Path) -> sqlite3.Connection:
     """Create a run file in WAL mode, for its owner alone and for one more thread; raises OutputUnwritable."""
     try:
-        path.touch(mode=0o600, exist_ok=False)
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600))
     except OSError as error:
         raise unwritable(path, error) from error
     connection = None

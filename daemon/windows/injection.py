@@ -31,6 +31,7 @@ SAFE_POINT_TIMEOUT_S = 30.0
 """A main thread that waits in C code, for a GPU for example, comes to no safe point meanwhile."""
 STEPS_TIMEOUT_S = 120.0
 _WRITING_S = 60.0
+_MOST_REPORT_BYTES = 1 << 16
 _PROGRAM = "import sys; sys.remote_exec(int(sys.argv[1]), sys.argv[2])"
 
 
@@ -115,7 +116,8 @@ class Injection:
                 raise WindowFailed(f"process {pid} has not written its window within {timeout_s:.0f} s")
             try:
                 with place.opened(intarget.REPORT) as report, open(report, "rb", closefd=False) as file:
-                    error = msgspec.json.decode(file.read(), type=dict[str, str])["error"]
+                    said = file.read(_MOST_REPORT_BYTES)  # the process may have made it as long as it likes
+                    error = msgspec.json.decode(said, type=dict[str, str])["error"]
             except (OSError, KeyError, msgspec.DecodeError) as failure:
                 raise WindowFailed(f"what the process reported cannot be read ({failure})") from failure
             if error:

@@ -386,3 +386,32 @@ def test_a_link_in_its_place_is_replaced(target: Path, tmp_path: Path) -> None:
     assert not target.is_symlink()
     assert target.stat().st_mode & 0o777 == 0o640 & ~umask
     assert (tmp_path / "other").read_text() == "other"
+
+
+def test_a_folder_is_shared_if_another_user_may_put_a_name_or_a_folder_there(tmp_path: Path) -> None:
+    inner = tmp_path / "outer" / "inner"
+    inner.mkdir(parents=True)
+    for modes, is_shared in {
+        (0o755, 0o755): False,
+        (0o755, 0o777): True,
+        (0o755, 0o1777): True,
+        (0o777, 0o755): True,
+        (0o1777, 0o755): False,
+    }.items():
+        inner.parent.chmod(modes[0])
+        inner.chmod(modes[1])
+        assert paths.may_others_write(inner) is is_shared, modes
+
+
+@pytest.mark.requires("root")
+def test_a_folder_of_another_user_is_shared_for_root_and_a_group_unless_it_is_ones_own(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    folder.mkdir()
+    folder.chmod(0o775)
+    assert not paths.may_others_write(folder)
+    os.chown(folder, 0, 65534)
+    assert paths.may_others_write(folder)
+    folder.chmod(0o755)
+    assert not paths.may_others_write(folder)
+    os.chown(folder, 65534, 0)
+    assert paths.may_others_write(folder)

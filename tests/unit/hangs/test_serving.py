@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.server
+import socket
 import threading
 from collections.abc import Iterator, Sequence
 from functools import partial
@@ -150,3 +152,23 @@ def test_requests_are_added_up_over_labels(stage: Stage) -> None:
     pending = [f'nv_inference_pending_request_count{{model="{name}"}} {count}' for name, count in (("a", 2), ("b", 1))]
     stage.page.text = "\n".join([*pending, 'nv_inference_count{model="a"} 7'])  # type: ignore[attr-defined]
     assert read_requests(stage.page.server_port) == Requests(3.0, 7.0)
+
+
+def test_a_page_that_drips_is_hung_up_on() -> None:
+    """Each byte comes within the timeout of a socket, and the page never ends."""
+    ends = threading.Event()
+
+    def drip(listener: socket.socket) -> None:
+        connection, _ = listener.accept()
+        with connection, contextlib.suppress(OSError):
+            connection.sendall(b"HTTP/1.0 200 OK\r\n\r\n")
+            while not ends.wait(0.01):
+                connection.sendall(b"# ")
+
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        dripping = threading.Thread(target=drip, args=(listener,))
+        dripping.start()
+        with pytest.raises(NoMetrics, match=r"not within 0\.2 s"):
+            read_requests(listener.getsockname()[1], within_s=0.2)
+        ends.set()
+        dripping.join()

@@ -84,3 +84,11 @@ def test_more_requests_than_are_answered_at_once_are_hung_up_on() -> None:
         end.set()
         assert all(one.recv(12).endswith(b"200") for one in asked)
         until(lambda: answered(f"http://127.0.0.1:{place[1]}/", "localhost") == 200, "there is room again")
+
+
+def test_clients_that_say_nothing_keep_nobody_out(url: str) -> None:
+    place = ("127.0.0.1", int(url.split(":")[2].split("/")[0]))
+    with contextlib.ExitStack() as stack:
+        for silent in [stack.enter_context(socket.create_connection(place)) for _ in range(2 * MOST_REQUESTS)]:
+            silent.sendall(b"GET /met")
+        assert [answered(url, "localhost") for _ in range(MOST_REQUESTS)] == [200] * MOST_REQUESTS

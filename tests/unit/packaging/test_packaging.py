@@ -31,6 +31,7 @@ def test_the_daemonset_fits_the_schema() -> None:
 
 def test_the_daemonset_sees_and_reads_the_processes_of_all_pods() -> None:
     pod = yaml.safe_load(DAEMONSET.read_text())["spec"]["template"]["spec"]
+    assert "memory" in pod["containers"][0]["resources"]["limits"]
     (container,) = pod["containers"]
     assert pod["hostPID"]
     assert "SYS_PTRACE" in container["securityContext"]["capabilities"]["add"]

@@ -68,6 +68,33 @@ def test_on_a_network_it_is_linked_while_live_and_moved_at_the_end(wanted: Path,
     assert files_below(wanted.parent) == ["run.profd"]
 
 
+@pytest.mark.parametrize(("mode", "is_shared"), [(0o700, False), (0o755, False), (0o777, True), (0o1777, True)])
+def test_in_a_folder_that_others_may_write_no_name_of_it_is_opened(
+    wanted: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, mode: int, is_shared: bool
+) -> None:
+    """SQLite opens a log by its name: who can put a link there would choose what is written."""
+    (tmp_path / "local").mkdir()
+    monkeypatch.setattr(tempfile, "gettempdir", lambda: str(tmp_path / "local"))
+    victim = tmp_path / "victim"
+    victim.write_text("theirs")
+    for ending in ("-wal", "-shm", "-journal") if is_shared else ():
+        wanted.with_name(wanted.name + ending).symlink_to(victim)
+    wanted.parent.chmod(mode)
+    live_file = LiveFile(wanted)
+    assert live_file.path.is_relative_to(tmp_path / "local") is is_shared
+    write_run(live_file.path, seconds=1)
+    live_file.settle()
+    assert victim.read_text() == "theirs"
+    assert (wanted.is_symlink(), wanted.stat().st_mode & 0o777) == (False, 0o600)
+    assert files_below(tmp_path / "local") == []
+
+
+@pytest.mark.usefixtures("network")
+def test_two_live_runs_of_one_name_have_files_of_their_own(wanted: Path) -> None:
+    (wanted.parent / "other").mkdir()
+    assert LiveFile(wanted).path != LiveFile(wanted.parent / "other" / wanted.name).path
+
+
 def test_what_a_reader_keeps_in_the_log_is_moved_too(wanted: Path, network: Path) -> None:
     live_file = LiveFile(wanted)
     writer = RunWriter(live_file.path, run_started(), describe)
@@ -75,7 +102,7 @@ def test_what_a_reader_keeps_in_the_log_is_moved_too(wanted: Path, network: Path
     with RunReader(wanted) as reader, reader.one_moment():
         writer.put(main_process())
         writer.close()
-        assert live_file.path.with_name("run.profd-wal").stat().st_size
+        assert Path(f"{live_file.path}-wal").stat().st_size
         live_file.settle()
     with RunReader(wanted) as reader:
         assert len(reader.processes) == 1
