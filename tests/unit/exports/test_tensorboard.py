@@ -15,7 +15,7 @@ from support.commandline import CommandLine
 from support.synthetic import MAIN, STARTED_NS, main_process, write_records
 
 from profd.daemon.analyze.selection import Selection
-from profd.daemon.errors import UsageError
+from profd.daemon.errors import RunUnreadable, UsageError
 from profd.daemon.exports.tensorboard import tensorboard_files
 from profd.daemon.store.reader import RunReader
 from profd.daemon.store.records import Identity, WindowStep, WindowTaken
@@ -95,3 +95,12 @@ def test_command_writes_the_folder(tmp_path: Path, capsys: pytest.CaptureFixture
     text = CommandLine(capsys)("export", run, "--format", "tensorboard", "-o", tmp_path / "log")
     (written,) = (tmp_path / "log").iterdir()
     assert str(written) in text
+
+
+def test_a_trace_is_unpacked_up_to_what_its_window_says(tmp_path: Path) -> None:
+    """Packed, a thousand bytes take one: a run of a megabyte would unpack to gigabytes of events."""
+    one = window(MAIN, 1)
+    for said in (one.trace_bytes - 1, one.trace_bytes + 1, 0):
+        path = write_run(tmp_path / f"{said}.profd", msgspec.structs.replace(one, trace_bytes=said))
+        with pytest.raises(RunUnreadable, match="has not the"):
+            packed(path)

@@ -368,3 +368,10 @@ def test_the_log_of_a_run_that_has_not_ended_is_left_alone(tmp_path: Path) -> No
     tables.close()
     reader.close()
     assert path.with_name(f"{path.name}-wal").exists()
+
+
+def test_a_sparse_file_is_not_believed_to_be_as_large_as_it_says(run: Path) -> None:
+    sound = database.honest_size(run)
+    assert sound == run.stat().st_size
+    os.truncate(run, 1 << 40)
+    assert database.honest_size(run) < 16 * sound + (16 << 20)

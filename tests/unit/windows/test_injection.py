@@ -115,6 +115,11 @@ def damaged(order: Order) -> None:
     (Path(order.folder) / intarget.REPORT).write_text("{")
 
 
+def endless(order: Order) -> None:
+    report("")(order)
+    os.truncate(Path(order.folder) / intarget.REPORT, 1 << 40)  # it takes nothing on the disk, and all memory to read
+
+
 def begun(order: Order) -> None:
     intarget._write(order.folder, intarget.BEGUN, "")
 
@@ -133,6 +138,7 @@ class PassingClock(StoppedClock):
         (StoppedClock, report("it has not imported torch"), r"took none .it has not imported torch"),
         (StoppedClock, linked, r"left no trace\.json"),  # a link in the place of a trace is not followed
         (StoppedClock, damaged, "cannot be read"),
+        (StoppedClock, endless, "cannot be read"),
         (PassingClock, lambda _: None, "no safe point within 30 s"),
         (PassingClock, begun, "has not written its window within 180 s"),
     ],
