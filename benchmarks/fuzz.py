@@ -2,7 +2,8 @@
 
     python benchmarks/fuzz.py [--cases N] [--jobs N] [--seed N] [SUBJECT ...]
 
-Subjects are run files (their bytes, the values in their tables, their schemas), recordings and dumps of py-spy,
+Subjects are run files (their bytes, the values in their tables, their schemas), what processes choose (their maps,
+command lines and variables), recordings and dumps of py-spy,
 Kineto's traces and datagrams, and control messages; of those that are JSON the bytes, and the values. Each run file
 goes through every one of its readers: one case of it is as many readings.
 
@@ -10,7 +11,7 @@ Says on stderr, as a JSON line for every thousand cases, how far it is; prints f
 and the slowest; last, the most memory of any of its processes. Subjects get the cases that they are owed where
 ``--cases`` does not say otherwise, and a section of ``docs/measurements.md`` is written once all of its subjects did.
 Ends with 1 where a reading broke out of the errors that are meant for it, took longer than five seconds, or memory
-passed 500 MB.
+passed 400 MB.
 """
 
 from __future__ import annotations
@@ -36,7 +37,7 @@ from fuzzsubjects import Subject, subjects
 from measurements import write_section
 
 SLOWEST_S = 5.0
-MOST_BYTES = 500 << 20
+MOST_BYTES = 400 << 20
 PART = 1000
 OTHERS = 100_000
 """Cases of each subject that reads one stream of bytes."""
@@ -169,14 +170,14 @@ def write_sections(known: Iterable[str], found: Mapping[str, Outcome]) -> None:
     others = [name for name in known if name not in RUN_FILES]
     sections = (
         ("Hostile run files", list(RUN_FILES), "Each file goes through all that read one: `summary`, `ls`, `report`, "
-         "`diff`, the fleet's export, the exporter and the dashboard."),
+         "`diff`, all exports, the fleet's, the exporter and the dashboard."),
         ("Hostile bytes", others, "All else that profd reads."),
     )  # fmt: skip
     for title, names, words in sections:
         if all(name in found for name in names):
             write_section(title, f"`benchmarks/fuzz.py`: what profd reads, changed by chance. {words} `read` is what "
                           "could be read after all; the others are errors that say what is wrong. None may end in "
-                          "another way, or after 5 s, or above 500 MB.",
+                          "another way, or after 5 s, or above 400 MB.",
                           [*table(names, found), "", memory(found[name] for name in names)])  # fmt: skip
 
 

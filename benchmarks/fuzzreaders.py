@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import shutil
 import sys
 from collections.abc import Callable
@@ -15,9 +16,11 @@ from support.dashboard import AnalysisInProcess
 from textual.message import Message
 
 from profd.cli.ls import list_run
+from profd.cli.runs import bounded_memory
 from profd.daemon.analyze.selection import Selection
 from profd.daemon.compare.diff import take_diff
-from profd.daemon.errors import ProfdError
+from profd.daemon.errors import ProfdError, UsageError
+from profd.daemon.exports.formats import FORMATS
 from profd.daemon.fleet.dataset import DataSet
 from profd.daemon.fleet.export import export_run
 from profd.daemon.metrics.runs import Runs
@@ -66,7 +69,16 @@ def readers(folder: Path, sound: Path) -> dict[str, Reader]:
         "fleet": fleet,
         "exporter": lambda path: Runs(lambda: (path,)).samples(),
         "dashboard": dashboard,
+        "exports": exports,
     }
+
+
+def exports(path: Path) -> None:
+    """Make each format of a run, as ``profd export`` does."""
+    with bounded_memory(path), RunReader(path) as reader, reader.one_moment():
+        for form in FORMATS.values():
+            with contextlib.suppress(UsageError):  # it has no trace of a window
+                form.made(reader, ALL)
 
 
 def summary(path: Path) -> None:

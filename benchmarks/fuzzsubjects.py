@@ -24,6 +24,9 @@ from support.kinetotraces import TraceScript
 
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import ProfdError
+from profd.daemon.interpreter.memory import mapped_files
+from profd.daemon.naming import script_name
+from profd.daemon.secrets import mask_command
 from profd.daemon.session.control import Request
 from profd.daemon.stacks import assembly
 from profd.daemon.stacks.assembly import Span
@@ -34,6 +37,8 @@ from profd.daemon.steps.log import StepLog
 from profd.daemon.store import database
 from profd.daemon.store.records import Identity, OperatorTotals, OutputWritten, Record, WindowTaken
 from profd.daemon.store.tables import Tables
+from profd.daemon.tree.attachable import is_profd
+from profd.daemon.tree.roles import placement_of
 from profd.daemon.userfiles import UserFiles
 from profd.daemon.windows import kineto
 from profd.daemon.windows.reduction import reduce
@@ -108,6 +113,7 @@ def subjects(folder: Path) -> dict[str, Subject]:
         "recording-values": Subject([_recording()], once(assembled), (TraceDamaged,), mutate_values),
         "dumps": Subject([_dump()], once(decode_dump), (ValueError,)),
         "dump-values": Subject([_dump()], once(decode_dump), (ValueError,), mutate_values),
+        "processes": Subject(PROC_FILES, once(_look_at_process), ()),
         "sources": Subject([SCRIPT], once(declared), ()),
         "output": Subject([SAID], once(StepLog().take), ()),
         "traces": Subject([_trace()], once(reduced), (ProfdError,)),
@@ -116,6 +122,25 @@ def subjects(folder: Path) -> dict[str, Subject]:
         "control": Subject(_requests(), once(requested), misread),
         "control-values": Subject(_requests(), once(requested), misread, mutate_values),
     }
+
+
+PROC_FILES = [
+    b"7f00-7f01 r--p 00000000 08:01 1                  /usr/lib/libpython3.11.so.1.0\n" * 3,
+    b"/venv/bin/python\0-E\0train.py\0--token=hunter2\0--lr\x000.1\0",
+    b"RANK=1\0WORLD_SIZE=8\0LOCAL_RANK=1\0MASTER_ADDR=10.0.0.1\0MASTER_PORT=29500\0NCCL_RAS_ADDR=localhost:28028\0",
+]
+
+
+def _look_at_process(data: bytes) -> None:
+    """Read bytes as maps, as a command line and as variables: a process chooses all three."""
+    text = data.decode(errors="replace")
+    mapped_files(text)
+    words = tuple(text.split("\0"))
+    is_profd(words)
+    mask_command(words)
+    script_name(words)
+    pairs = (word.partition("=") for word in words)
+    placement_of({name: value for name, _, value in pairs})
 
 
 class _Script(UserFiles):

@@ -11,10 +11,21 @@ from fuzz import fuzz
 from fuzzsubjects import subjects
 from mutations import mutate, mutate_values
 
-CASES, READERS_OF_RUNS = 40, 7
+CASES, READERS_OF_RUNS = 40, 8
 OF_JSON = ("recording", "dump", "trace", "control")
 SUBJECTS = (
-    *("run-bytes", "run-values", "run-schemas", "recordings", "dumps", "sources", "output", "traces", "datagrams"),
+    *(
+        "run-bytes",
+        "run-values",
+        "run-schemas",
+        "recordings",
+        "dumps",
+        "processes",
+        "sources",
+        "output",
+        "traces",
+        "datagrams",
+    ),
     "control",
     *(f"{name}-values" for name in OF_JSON),
 )
