@@ -25,7 +25,7 @@ from support.kinetotraces import TraceScript
 from profd.daemon.clock import SECOND_NS
 from profd.daemon.errors import ProfdError
 from profd.daemon.interpreter.memory import mapped_files
-from profd.daemon.naming import script_name
+from profd.daemon.naming import is_profd, script_name
 from profd.daemon.secrets import mask_command
 from profd.daemon.session.control import Request
 from profd.daemon.stacks import assembly
@@ -37,7 +37,6 @@ from profd.daemon.steps.log import StepLog
 from profd.daemon.store import database
 from profd.daemon.store.records import Identity, OperatorTotals, OutputWritten, Record, WindowTaken
 from profd.daemon.store.tables import Tables
-from profd.daemon.tree.attachable import is_profd
 from profd.daemon.tree.roles import placement_of
 from profd.daemon.userfiles import UserFiles
 from profd.daemon.windows import kineto

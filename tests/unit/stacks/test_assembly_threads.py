@@ -18,7 +18,7 @@ TARGET = Identity(MAIN_TID, 1000)
 
 def test_a_main_thread_that_has_ended_has_no_samples_of_others() -> None:
     living = Threads({77: 77}, is_current=True)
-    taken = assemble(raw_recording(MAIN, WORKER, samples=200), TARGET, 100, Span(), living)
+    (taken,) = assemble(raw_recording(MAIN, WORKER, samples=200), TARGET, 100, Span(), living)
     samples = {one.os_tid: sum(interval.samples for interval in one.intervals) for one in taken.threads}
     assert samples[MAIN_TID] <= 1
     assert abs(samples[77] - 100) <= 1
@@ -28,11 +28,11 @@ def test_a_main_thread_that_has_ended_has_no_samples_of_others() -> None:
 def test_a_process_that_an_extension_forked_has_the_ids_of_its_own_thread() -> None:
     child = Identity(4711, 1000)
     living = Threads({4711: 4711}, is_current=True)
-    alone = assemble(raw_recording(BUSY), child, 100, Span(), living)
+    (alone,) = assemble(raw_recording(BUSY), child, 100, Span(), living)
     assert [(one.os_tid, one.is_main) for one in alone.threads] == [(4711, True)]
     assert alone.samples == 100
     # Of the other threads of its parent the child has what they were at the fork.
-    beside = assemble(raw_recording(MAIN, WORKER, samples=200), child, 100, Span(), living)
+    (beside,) = assemble(raw_recording(MAIN, WORKER, samples=200), child, 100, Span(), living)
     assert [one.os_tid for one in beside.threads if one.is_main] == [4711]
     (forked,) = (one for one in beside.threads if one.is_main)
     assert sum(interval.samples for interval in forked.intervals) >= 99
