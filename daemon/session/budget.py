@@ -9,6 +9,7 @@ from typing import NamedTuple
 
 from profd.daemon import processes
 from profd.daemon.clock import SECOND_NS, Clock
+from profd.daemon.stacks.chain import Allowance
 
 
 class Spending(NamedTuple):
@@ -120,6 +121,7 @@ class Governor:
     def __init__(self, rate_hz: int, budget_cores: float, threads: int = 1) -> None:
         """Sample at ``rate_hz`` at most; begins with less where the budget might not bear it for so many threads."""
         self.highest_hz = rate_hz
+        self.is_held = False  # so that the rate does not rise
         self._lowest_hz = min(rate_hz, LOWEST_RATE_HZ)
         self._budget_cores = budget_cores
         self._ledger = Ledger()
@@ -153,6 +155,18 @@ class Governor:
         """Whether profd costs more than its budget at the lowest rate too, so that there is nothing left to lower."""
         is_lowest = self.mean_hz == self._lowest_hz and len(self._readings) == _READINGS
         return is_lowest and sum(self._readings) > self._budget_cores * _READINGS
+
+    def allowance(self, chains: int) -> Allowance:
+        """Return what each of some chains may take: anything while there is a lower rate.
+
+        At the lowest rate recordings have to pause, for as long as a minute that they go on in would pass the budget.
+        """
+        if self.mean_hz > self._lowest_hz:
+            return Allowance()
+        minute_s, shares = _AIM * MINUTE_S * self._budget_cores, max(chains, 1)
+        cores = max(self._ledger.allowance(self._budget_cores), 0.0)
+        left_s = max(minute_s - self._ledger.spent_s(MINUTE_S), 0.0)
+        return Allowance(cores / shares, left_s / shares, minute_s / shares)
 
     def aim(self, rate_hz: int) -> None:
         """Sample at ``rate_hz`` at most from now on, and at once as near to it as the budget allows."""
@@ -211,7 +225,7 @@ class Governor:
         room, part = (_ROOM, 1.0) if len(self._readings) == _READINGS else (_MUCH_ROOM, 0.85)
         rise = min(factor * part, _MOST_RISE)
         is_calm = self._since_lowering_s >= self._raise_wait_s or rise <= _SMALL_RISE
-        if is_calm and len(self._readings) >= _FEWEST and forecast < room * allowance:
+        if is_calm and not self.is_held and len(self._readings) >= _FEWEST and forecast < room * allowance:
             return self._within_bounds(self.mean_hz * rise)
         return self.mean_hz
 

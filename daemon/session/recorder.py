@@ -238,6 +238,7 @@ class Recorder:
                 self._end("failed")
             await self._server.renew()
             self._sampling.keep_off_cores()
+            self._sampling.hold_rate()
             self._gpus.take(self._tree.members)
             self._gpus.check()
             before_hz = self._governor.rate_hz

@@ -19,7 +19,7 @@ from profd.daemon.naming import is_profd
 from profd.daemon.scheduling import FreeCores
 from profd.daemon.session.budget import LOWEST_RATE_HZ, Governor
 from profd.daemon.session.leading import Leaders
-from profd.daemon.stacks.chain import OVERLAP_SAMPLES, Pace, StackChain
+from profd.daemon.stacks.chain import OVERLAP_SAMPLES, Allowance, Pace, StackChain
 from profd.daemon.stacks.source import Statements
 from profd.daemon.store.records import EventHappened, Identity, ProcessEnded, Record, RecordingTaken
 from profd.daemon.tree import exitstatus, roles
@@ -65,7 +65,8 @@ class Sampling:
             return
         source = self._statements(files_of(member.identity.pid), member.origin)
         pace, failed = partial(self._pace_of, member), partial(self._failed, member.identity)
-        chain = StackChain(self._executable, member.identity, pace, source, self._clock, self._put, failed, seen_in)
+        about = self._clock, self._put, failed, seen_in, self._allowance
+        chain = StackChain(self._executable, member.identity, pace, source, *about)
         # One that turns out to be a worker stays as it began.
         run = chain.run() if member.role in (roles.MAIN, roles.LAUNCHER) else chain.run_in_turns(self._turn)
         task = asyncio.ensure_future(run)
@@ -97,6 +98,10 @@ class Sampling:
                 chain.look()
             await asyncio.sleep(until_tick_s(LOOK_S))
 
+    def hold_rate(self) -> None:
+        """Keep the rate from rising while recordings pause: what they cost then says nothing of it."""
+        self.governor.is_held = any(chain.is_resting for chain, _ in self._chains.values())
+
     def hurry(self) -> None:
         for chain, _ in self._chains.values():
             chain.hurry()
@@ -112,6 +117,10 @@ class Sampling:
                 task.cancel()
             if late:
                 await asyncio.wait(late, timeout=1.0)
+
+    def _allowance(self) -> Allowance:
+        without_gap = sum(not chain.is_in_turns for chain, _ in self._chains.values())
+        return self.governor.allowance(without_gap)
 
     def _pace_of(self, member: Member) -> Pace:
         rate_hz = self.governor.next_hz() if member.role == roles.MAIN else self.governor.rate_hz

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -32,6 +33,11 @@ from profd.daemon.store.records import EventHappened, GapFound, Identity, Record
 OVERLAP_SAMPLES = 3
 FIRST_LENGTH_S = 0.5
 START_TIMEOUT_S = 20.0
+REST_S, WATCH_S = 2.0, 0.1
+"""What was spent is known a second later; a recording takes a core at most, so it is ended this much too late."""
+ENOUGH_S = 0.5
+"""What has taken so much CPU has a sample or is about to have one."""
+MOST_OF_A_MINUTE = 0.75
 RETRY_FIRST_S = 0.05
 RETRY_LAST_S = 2.0
 
@@ -50,6 +56,17 @@ class Pace(NamedTuple):
     is_unknown: bool = False
 
 
+class Allowance(NamedTuple):
+    """The CPU that a chain may take while nothing is left to lower but its time; by itself it is not bounded.
+
+    ``cores`` may be taken all the time, ``cpu_s`` seconds by the next recording, of ``minute_s`` in a whole minute.
+    """
+
+    cores: float = math.inf
+    cpu_s: float = math.inf
+    minute_s: float = math.inf
+
+
 @dataclass(eq=False)
 class StackChain:
     """The recordings of one process, from now to its end; ``pace`` is asked anew for each of them."""
@@ -64,6 +81,7 @@ class StackChain:
     """Takes py-spy's words if a recording could not be begun, or was lost."""
     explain: Callable[[int], str] = lambda _: ""
     """Finds out why py-spy cannot read a process, by its PID; empty if it does not. Blocking."""
+    allowance: Callable[[], Allowance] = Allowance
 
     def __post_init__(self) -> None:
         self._hurry = asyncio.Event()
@@ -73,6 +91,7 @@ class StackChain:
         self._cores: frozenset[int] | None = None
         self._has_recorded, self._begun_ns = False, self.clock.now_ns()
         self._has_reported_log = False
+        self._is_resting, self._cost_s, self._usual_length_s = False, 0.0, FIRST_LENGTH_S
         self._threads = Threads()
         self._evidence = Evidence(self.source)
         self._account = Account(self.identity, self._put_gap)
@@ -119,6 +138,10 @@ class StackChain:
     def is_in_turns(self) -> bool:
         return self._is_in_turns
 
+    @property
+    def is_resting(self) -> bool:
+        return self._is_resting
+
     def leave_turns(self) -> None:
         """Record without a gap from now on."""
         self._is_in_turns = False
@@ -129,13 +152,15 @@ class StackChain:
         with self._abandoning():
             current, from_ns = await self._begin_patiently(), None
             while current is not None:
-                await self._wait(self._hurry, current.length_s, current.ended)
+                await self._wait(self._hurry, current.length_s, self._enough)
                 # One that has ended by itself: the process is gone, or has become another program with exec.
-                following = await self._begin() if self._goes_on() and not current.ended.done() else None
+                is_followed = self._goes_on() and not current.ended.done() and self._can_afford(current)
+                following = await self._begin() if is_followed else None
                 cut_ns = self.clock.now_ns()
                 await self._finish(current, Span(from_ns, cut_ns if following else None))
                 current, from_ns = following, cut_ns
                 if current is None:
+                    await self._rest()
                     current, from_ns = await self._begin_patiently(), None
             self._account.close(self.clock.now_ns())
 
@@ -146,8 +171,9 @@ class StackChain:
                 async with turn:
                     recording = await self._begin() if self._goes_on() else None
                     if recording is not None:
-                        await self._wait(self._hurry, recording.length_s, recording.ended)
+                        await self._wait(self._hurry, recording.length_s, self._enough)
                         self._account.rest()
+                        self._can_afford(recording)
                         await self._finish(recording, Span())
                         # Then none is recorded: processes that are alike need not be sampled all the time.
                         if self._is_in_turns:
@@ -156,12 +182,46 @@ class StackChain:
                             if pace.is_unknown:
                                 rest_s = min(rest_s, max(recording.length_s, self._eighth_s()))
                             await self._wait(self._hurry, rest_s)
+                await self._rest()
                 if recording is None:
                     await self._wait(self._hurry, RETRY_LAST_S)
         await self.run()
 
     def _eighth_s(self) -> float:
         return (self.clock.now_ns() - self._begun_ns) / SECOND_NS / 8
+
+    def _can_afford(self, recording: Recording) -> bool:
+        """Say whether what a recording takes may be taken all the time; if not, the chain rests before the next one."""
+        cores = self.allowance().cores
+        taken = recording.cost_cores(self._usual_length_s) if cores < math.inf else 0.0
+        was_resting, self._is_resting = self._is_resting, taken > cores
+        if self._is_resting and not was_resting:
+            text = f"to sample it takes {taken:.0%} of a core even at the lowest rate"
+            self._say("note", f"{text}: recordings pause for as long as profd's budget needs")
+        return not self._is_resting
+
+    async def _rest(self) -> None:
+        """Wait until the budget of this minute has room for the next recording, or nearly all of it is left."""
+        while self._is_resting and self._goes_on():
+            self._account.rest()
+            await self._wait(self._stop, REST_S)
+            allowance = self.allowance()
+            if allowance.cpu_s >= min(self._cost_s, MOST_OF_A_MINUTE * allowance.minute_s):
+                break
+
+    async def _break_off(self, recording: Recording, cpu_s: float, enough: asyncio.Future[bool]) -> None:
+        """Say when a recording has taken enough, and end it once it takes more than these seconds of CPU."""
+        while not recording.ended.done():
+            if recording.sampling_cpu_s() > ENOUGH_S and not enough.done():
+                enough.set_result(True)
+            if recording.cpu_s() > cpu_s:
+                text = f"{cpu_s:.1f} s of CPU, what profd's budget leaves, were not enough for one recording of it"
+                self._say("note", f"{text}: none is taken until the next minute")
+                recording.abandon()
+                self._is_resting, self._cost_s = True, math.inf
+            await asyncio.sleep(WATCH_S)
+        if not enough.done():
+            enough.set_result(True)
 
     def _goes_on(self) -> bool:
         return not self._stop.is_set() and processes.is_running(*self.identity)
@@ -184,13 +244,17 @@ class StackChain:
             if recording is not None:
                 return recording
             await self._wait(self._hurry, pause_s)
+            await self._rest()
             pause_s = min(2 * pause_s, RETRY_LAST_S)
         return None
 
     async def _begin(self) -> Recording | None:
         """Start a recording and return it once it has sampled for a moment; None where it would not."""
         rate_hz, length_s, _, is_unknown = self.pace()
-        if not self._has_recorded:
+        self._usual_length_s = length_s
+        if self._is_resting:
+            length_s = 0.0  # and the overlap
+        elif not self._has_recorded:
             length_s = FIRST_LENGTH_S
         elif is_unknown:
             length_s = min(length_s, max(FIRST_LENGTH_S, self._eighth_s()))
@@ -201,6 +265,11 @@ class StackChain:
             self._fail(str(error))
             return None
         self._in_flight.add(recording)
+        self._enough = recording.ended
+        if (cpu_s := self.allowance().cpu_s) < math.inf:
+            self._enough = asyncio.get_running_loop().create_future()
+            watch = self._break_off(recording, cpu_s, self._enough)
+            asyncio.ensure_future(watch)  # noqa: RUF006  it ends with the recording
         if self._cores is not None:
             recording.run_on(self._cores)
         await self._wait(self._stop, START_TIMEOUT_S, recording.sampling)
@@ -216,7 +285,7 @@ class StackChain:
             self._fail(reason)
             return None
         self._has_recorded = True
-        await self._wait(self._stop, OVERLAP_SAMPLES / recording.rate_hz, recording.ended)
+        await self._wait(self._stop, OVERLAP_SAMPLES / recording.rate_hz, self._enough)
         return recording
 
     def _fail(self, words: str) -> None:
@@ -233,6 +302,7 @@ class StackChain:
         recording.stop()
         try:
             raw = await recording.collect()
+            self._cost_s = recording.cpu_s() if self._is_resting else 0.0
             # Its log has every failed read, or none that is understood.
             if raw.errors and not raw.failed and not self._has_reported_log:
                 self._has_reported_log = True

@@ -24,6 +24,9 @@ from profd.daemon.stacks.reads import Pulse
 _SAMPLING = b"Sampling process"
 _KILL_AFTER_S = 5.0
 _LOOKS_THAT_FAIL = 4
+_PATIENCE = 36  # times that, for as long as py-spy computes: a sample of 2,000 threads takes a second of CPU
+LEAST_CPU_S = 0.05
+"""Of less CPU time, which is counted in hundredths of a second, the cost of sampling cannot be judged."""
 
 
 class Recording:
@@ -42,6 +45,7 @@ class Recording:
         self.spawned_ns = clock.now_ns()
         self._pulses = [Pulse(self.spawned_ns, 0, 0)]
         self._log_bytes: deque[int] = deque(maxlen=_LOOKS_THAT_FAIL)
+        self._start_cpu_s = 0.0
         duration_s = math.ceil(length_s) + 5
         arguments = [
             *("py-spy", "record", "--nonblocking", "--idle", "--threads", "--format", "chrometrace"),
@@ -98,6 +102,22 @@ class Recording:
         first, last = self._pulses[-_LOOKS_THAT_FAIL], self._pulses[-1]
         return 2 * (last.sleeps - first.sleeps) * SECOND_NS < self.rate_hz * (last.at_ns - first.at_ns)
 
+    def cpu_s(self) -> float:
+        """Return the seconds of CPU that it has taken until now."""
+        stat = None if self.ended.done() else processes.read_stat(self._pid)
+        return self.cpu_ns / SECOND_NS if stat is None else stat.cpu_ticks / processes.CLOCK_TICKS
+
+    def sampling_cpu_s(self) -> float:
+        """Return the seconds of CPU that it has taken since it samples."""
+        return self.cpu_s() - self._start_cpu_s if self._sampling_ns else 0.0
+
+    def cost_cores(self, length_s: float) -> float:
+        """Return the cores that one of this kind and this length takes, its start included."""
+        cpu_s, sampling_s = self.sampling_cpu_s(), (self._clock.now_ns() - self._sampling_ns) / SECOND_NS
+        if cpu_s < LEAST_CPU_S:
+            return 0.0
+        return cpu_s / sampling_s + self._start_cpu_s / length_s
+
     def stop(self) -> None:
         self.look()
         self._signal(signal.SIGINT)
@@ -105,11 +125,10 @@ class Recording:
     async def collect(self) -> RawRecording:
         """Wait for the end of the recording and return it; raises RecordingFailed where there is none."""
         try:
-            await asyncio.wait_for(asyncio.shield(self.ended), _KILL_AFTER_S)
-        except asyncio.TimeoutError:
-            self._signal(signal.SIGKILL)
-            await self.ended
-            raise RecordingFailed("py-spy did not answer and was killed") from None
+            if not await self._has_ended():
+                self._signal(signal.SIGKILL)
+                await self.ended
+                raise RecordingFailed("py-spy did not answer and was killed")
         finally:
             trace, log = self._release()
         said, times_ns = self._said + log, (self.spawned_ns, self._sampling_ns, self._ended_ns)
@@ -117,6 +136,17 @@ class Recording:
         # Where the kernel does not count, nothing but the spawn is known.
         pulses = tuple(self._pulses) if len(self._pulses) > 1 else ()
         return msgspec.structs.replace(raw, pulses=pulses)
+
+    async def _has_ended(self) -> bool:
+        """Wait for the end, three minutes at most; says whether it came before py-spy stood still for some seconds."""
+        for _ in range(_PATIENCE):
+            before_s = self.cpu_s()
+            await asyncio.wait({self.ended}, timeout=_KILL_AFTER_S)
+            if self.ended.done():
+                return True
+            if self.cpu_s() - before_s < LEAST_CPU_S:
+                break
+        return False
 
     def abandon(self) -> None:
         """Kill py-spy and let go of what it has written; of no effect on a recording that was collected."""
@@ -144,7 +174,7 @@ class Recording:
         self._said += said
         if said:
             if not self.sampling.done() and _SAMPLING in self._said:
-                self._sampling_ns = self._clock.now_ns()
+                self._sampling_ns, self._start_cpu_s = self._clock.now_ns(), self.cpu_s()
                 self.sampling.set_result(True)
             return
         asyncio.get_running_loop().remove_reader(self._pipe)

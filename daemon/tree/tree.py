@@ -24,6 +24,8 @@ from profd.daemon.tree.roles import VARIABLES, placement_of
 from profd.daemon.tree.unread import why_unread
 
 FULL_SCAN_EVERY = 4
+_THREADS_AT_ONCE = 64
+"""For each further so many threads, a full scan of a process is that much rarer: it reads a file of each thread."""
 
 
 class Member(msgspec.Struct):
@@ -89,11 +91,17 @@ class ProcessTree:
             member = pending.pop(0)
             changes += self._look_at(member)
             if self.subprocesses and member.identity in self.members:
-                children = processes.children(member.identity.pid, of_all_threads=full)
+                of_all = full and self._scans_fully(member)
+                children = processes.children(member.identity.pid, of_all_threads=of_all)
                 appeared = self._add([pid for pid in children if pid not in known], member)  # those are looked at
                 changes += appeared
                 pending += [change.member for change in appeared]
         return changes
+
+    def _scans_fully(self, member: Member) -> bool:
+        stat = processes.read_stat(member.identity.pid)
+        every = FULL_SCAN_EVERY * (1 + (stat.threads if stat else 0) // _THREADS_AT_ONCE)
+        return (self._scans - 1) % every == 0
 
     def take_stacks(self, identity: Identity, stacks: Sequence[Sequence[Frame]]) -> list[Member]:
         """Learn a member's role by its stacks, and a rank that it has set itself; returns the members that changed."""

@@ -13,7 +13,7 @@ import pytest
 from profd.daemon import processes
 from profd.daemon.clock import MILLISECOND_NS, Clock
 from profd.daemon.stacks import chain as chain_module
-from profd.daemon.stacks.chain import Pace, StackChain
+from profd.daemon.stacks.chain import Allowance, Pace, StackChain
 from profd.daemon.stacks.pyspy import RawRecording, RecordingFailed
 from profd.daemon.store.records import EventHappened, Record, RecordingTaken
 from support.clocks import StoppedClock
@@ -58,6 +58,7 @@ class FakeRecording:
         self.data: bytes | None = None
         self.errors = self.looks = 0
         self.is_failing = False
+        self.taken_s = self.taken_cores = 0.0
         self._clock = clock
         studio.direct(self)
 
@@ -66,6 +67,15 @@ class FakeRecording:
 
     def look(self) -> None:
         self.looks += 1
+
+    def cpu_s(self) -> float:
+        return self.taken_s
+
+    def sampling_cpu_s(self) -> float:
+        return self.taken_s
+
+    def cost_cores(self, length_s: float) -> float:
+        return self.taken_cores
 
     def stop(self) -> None:
         if not self.ended.done():
@@ -136,10 +146,12 @@ class Stage:
     pace: FixedPace = field(default_factory=FixedPace)
     tasks: list[asyncio.Task[None]] = field(default_factory=list)
     failures: list[str] = field(default_factory=list)
+    allowance: Allowance = field(default_factory=Allowance)
 
     def begin(self, turn: asyncio.Semaphore | None = None) -> StackChain:
         put, failed = self.records.append, self.failures.append
-        chain = StackChain("py-spy", identity_of(), self.pace, None, self.clock, put, failed)
+        about = self.clock, put, failed, lambda pid: "", lambda: self.allowance
+        chain = StackChain("py-spy", identity_of(), self.pace, None, *about)
         self.tasks.append(asyncio.ensure_future(chain.run_in_turns(turn) if turn else chain.run()))
         return chain
 

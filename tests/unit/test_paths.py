@@ -415,3 +415,25 @@ def test_a_folder_of_another_user_is_shared_for_root_and_a_group_unless_it_is_on
     assert not paths.may_others_write(folder)
     os.chown(folder, 65534, 0)
     assert paths.may_others_write(folder)
+
+
+def test_who_has_no_home_is_told_what_to_set(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As in a container that runs as any user."""
+
+    def no_home() -> Path:
+        raise RuntimeError("Could not determine home directory.")
+
+    for variable in ("PROFD_HOME", "XDG_STATE_HOME"):
+        monkeypatch.delenv(variable, raising=False)
+    monkeypatch.setattr(Path, "home", no_home)
+    with pytest.raises(OutputUnwritable, match="you have no home: HOME is not set"):
+        paths.runs_folder()
+
+
+def test_a_home_below_a_removed_folder_is_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "gone").mkdir()
+    monkeypatch.chdir(tmp_path / "gone")
+    (tmp_path / "gone").rmdir()
+    monkeypatch.setenv("PROFD_HOME", "mine")
+    with pytest.raises(OutputUnwritable, match="below the current folder, which was removed"):
+        paths.runs_folder()

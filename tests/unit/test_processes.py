@@ -6,10 +6,12 @@ import os
 import signal
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+import msgspec
 import pytest
 from support.interpreters import Standing, standing
 from support.present import there
@@ -321,3 +323,11 @@ def test_what_is_not_there_is_none_and_names_stand_at_the_beginning_of_lines(tmp
 def test_a_limit_may_be_a_word(tmp_path: Path, text: str, number: int | None) -> None:
     (tmp_path / "limit").write_text(text)
     assert read_number(str(tmp_path / "limit")) == number
+
+
+def test_ages_go_by_the_clock_of_the_start(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In a system container /proc/uptime counts from the container's start."""
+    started = there(processes.read_stat(os.getpid()))
+    monkeypatch.setattr(time, "clock_gettime", {time.CLOCK_BOOTTIME: 100.0}.__getitem__)
+    ages = [msgspec.structs.replace(started, start_ticks=s * processes.CLOCK_TICKS).age_s for s in (90, 101)]
+    assert ages == [10.0, 0.0]

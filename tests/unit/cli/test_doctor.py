@@ -21,7 +21,7 @@ from support.gpusim import SimulatedDriver
 from profd.cli import doctor
 from profd.cli.doctor import Check, Verdict, check_gpus, checked
 from profd.daemon import paths, processes
-from profd.daemon.errors import ExitCode
+from profd.daemon.errors import ExitCode, SessionFailed
 from profd.daemon.gpu import nvml
 from profd.daemon.stacks.pyspy import KNOWN_VERSIONS
 
@@ -172,3 +172,19 @@ def test_machine_without_a_driver(monkeypatch: pytest.MonkeyPatch) -> None:
     check = checked("GPUs", check_gpus, FakeSystem({}))
     assert (check.verdict, check.found) == (Verdict.NOTE, "no NVIDIA driver here")
     assert "all else works without it" in check.remedy
+
+
+def test_what_proc_does_not_show_of_the_machine_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(doctor, "_OF_THE_MACHINE", ("self", "nothing-of-the-kind"))
+    verdict, found, *remedy = doctor.check_kernel()
+    assert (verdict, found.endswith("/proc lacks nothing-of-the-kind")) == (doctor.NOTE, True)
+    assert "subset=pid" in str(remedy)
+
+
+def test_a_session_that_does_not_start_is_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(options: object) -> None:
+        raise SessionFailed("the recording session did not start", "see its log")
+
+    monkeypatch.setattr(doctor, "start_session", refuse)
+    check = doctor.checked("session", doctor.check_session)
+    assert (check.verdict, check.found) == (doctor.FAILED, "the recording session did not start")

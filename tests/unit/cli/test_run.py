@@ -143,3 +143,27 @@ def test_the_script_that_is_named_is_launched_with_its_arguments_and_its_exit_co
     assert asked[0].command[1:] == (str(run.target_path(name)), *run.TARGET_ARGUMENTS[name], *arguments)
     text = profd("demo", "--headless", "resnet", code=ExitCode.USAGE)
     assert "there is no demo resnet: it is one of: cifar_resnet18, simple_net" in text
+
+
+@pytest.mark.parametrize("options", [(), ("--quiet",)])
+def test_a_command_whose_run_can_be_written_nowhere_runs_all_the_same(
+    options: tuple[str, ...],
+    tmp_path: Path,
+    launched: Launched,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    become: list[tuple[str, ...]] = []
+
+    def become_script(words: tuple[str, ...]) -> None:
+        become.append(words)
+        raise SystemExit
+
+    monkeypatch.setattr(run, "become_script", become_script)
+    (tmp_path / "file").touch()
+    monkeypatch.setenv("PROFD_HOME", str(tmp_path / "file"))
+    with pytest.raises(SystemExit):
+        run_command_line(["run", *options, "python", "train.py"])
+    assert become == [("python", "train.py")]
+    said = capsys.readouterr().err
+    assert (said.count("\n"), said.startswith("profd: nothing is recorded: cannot create")) == (1, True)

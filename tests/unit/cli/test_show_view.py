@@ -24,6 +24,7 @@ def opened(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     monkeypatch.setitem(sys.modules, "profd.tui.app", SimpleNamespace(run_dashboard=run_dashboard))
     terminal = SimpleNamespace(isatty=lambda: True)
     monkeypatch.setattr(show, "sys", SimpleNamespace(stdin=terminal, stderr=terminal))
+    monkeypatch.setattr(show, "can_move_cursor", lambda: True)
     return opened
 
 
@@ -48,3 +49,12 @@ def test_of_several_nodes_one_is_chosen_from_the_list(
         ["1", "node1", "1", str(folder / "1.profd")],
     ]
     assert opened == [(folder / "1.profd", None, False)]
+
+
+def test_a_terminal_that_cannot_move_its_cursor_gets_no_dashboard(
+    opened: list[object], tmp_path: Path, monkeypatch: pytest.MonkeyPatch, profd: CommandLine
+) -> None:
+    monkeypatch.setattr(show, "can_move_cursor", lambda: False)
+    profd("view", write_run(tmp_path / "a.profd", seconds=1), code=ExitCode.USAGE)
+    assert "move its cursor" in profd.err
+    assert opened == []

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import os
 
+import msgspec
 import pytest
 from support.clocks import StoppedClock
+from support.present import there
 from support.procfiles import TARGET, ProcFiles, files_of, read, values
 from support.synthetic import identity_of
 
 from profd.daemon import processes
-from profd.daemon.clock import MILLISECOND_NS
-from profd.daemon.machine.processes import LARGEST_BYTES, MemoryMaps, QuickCounters, SlowCounters
+from profd.daemon.clock import MILLISECOND_NS, SECOND_NS
+from profd.daemon.machine.machine import Watched
+from profd.daemon.machine.processes import LARGEST_BYTES, MOST_THREADS, MemoryMaps, QuickCounters, SlowCounters
 from profd.daemon.store.records import Identity
 
 TICKS = processes.CLOCK_TICKS
@@ -213,3 +216,20 @@ def test_a_huge_process_is_not_read_even_once(mapped: ProcFiles, monkeypatch: py
     points = read(MemoryMaps(StoppedClock(), Costs()), *OTHERS[:2])
     assert {point.identity for point in points} == {OTHERS[0]}
     assert f"/proc/{OTHERS[1].pid}/smaps_rollup" not in opened
+
+
+def test_of_very_many_threads_those_are_read_that_have_computed_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, me, read_stat = StoppedClock(), identity_of(), processes.read_stat
+    source = SlowCounters(clock)
+
+    def stat_of(pid: int, os_tid: int | None = None) -> processes.Stat | None:
+        stat = there(read_stat(pid))
+        return stat if os_tid is None else msgspec.structs.replace(stat, user_ticks=os_tid, system_ticks=0)
+
+    monkeypatch.setattr(processes, "read_stat", stat_of)
+    threads = frozenset(range(10_000_000, 10_000_000 + 2 * MOST_THREADS))
+    watched = Watched((me,), {me: threads})
+    list(source.read(watched))
+    clock.at_ns += SECOND_NS
+    known = {point.os_tid for point in source.read(watched)} - {None}
+    assert known == set(sorted(threads)[-MOST_THREADS:])

@@ -19,6 +19,7 @@ from support.profdcost import RUNS, Spendthrift, has_to_govern, live
 
 from profd.daemon import processes
 from profd.daemon.session.budget import LOWEST_RATE_HZ, CostMeter, Governor, Ledger, Spending
+from profd.daemon.stacks.chain import Allowance
 
 
 def test_cost_counts_this_process_and_children_that_ended_once() -> None:
@@ -288,3 +289,25 @@ def test_another_budget_is_used_and_kept_from_its_first_minute_on(before: float,
     costs = [0.02 + 0.0006 * rate for rate in rates]
     assert all(sum(costs[at : at + 60]) / 60 <= budget * MOST_EXCESS for at in range(60, 240))
     assert rates[-1] > lowest_hz
+
+
+def test_at_the_lowest_rate_a_chain_may_take_its_share_of_what_the_minute_has_left() -> None:
+    governor = Governor(100, 0.1, threads=2_000)
+    assert governor.rate_hz == LOWEST_RATE_HZ
+    assert list(governor.allowance(1)) == pytest.approx([0.1, 5.64, 5.64])
+    governor.take(Spending(3.0, 1.0))
+    assert list(governor.allowance(2)) == pytest.approx([0.0375, 1.32, 2.82], rel=0.02)
+    governor.take(Spending(9.0, 1.0))
+    assert list(governor.allowance(1)) == pytest.approx([0, 0, 5.64])
+
+
+def test_while_there_is_a_lower_rate_no_chain_has_to_pause() -> None:
+    assert Governor(100, 0.1).allowance(1) == Allowance()
+
+
+def test_the_rate_does_not_rise_while_recordings_pause() -> None:
+    governor = Governor(100, 0.1, threads=2_000)
+    governor.is_held = True
+    assert not any(governor.take(Spending(0.001, 1.0)) for _ in range(60))
+    governor.is_held = False
+    assert governor.take(Spending(0.001, 1.0))

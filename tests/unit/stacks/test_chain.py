@@ -17,7 +17,7 @@ from profd.daemon.scheduling import FreeCores
 from profd.daemon.stacks import assembly
 from profd.daemon.stacks import chain as chain_module
 from profd.daemon.stacks.assembly import Span, Threads
-from profd.daemon.stacks.chain import StackChain
+from profd.daemon.stacks.chain import Allowance, StackChain
 from profd.daemon.stacks.evidence import Evidence
 from profd.daemon.stacks.pyspy import RawRecording, RecordingFailed
 from profd.daemon.stacks.reads import Look
@@ -406,4 +406,77 @@ async def test_why_py_spy_cannot_read_is_looked_into_while_it_cannot(
     while not asked:
         await asyncio.sleep(0)
     assert asked == [os.getpid()]
+    await stage.end(chain)
+
+
+def costly(recording: FakeRecording) -> None:
+    recording.taken_s, recording.taken_cores = 0.4, 0.9
+    sample(recording)
+
+
+async def test_recordings_that_cost_more_than_may_be_spent_pause_until_that_is_there(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(chain_module, "REST_S", 0.0)
+    stage.studio.directions, stage.allowance = [costly], Allowance(cores=0.05, cpu_s=0.45, minute_s=5.6)
+    chain = stage.begin()
+    first = await stage.studio.until_made(1)
+    stage.allowance = stage.allowance._replace(cpu_s=0.3)
+    chain.hurry()
+    await asyncio.wait_for(first.ended, DEADLINE_S)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert len(stage.studio.made) == 1
+    stage.allowance = stage.allowance._replace(cpu_s=0.45)
+    second = await stage.studio.until_made(2)
+    stage.allowance = stage.allowance._replace(cores=1.0)  # others have ended
+    chain.hurry()
+    await stage.studio.until_made(3)
+    assert second.length_s == 0
+    await stage.end(chain)
+    assert [text for _, text in stage.said] == [
+        "to sample it takes 90% of a core even at the lowest rate: recordings pause for as long as profd's budget needs"
+    ]
+
+
+async def test_a_recording_that_takes_more_than_is_left_is_ended_and_tried_again_with_most_of_a_minute(
+    stage: Stage, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("REST_S", "WATCH_S"):
+        monkeypatch.setattr(chain_module, name, 0.0)
+
+    def endless(recording: FakeRecording) -> None:
+        recording.taken_s = 2.0
+        recording.failure = "it was killed"
+
+    def give_up(self: FakeRecording) -> None:
+        if not self.ended.done():
+            self.sampling.set_result(False)
+            self.ended.set_result(True)
+
+    monkeypatch.setattr(FakeRecording, "abandon", give_up)
+    stage.studio.directions, stage.allowance = [endless, sample], Allowance(cores=0.05, cpu_s=1.9, minute_s=5.6)
+    chain = stage.begin()
+    first = await stage.studio.until_made(1)
+    await asyncio.wait_for(first.ended, DEADLINE_S)
+    for _ in range(100):
+        await asyncio.sleep(0)
+    assert len(stage.studio.made) == 1
+    stage.allowance = stage.allowance._replace(cpu_s=4.3)  # three quarters of a minute's
+    await stage.studio.until_made(2)
+    await stage.end(chain)
+    assert [text for _, text in stage.said] == [
+        "1.9 s of CPU, what profd's budget leaves, were not enough for one recording of it: "
+        "none is taken until the next minute"
+    ]
+
+
+async def test_a_recording_that_takes_much_ends_early(stage: Stage, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(chain_module, "WATCH_S", 0.0)
+    stage.allowance = Allowance(cores=1.0, cpu_s=5.6, minute_s=5.6)
+    chain = stage.begin()
+    first = await stage.studio.until_made(1)
+    assert not first.ended.done()
+    first.taken_s = 2 * chain_module.ENOUGH_S
+    await asyncio.wait_for(first.ended, DEADLINE_S)
     await stage.end(chain)
