@@ -97,15 +97,17 @@ def stopped(*pids: int) -> Iterator[None]:
 
 def do(what: str, target: int, session: int, length_s: float, folder: Path) -> Done:
     """Do something to a program, or to profd, for a time."""
-    py_spies = [pid for pid in processes.children(session) if "py-spy" in processes.command_line(pid)[:1]]
     begun, from_ns = (folder / "diary").read_text(), time.time_ns()
     if what == "exec":
         os.kill(target, signal.SIGUSR1)
         while (now := (folder / "diary").read_text()) == begun:
             time.sleep(0.01)
         return Done(what, from_ns, int(now.split()[-1]))
-    pids = {"stop": [target], "suspend": [target, session, *py_spies], "stop profd": [session, *py_spies]}
-    with frozen(target) if what == "freeze" else stopped(*pids[what]):
+    pids = {"stop": [target], "suspend": [target, session], "stop profd": [session]}
+    with contextlib.ExitStack() as held:
+        held.enter_context(frozen(target) if what == "freeze" else stopped(*pids[what]))
+        if session in pids.get(what, []):  # which starts no more py-spies now
+            held.enter_context(stopped(*processes.children(session)))
         from_ns = time.time_ns()
         time.sleep(length_s)
         to_ns = time.time_ns()

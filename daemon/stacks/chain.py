@@ -231,10 +231,10 @@ class StackChain:
         try:
             yield
         finally:
-            for recording in self._in_flight:
-                recording.abandon()
             if self._asking is not None:
                 self._asking.cancel()
+            for recording in self._in_flight:
+                recording.abandon()
 
     async def _begin_patiently(self) -> Recording | None:
         """Start a recording, again and again while the process lives: an interpreter may not be ready yet."""
