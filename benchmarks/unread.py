@@ -119,7 +119,7 @@ def round_of(chance: random.Random, folder: Path, kinds: list[str]) -> list[str]
     (folder / "program.py").write_text(PROGRAM)
     environment = {**os.environ, "PROFD_HOME": str(folder / "home")}
     words = [PROFD, "run", "--headless", "--quiet", "-o", folder / "run.profd", "--", sys.executable, "program.py"]
-    launcher = subprocess.Popen(list(map(str, words)), cwd=folder, env=environment)
+    launcher, target = subprocess.Popen(list(map(str, words)), cwd=folder, env=environment), 0
     try:
         while not (folder / "diary").exists() or not (folder / "run.profd").exists():
             time.sleep(0.05)
@@ -141,6 +141,9 @@ def round_of(chance: random.Random, folder: Path, kinds: list[str]) -> list[str]
     finally:
         launcher.kill()
         launcher.wait()
+        with contextlib.suppress(OSError):
+            if target:
+                os.kill(target, signal.SIGKILL)
         with contextlib.suppress(OSError):
             group = freezer()
             (group[0] / f"profd-unread-{target}").rmdir() if group else None
