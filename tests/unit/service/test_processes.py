@@ -229,6 +229,9 @@ def test_what_could_not_be_read_is_looked_at_again_soon_and_after_the_others() -
     table.slow = frozenset({7, 8})
     scanner = ProcessScanner(table, clock)
     assert [one.identity.pid for one in scanner.poll()] == [9]
+    table.looks = []
+    scanner.poll()
+    assert table.looks == []  # others come first, if there are any
     clock.advance(1)
     table.slow, table.looks = frozenset({7}), []
     table.add(10, torch=True)
