@@ -61,7 +61,7 @@ from profd.tui.app import ProfdApp
 from profd.tui.widgets.header import Header
 
 async def look():
-    app = ProfdApp(Path(sys.argv[1]), pty_fd=None, may_end=True)
+    app = ProfdApp(Path(sys.argv[1]), keys_fd=None, may_end=True)
     async with app.run_test(size=(120, 36)) as pilot:
         for key in ("", "2", "3", "1"):
             if key:

@@ -19,6 +19,8 @@ from profd.daemon.streams import open_streams
 
 INTERRUPTED = 130
 """128 + SIGINT, as a shell reports a program that Ctrl-C ended."""
+_OF_SIGNAL = 128
+"""Added to a signal, the exit code that a shell reports of what died of it."""
 
 
 COMMANDS = {
@@ -72,7 +74,10 @@ def profd() -> None:
 
 
 def run_command_line(arguments: Sequence[str] | None = None) -> int:
-    """Run the named command and return the exit code; failures are printed on stderr, one line each."""
+    """Run the named command and return the exit code; failures are printed on stderr, one line each.
+
+    The code is -N if this process is to die of the signal N, as the script of `profd run` did.
+    """
     try:
         code = profd.main(args=arguments, prog_name="profd", standalone_mode=False)
     except ProfdError as error:
@@ -91,4 +96,14 @@ def run_command_line(arguments: Sequence[str] | None = None) -> int:
 
 def main() -> NoReturn:
     stdout = open_streams()
-    sys.exit(close_stdout(stdout, run_command_line()))
+    end_with(close_stdout(stdout, run_command_line()))
+
+
+def end_with(code: int) -> NoReturn:
+    """End this process with an exit code, or by the signal N if the code is -N."""
+    if code < 0:
+        from profd.daemon.launch.signals import die_of
+
+        die_of(-code)
+        code = _OF_SIGNAL - code
+    sys.exit(code)

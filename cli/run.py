@@ -157,8 +157,8 @@ def narrate(line: str) -> None:
         click.echo(line, err=True)
 
 
-def dashboard_command(run_file: Path, pty_fd: int) -> list[str]:
-    return program.words("profd", "view", str(run_file), "--pty-fd", str(pty_fd))
+def dashboard_command(run_file: Path, keys_fd: int) -> list[str]:
+    return program.words("profd", "view", str(run_file), "--keys-fd", str(keys_fd))
 
 
 @click.command(short_help="Run a bundled training script and profile it.")

@@ -70,8 +70,8 @@ def report(run: str, job: str | None, output: Path | None) -> None:
 @click.command(short_help="Open the dashboard on a live or finished run.")
 @run_argument
 @job_option
-@click.option("--pty-fd", type=click.IntRange(min=0), hidden=True)
-def view(run: str, job: str | None, pty_fd: int | None) -> None:
+@click.option("--keys-fd", type=click.IntRange(min=0), hidden=True)
+def view(run: str, job: str | None, keys_fd: int | None) -> None:
     """Open the dashboard on RUN, live or finished.
 
     Leaving it changes nothing: a live run is recorded on until its script ends, or `profd stop` ends the recording. RUN
@@ -89,7 +89,7 @@ def view(run: str, job: str | None, pty_fd: int | None) -> None:
             raise UsageError(what, f"`profd summary {run}` says the same as text")
         from profd.tui.app import run_dashboard
 
-        run_dashboard(run_file, pty_fd=pty_fd, may_end=False)
+        run_dashboard(run_file, keys_fd=keys_fd, may_end=False)
 
 
 def _chosen(folder: Path, job: str | None) -> Path:

@@ -12,7 +12,7 @@ from enum import IntEnum
 class ExitCode(IntEnum):
     """Exit codes of profd's own failures; documented in ``docs/commands.md``.
 
-    ``profd run`` passes the script's own code on (128 + N for a signal), so these lie where the codes of scripts seldom
+    ``profd run`` passes the script's own code on, or dies of its signal, so these lie where the codes of scripts seldom
     are: a failure of profd before the script starts differs from one of the script.
     """
 

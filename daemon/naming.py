@@ -54,7 +54,11 @@ def is_launcher(program: str) -> bool:
 
 
 def is_profd(words: Sequence[str]) -> bool:
-    """Say whether a command is profd itself: its command line, or what that has started."""
+    """Say whether a command is profd itself: its command line, or what that has started or forked."""
+    from profd.daemon.forks import is_helper
+
+    if is_helper(words):
+        return True
     script = next((word for word in words[1:] if not word.startswith("-")), "")  # pipx has it run by `python -E`
     if "profd" in (PurePath(word).name for word in (*words[:1], script)) or _OWN_FILE.search(script):
         return True

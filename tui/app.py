@@ -65,7 +65,7 @@ class ProfdApp(App[Leaving]):
         Binding("q,ctrl+c", "quit", "leave"),
     ]
 
-    def __init__(self, run_file: Path, *, pty_fd: int | None = None, may_end: bool = True) -> None:
+    def __init__(self, run_file: Path, *, keys_fd: int | None = None, may_end: bool = True) -> None:
         # Without color there are no shades of gray either: the terminal's own two are used.
         super().__init__(ansi_color=True if "NO_COLOR" in os.environ else None)
         for theme in (DARK, LIGHT):
@@ -73,7 +73,7 @@ class ProfdApp(App[Leaving]):
         self.theme = suited_theme()
         self.feed = Feed(run_file, self._post_to_screen)
         self._run_file, self._may_end = run_file, may_end
-        self._terminal = Terminal(pty_fd) if pty_fd is not None else None
+        self._terminal = Terminal(keys_fd) if keys_fd is not None else None
 
     def get_driver_class(self) -> type[Driver]:
         # Textual's driver looks more often then; no other module's selectors change.
@@ -143,12 +143,12 @@ class ProfdApp(App[Leaving]):
         (self if isinstance(message, FeedFailed) else self.screen_stack[0]).post_message(message)
 
 
-def run_dashboard(run_file: Path, *, pty_fd: int | None = None, may_end: bool = True) -> Leaving:
+def run_dashboard(run_file: Path, *, keys_fd: int | None = None, may_end: bool = True) -> Leaving:
     """Show a run until the person leaves, and return what is to become of its recording.
 
-    ``pty_fd`` is profd's end of the pseudo-terminal of a launched script. ``may_end`` says whether the caller ends the
+    ``keys_fd`` is profd's end of the pseudo-terminal of a launched script. ``may_end`` says whether the caller ends the
     recording where END is returned: if not, the session is asked to end it. Raises RunUnreadable where the file cannot
     be read at all; what goes wrong later is shown on the screen.
     """
     RunReader(run_file).close()
-    return ProfdApp(run_file, pty_fd=pty_fd, may_end=may_end).run() or Leaving.END
+    return ProfdApp(run_file, keys_fd=keys_fd, may_end=may_end).run() or Leaving.END

@@ -5,15 +5,12 @@ What the script writes does not come out here: the session reads it, stores it, 
 
 from __future__ import annotations
 
-import fcntl
 import os
-import select
-import struct
-import termios
 from typing import TYPE_CHECKING
 
 import msgspec
 
+from profd.daemon.launch.keyboard import keys_packet, size_packet
 from profd.daemon.store.reader import RunReader
 from profd.tui.cells import Run
 from profd.tui.view import OutputView
@@ -83,38 +80,37 @@ _ESCAPES = {"enter": "\r", "tab": "\t", "escape": "\x1b", "backspace": "\x7f"}
 _CURSOR_KEYS = {"up": "A", "down": "B", "right": "C", "left": "D", "home": "H", "end": "F", "shift+tab": "Z"}
 _EDITING_KEYS = {"insert": "2~", "delete": "3~", "pageup": "5~", "pagedown": "6~"}
 _ESCAPES |= {key: f"\x1b[{code}" for key, code in (_CURSOR_KEYS | _EDITING_KEYS).items()}
-_SIZE = struct.Struct("4H")  # struct winsize: rows, columns, and their pixels, which nobody knows
 _CHUNK_BYTES = 256
 
 
 class Terminal:
-    """The pseudo-terminal of a launched script; once the script is gone, nothing more is taken."""
+    """The way to the pseudo-terminal of a launched script; once the launcher is gone, nothing more is taken."""
 
     def __init__(self, fd: int) -> None:
+        """Write to the socket ``fd``, which does not block, and whose other end the launcher reads."""
         self._fd = fd
         self.is_open = True
 
     def write(self, data: bytes) -> bool:
-        """Hand keys to the script; False where it does not take them: it is gone, or has stopped reading."""
-        # The event loop calls this: a script that does not read must not hold the dashboard up.
-        for at in range(0, len(data), _CHUNK_BYTES):
-            chunk = data[at : at + _CHUNK_BYTES]
-            try:
-                writable = self.is_open and select.select([], [self._fd], [], 0)[1]
-                if not writable or os.write(self._fd, chunk) != len(chunk):
-                    return False
-            except (OSError, ValueError):
-                self.is_open = False
-                return False
-        return True
+        """Hand keys to the script; False if it does not take them: it is gone, or has stopped reading."""
+        chunks = (data[at : at + _CHUNK_BYTES] for at in range(0, len(data), _CHUNK_BYTES))
+        return all(self._send(keys_packet(chunk)) for chunk in chunks)
 
     def resize(self, columns: int, lines: int) -> None:
-        """Give the script other room; the kernel sends it SIGWINCH where that changed."""
-        if self.is_open and columns > 0 and lines > 0:
-            try:
-                fcntl.ioctl(self._fd, termios.TIOCSWINSZ, _SIZE.pack(lines, columns, 0, 0))
-            except OSError:
-                self.is_open = False
+        """Give the script other room; the kernel sends it SIGWINCH if that changed."""
+        if columns > 0 and lines > 0:
+            self._send(size_packet(columns, lines))
+
+    def _send(self, packet: bytes) -> bool:
+        if not self.is_open:
+            return False
+        try:
+            return os.write(self._fd, packet) == len(packet)
+        except BlockingIOError:
+            return False
+        except OSError:
+            self.is_open = False
+            return False
 
 
 def key_bytes(key: str, character: str | None) -> bytes:

@@ -1,7 +1,7 @@
 """The launcher: the parent of the script, which passes signals on, waits for it, and ends with its exit code.
 
-Everything that can fail is somewhere else: session and dashboard are processes, started and waited for in threads. One
-queue brings their news and the signals to the main thread, which alone acts on them.
+Everything that can fail is somewhere else: session and dashboard are processes, started and waited for in threads. The
+main thread alone acts on their news and on signals. It waits for signals, and a thread that has news sends it one.
 """
 
 from __future__ import annotations
@@ -19,12 +19,26 @@ from pathlib import Path
 
 from profd.daemon.errors import NoSuchProcess, ProfdError
 from profd.daemon.launch.channel import ScriptChannel, make_channel
+from profd.daemon.launch.init import step_below_init
+from profd.daemon.launch.placement import Leads, ScriptPlace, find_placement, leads_session
 from profd.daemon.launch.screen import Screen, SharedScreen
-from profd.daemon.launch.script import Script, SignalBystander, start_script
-from profd.daemon.launch.signals import ENDING, TAKEN, InheritedSignals, Standing, is_from_process, taken
-from profd.daemon.launch.terminal import Terminal
-from profd.daemon.store.records import Identity
+from profd.daemon.launch.script import Script, Start
+from profd.daemon.launch.signals import (
+    ENDING,
+    STOPPING,
+    TAKEN,
+    Aim,
+    InheritedSignals,
+    Reached,
+    Standing,
+    await_sender,
+    taken,
+)
+from profd.daemon.launch.streams import InheritedStreams, occupy_standard_streams
+from profd.daemon.launch.terminal import Terminal, has_shell
+from profd.daemon.launch.witness import Witnesses
 
+LOOK_S = 1.0  # how often the launcher looks whether the script still has the stderr that both have
 CLOSING_TIMEOUT_S = 15.0
 
 
@@ -32,12 +46,12 @@ CLOSING_TIMEOUT_S = 15.0
 class Plan:
     """The command to be launched, and what others do for the launcher.
 
-    ``start_session`` returns the run file of a script that runs, once it is recorded, and what waits until the session
-    is gone: False where it has not closed the file within that many seconds. Raises ProfdError. ``farewell`` returns
-    the last lines on the finished run; without it only failures are reported. ``narrate`` takes lines for the
-    user. ``dashboard`` returns the command of a dashboard on a run file and on the descriptor of the script's terminal;
-    without it the script keeps profd's own stdin, stdout and stderr. ``variables`` are set in the command's
-    environment.
+    ``start_session`` returns the run file of a script that runs, once it is recorded, and what waits
+    until the session is gone: False if it has not closed the file within that many seconds. Raises
+    ProfdError. ``farewell`` returns the last lines on the finished run; without it only failures
+    are reported. ``narrate`` takes lines for the user. ``dashboard`` returns the command of a
+    dashboard on a run file and on the descriptor that takes the script's keys; without it the script
+    keeps profd's own stdin, stdout and stderr. ``variables`` are set in the command's environment.
     """
 
     command: tuple[str, ...]
@@ -49,26 +63,49 @@ class Plan:
 
 
 def launch(plan: Plan) -> int:
-    """Run a command as a child of this process, profiled, and return its exit code: 128 + N for a signal.
+    """Run a command as a child of this process, profiled, and return its exit code: -N if it died of the signal N.
 
     This process may have one thread only. Raises CommandNotFound or CommandNotExecutable, with nothing left behind;
-    what fails later is narrated, and the script runs on.
+    what fails later is narrated, and the script runs on. If nothing can be started beside it, this process becomes the
+    script.
     """
-    with taken() as inherited:
-        channel, session_end = make_channel()
-        screen = Screen()
+    occupy_standard_streams()
+    step_below_init()
+    placement = find_placement()
+    is_apart = plan.dashboard is not None or placement.leads is not Leads.NOTHING
+    numbers = TAKEN | STOPPING if is_apart else TAKEN
+    with taken(numbers) as inherited:
         try:
-            screen = SharedScreen(Terminal(), channel) if plan.dashboard is not None else screen
+            begun = _begin(plan, placement, inherited, numbers)
+        except OSError as error:
+            plan.narrate(f"profd: nothing is recorded: the system has nothing left to start it with ({error.strerror})")
+            start = Start(plan.command, inherited, lambda: None, plan.variables)
+            try:
+                start.execute()
+            except OSError as failure:
+                raise start.fail(str(failure.errno).encode()) from None
+        return begun.run()
+
+
+def _begin(
+    plan: Plan, placement: ScriptPlace, inherited: InheritedSignals, numbers: frozenset[signal.Signals]
+) -> Launch:
+    """Start the command; raises OSError if nothing runs then."""
+    channel, session_end = make_channel()
+    screen = Screen(placement)
+    if plan.dashboard is not None:
+        try:
+            screen = SharedScreen(Terminal(), channel)
         except OSError as error:
             reason = f"the system has no pseudo-terminal or no process left ({error.strerror})"
             plan.narrate(f"profd: no dashboard: {reason}")
-        script = start_script(plan.command, inherited, screen.pseudo_terminal, plan.variables)
-        bystander = None
-        if screen.pseudo_terminal is None:
-            # Where no process is left, a signal may reach the script twice; that is better than to fail.
-            with contextlib.suppress(OSError):
-                bystander = SignalBystander()
-        return Launch(plan, inherited, screen, script, bystander, channel, session_end).run()
+    script = screen.start_script(plan.command, inherited, plan.variables)
+    witnesses = None
+    # Where no process is left, a signal may reach the script twice; that is better than to fail.
+    with contextlib.suppress(OSError):
+        is_apart = screen.placement.leads is not Leads.NOTHING
+        witnesses = Witnesses(script.identity, is_apart=is_apart)
+    return Launch(plan, inherited, numbers, screen, script, witnesses, channel, session_end)
 
 
 @dataclass(eq=False)
@@ -77,14 +114,21 @@ class Launch:
 
     plan: Plan
     inherited: InheritedSignals
+    numbers: frozenset[signal.Signals]
     screen: Screen
     script: Script
-    bystander: SignalBystander | None
+    witnesses: Witnesses | None
     channel: ScriptChannel
     session_end: socket.socket
 
     def __post_init__(self) -> None:
-        self._standing = Standing(self.script.pid, self.screen.pseudo_terminal is None, os.getsid(0) == os.getpid())
+        self._standing = Standing(
+            self.script.pid,
+            in_one_group=self.screen.placement.leads is Leads.NOTHING,
+            on_own_terminal=self.screen.pseudo_terminal is not None,
+            leads_session=leads_session(),
+        )
+        self._streams = InheritedStreams(self.script.pid)
         self._events: queue.SimpleQueue[Callable[[], None]] = queue.SimpleQueue()  # what the main thread is to do
         self._wait_closed: Callable[[float], bool] | None = None  # of the session that records, or did
         self._news: list[str] = []
@@ -93,22 +137,30 @@ class Launch:
         self._is_given_up = False
 
     def run(self) -> int:
-        self.screen.start(Identity(self.script.pid, self.script.start_ticks))
-        self._in_thread(self._listen)
+        self.screen.start(self.script.identity)
         self._in_thread(self._start_session)
-        while True:
-            is_done = self._is_given_up or (self._is_session_over and not self.screen.is_occupied)
-            if self._has_script_ended and is_done:
-                break
-            self._events.get()()
-            if self.script.status is not None and not self._has_script_ended:
-                self._end_script(self.script.status)
+        while not self._is_over:
+            info = signal.sigtimedwait(self.numbers, LOOK_S)
+            if info is None:
+                self._streams.let_go_with_script()
+            else:
+                self._take_signal(info)
+            with contextlib.suppress(queue.Empty):
+                while True:
+                    self._events.get_nowait()()
+            if self.script.poll() and not self._has_script_ended:
+                self._end_script()
         self.screen.leave()
-        if self.bystander is not None:
-            self.bystander.close()
+        if self.witnesses is not None:
+            self.witnesses.close()
         for line in self._news:
             self.plan.narrate(line)
         return self.script.exit_code
+
+    @property
+    def _is_over(self) -> bool:
+        is_done = self._is_given_up or (self._is_session_over and not self.screen.is_occupied)
+        return self._has_script_ended and is_done
 
     def _take_session(self, run_file: Path, wait_closed: Callable[[float], bool]) -> None:
         self._wait_closed = wait_closed
@@ -118,46 +170,66 @@ class Launch:
 
     def _miss_session(self, news: str) -> None:
         self._is_session_over = True
-        # At the end where it would get between the script's lines now.
+        # At the end if it would get between the script's lines now.
         if news and not self.screen.say(news):
             self._news.append(news)
 
     def _take_signal(self, info: signal.struct_siginfo) -> None:
-        if info.si_signo == signal.SIGCHLD:
+        number = info.si_signo
+        if number == signal.SIGCHLD:
             self.script.poll()
+            self._follow_stop(self.script.take_stop())
             self._show_script(self.screen.child_changed())
             return
         if self._has_script_ended:
             # It can be meant for the launcher only. The session closes its file by itself.
-            self._is_given_up = info.si_signo in ENDING
+            self._is_given_up = number in ENDING
             return
-        if info.si_signo in (signal.SIGWINCH, signal.SIGCONT):
+        if number in (signal.SIGWINCH, signal.SIGCONT):
             self.screen.renew()
-        if not self._standing.owes(info):
-            return
-        if self.bystander is not None and is_from_process(info) and self.bystander.saw(info):
-            return  # it reached the script, too
-        terminal = self.screen.pseudo_terminal
-        if terminal is None or is_from_process(info):
-            self.script.send(info.si_signo)
-        else:
-            terminal.send(info.si_signo)
-            self.screen.signaled(info.si_signo)
+        aim = self._standing.aim(info, partial(self._reached, info))
+        if aim is Aim.SCRIPT:
+            self.script.send(number)
+        elif aim is Aim.GROUP:
+            self.screen.hand_over(self.script.pid)
+            self.script.send_group(number)
+        elif aim is Aim.TERMINAL and self.screen.pseudo_terminal is not None:
+            self.screen.pseudo_terminal.send(number)
+            self.screen.signaled(number)
 
-    def _end_script(self, status: int) -> None:
+    def _reached(self, info: signal.struct_siginfo) -> Reached:
+        if self.witnesses is None:
+            return Reached.LAUNCHER
+        if info.si_pid == self.witnesses.pid:
+            return Reached.ALL  # it woke this process, as the script goes on
+        await_sender(info)
+        return self.witnesses.reached(info)
+
+    def _follow_stop(self, number: int) -> None:
+        """Stop along with the script: the shell that the user wants waits for this process."""
+        if not number or self._has_script_ended or signal.SIGCONT in signal.sigpending():
+            return
+        is_apart = self.screen.placement.leads is not Leads.NOTHING
+        if number in (signal.SIGTTIN, signal.SIGTTOU) and self.screen.hand_over(self.script.pid):
+            self.script.send_group(signal.SIGCONT)  # a shell has given this process the terminal, and told nobody
+        elif is_apart and number != signal.SIGSTOP and not has_shell():
+            self.script.send_group(signal.SIGCONT)  # without profd the kernel would not have stopped it
+        elif self.witnesses is not None and self.screen.suspend():
+            self.witnesses.stop_launcher(number)
+
+    def _end_script(self) -> None:
         self._has_script_ended = True
-        self.screen.script_ended()
-        self.channel.exited(status)
+        self.screen.script_ended(self.script.identity)
+        self.channel.exited(self.script.status or 0)
         self.channel.close()
         if self._wait_closed is not None:
             self._in_thread(self._close_session)
 
     def _open_dashboard(self, run_file: Path) -> None:
-        terminal = self.screen.pseudo_terminal
-        if self.plan.dashboard is None or terminal is None or self._has_script_ended:
+        if self.plan.dashboard is None or self.screen.pseudo_terminal is None or self._has_script_ended:
             return
         try:
-            self.screen.open_dashboard(self.plan.dashboard(run_file, terminal.master_fd), self.inherited.mask)
+            self.screen.open_dashboard(partial(self.plan.dashboard, run_file), self.inherited.mask)
         except OSError as error:
             self._show_script(f"the dashboard did not start ({error.strerror})")
 
@@ -165,27 +237,36 @@ class Launch:
         if why and not self._has_script_ended:
             self.screen.show_script(f"profd: {why}; the command (pid {self.script.pid}) runs on")
 
-    def _in_thread(self, work: Callable[[], None]) -> None:
-        threading.Thread(target=work, name=work.__name__, daemon=True).start()
+    def _in_thread(self, work: Callable[[], Callable[[], None]]) -> None:
+        """Let a thread work, and this one then do what it returns, woken by a signal that it takes anyway."""
 
-    def _listen(self) -> None:
-        while True:
-            self._events.put(partial(self._take_signal, signal.sigwaitinfo(TAKEN)))
+        def run() -> None:
+            event: Callable[[], None] = partial(self._miss_session, "")
+            try:
+                event = work()
+            finally:
+                # Whatever goes wrong in there shows its traceback, and the script's end is still waited for.
+                self._events.put(event)
+                os.kill(os.getpid(), signal.SIGCHLD)
 
-    def _start_session(self) -> None:
-        event, news = partial(self._miss_session, ""), "profd: the command ended before its recording had begun"
         try:
-            event = partial(self._take_session, *self.plan.start_session(self.script, self.session_end))
-        except NoSuchProcess:
-            event = partial(self._miss_session, news if self.plan.farewell else "")
-        except ProfdError as error:
-            event = partial(self._miss_session, f"profd: nothing is recorded: {error}")
-        finally:
-            # Whatever else goes wrong in here shows its traceback, and the script's end is still waited for.
-            self.session_end.close()
-            self._events.put(event)
+            threading.Thread(target=run, name=work.__name__, daemon=True).start()
+        except RuntimeError:
+            self._events.put(partial(self._miss_session, "profd: nothing is recorded: the system has no thread left"))
+            os.kill(os.getpid(), signal.SIGCHLD)
 
-    def _close_session(self) -> None:
+    def _start_session(self) -> Callable[[], None]:
+        news = "profd: the command ended before its recording had begun"
+        try:
+            return partial(self._take_session, *self.plan.start_session(self.script, self.session_end))
+        except NoSuchProcess:
+            return partial(self._miss_session, news if self.plan.farewell else "")
+        except ProfdError as error:
+            return partial(self._miss_session, f"profd: nothing is recorded: {error}")
+        finally:
+            self.session_end.close()
+
+    def _close_session(self) -> Callable[[], None]:
         assert self._wait_closed is not None
         news = []
         try:
@@ -195,5 +276,4 @@ class Launch:
                 news.append(self.plan.farewell())
         except ProfdError as error:
             news.append(f"profd: {error}")
-        finally:
-            self._events.put(partial(self._miss_session, "\n".join(filter(None, news))))
+        return partial(self._miss_session, "\n".join(filter(None, news)))

@@ -1,12 +1,10 @@
-"""Copies between a script's pseudo-terminal and the real one: a process for the output, a thread for the keys.
+"""Copies the output of a script's pseudo-terminal: a process that always reads it, and shows it if it is to.
 
 A script whose terminal no one reads stands still, and one whose terminal is closed is hung up. So a process that
 depends on nobody reads it and holds it open: in a session of its own, out of reach of the terminal's keys and of job
-control, deaf to all signals but SIGKILL and SIGSTOP, until the last of the script's processes has closed it. It
-passes the output to the session, and to the real terminal while the script is shown; what no one takes is dropped.
-When the launcher was killed, it ends the dashboard.
-
-The keys are the launcher's own to read: while it is stopped, they are the shell's.
+control, deaf to all signals but SIGKILL and SIGSTOP, not found by profd's name, until the last of the script's
+processes has closed it. It passes the output to the session, and to the real terminal while the script is shown, or
+once the launcher is gone; what no one takes is dropped. When the launcher was killed, it ends the dashboard.
 """
 
 from __future__ import annotations
@@ -18,17 +16,16 @@ import signal
 import socket
 import threading
 from dataclasses import dataclass
-from pathlib import Path
 
 import msgspec
 
 from profd.daemon import processes
+from profd.daemon.forks import become_helper, let_go_of_all_but
 from profd.daemon.launch.channel import CHUNK_BYTES, ScriptChannel
-from profd.daemon.launch.script import let_go_of_all_but
 from profd.daemon.launch.terminal import RESET
 from profd.daemon.store.records import Identity
 
-_KEY_TIMEOUT_S = 1.0
+HELD_BYTES = 2 * CHUNK_BYTES  # what is left of late output until the real terminal is free for it
 
 
 class Orders(msgspec.Struct, frozen=True):
@@ -49,8 +46,11 @@ class Orders(msgspec.Struct, frozen=True):
 class Relay:
     """The process that reads, as its launcher sees it; a child that outlives this process where it has to."""
 
-    def __init__(self, master_fd: int, screen_fd: int, channel: ScriptChannel) -> None:
-        """Start it: this process has one thread, and blocks what it takes of signals; raises OSError."""
+    def __init__(self, master_fd: int, screen_fd: int, channel: ScriptChannel, anchor_fd: int) -> None:
+        """Start it: this process has one thread, and blocks what it takes of signals; raises OSError.
+
+        It keeps ``anchor_fd`` open for as long as it reads.
+        """
         self._master_fd = master_fd
         self._screen_fd = screen_fd
         self._channel = channel
@@ -61,9 +61,8 @@ class Relay:
             try:
                 os.setsid()
                 os.chdir("/")
-                let_go_of_all_but({master_fd, screen_fd, channel.fileno(), its_end.fileno()})
-                with contextlib.suppress(OSError):
-                    Path("/proc/self/comm").write_text("profd-relay")
+                let_go_of_all_but({master_fd, screen_fd, channel.fileno(), its_end.fileno(), anchor_fd})
+                become_helper("output")
                 _Copier(master_fd, screen_fd, channel, its_end).run()
             finally:
                 os._exit(0)
@@ -96,49 +95,6 @@ class Relay:
         self._orders = msgspec.structs.replace(self._orders, notice=b"")
 
 
-class Keyboard(threading.Thread):
-    """Gives a script the keys that are pressed on the real terminal, until ``end``."""
-
-    def __init__(self, keys_fd: int, master_fd: int) -> None:
-        super().__init__(name="keyboard", daemon=True)
-        self._keys_fd: int | None = keys_fd
-        self._master_fd = master_fd
-        self._wake_fd, self._waker_fd = os.pipe()
-        self._typed = b""
-
-    def run(self) -> None:
-        while True:
-            poller = select.poll()
-            poller.register(self._wake_fd, select.POLLIN)
-            if self._typed:
-                poller.register(self._master_fd, select.POLLOUT)
-            elif self._keys_fd is not None:
-                poller.register(self._keys_fd, select.POLLIN)
-            if self._wake_fd in dict(poller.poll()):
-                return
-            if self._typed:  # no more keys are read before the script has taken these
-                try:
-                    self._typed = self._typed[os.write(self._master_fd, self._typed) :]
-                except BlockingIOError:
-                    pass
-                except OSError:
-                    self._typed = b""
-            elif self._keys_fd is not None:
-                with contextlib.suppress(OSError):
-                    self._typed = os.read(self._keys_fd, CHUNK_BYTES)
-                if not self._typed:
-                    self._keys_fd = None  # the terminal is gone
-
-    def end(self) -> None:
-        """Touch the real terminal no more: when this returns, its keys are someone else's."""
-        os.write(self._waker_fd, b"\0")
-        # It may wait for a key that a shell has taken meanwhile, and that key is then the only one that is lost.
-        self.join(_KEY_TIMEOUT_S)
-        if not self.is_alive():
-            for fd in (self._wake_fd, self._waker_fd):
-                os.close(fd)
-
-
 @dataclass(eq=False)
 class _Copier:
     """The work of the relay's process; the master of the pseudo-terminal does not block."""
@@ -155,9 +111,12 @@ class _Copier:
         """Whether no one had the script's terminal open at the last look; a script may open it again."""
         self._is_over = False
         self._is_settled = False
+        self._is_free = False
+        """Whether the real terminal is nobody's of profd's: the launcher is gone, and the dashboard."""
         # What a script leaves unread at its end is far less; a process of its own that writes on and on is left behind.
         self._rest_bytes = 1 << 20
         self._orphan: Identity | None = None
+        self._late = b""
 
     def run(self) -> None:
         """Copy until no one has the script's terminal open, all is passed on, and the launcher is gone."""
@@ -176,7 +135,7 @@ class _Copier:
             if self._orphan is not None and not processes.is_running(*self._orphan):
                 self._orphan = None
                 self._write_screen(RESET)  # its modes are the shell's to restore
-                self._leave_screen()
+                self._take_screen()
 
     @property
     def _is_ending(self) -> bool:
@@ -226,11 +185,20 @@ class _Copier:
             if self._orphan is not None and processes.is_running(*self._orphan):
                 with contextlib.suppress(OSError):
                     os.kill(self._orphan.pid, number)
-        if self._orphan is None and not self._orders.is_shown:
-            self._leave_screen()
+        if self._orphan is None:
+            self._take_screen()
+
+    def _take_screen(self) -> None:
+        """Show all that comes from now on: the terminal is the shell's, and the script in its background."""
+        script = self._orders.script
+        if script is not None and not self._orders.has_ended and processes.is_running(*script):
+            self._write_screen(b"profd was ended; the command (pid %d) runs on\n" % script.pid)
+        self._write_screen(_for_shells_terminal(self._late))
+        self._late = b""
+        self._is_free = True
 
     def _settle(self) -> None:
-        """Answer that all is copied: later output is of processes that the script left behind, and is dropped."""
+        """Answer that all is copied: later output is of processes that the script left behind."""
         is_awaited = self._is_ending
         self._is_settled = True
         self.channel.wrote_all()
@@ -250,11 +218,15 @@ class _Copier:
                 self._settle()
             return
         self._is_closed = False
+        if self._is_free:
+            self._write_screen(_for_shells_terminal(data))
+        elif self._orders.is_shown:
+            self._write_screen(data)
+        elif self._is_settled:
+            self._late = (self._late + data)[-HELD_BYTES:]
         if self._is_settled:
             return
         self.channel.wrote(data)
-        if self._orders.is_shown:
-            self._write_screen(data)
         if self._orders.has_ended:
             self._rest_bytes -= len(data)
             if self._rest_bytes <= 0:
@@ -275,3 +247,8 @@ class _Copier:
         if self.screen_fd is not None:
             os.close(self.screen_fd)
             self.screen_fd = None
+
+
+def _for_shells_terminal(data: bytes) -> bytes:
+    """Undo what the script's terminal has done to ends of lines: the shell's does it once more."""
+    return data.replace(b"\r\n", b"\n")

@@ -7,11 +7,16 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from profd.daemon import processes
 from profd.daemon.launch.channel import CHUNK_BYTES, ScriptChannel
-from profd.daemon.launch.relay import Keyboard, Relay
+from profd.daemon.launch.keeper import keep_script
+from profd.daemon.launch.keyboard import DashboardKeyboard, Keyboard
+from profd.daemon.launch.placement import Leads, ScriptPlace, leads_session
+from profd.daemon.launch.relay import Relay
+from profd.daemon.launch.script import Script, Start, fork_script
+from profd.daemon.launch.signals import InheritedSignals
 from profd.daemon.launch.terminal import PseudoTerminal, Terminal, has_shell
 from profd.daemon.store.records import Identity
 
@@ -19,13 +24,13 @@ from profd.daemon.store.records import Identity
 class Dashboard:
     """A running dashboard."""
 
-    def __init__(self, command: Sequence[str], pty_fd: int, mask: Iterable[int]) -> None:
-        """Start it with ``pty_fd`` open under the same number, and with the signal mask ``mask``."""
-        os.set_inheritable(pty_fd, True)
+    def __init__(self, command: Sequence[str], keys_fd: int, mask: Iterable[int]) -> None:
+        """Start it with ``keys_fd`` open under the same number, here no more, and with the signal mask ``mask``."""
+        os.set_inheritable(keys_fd, True)
         try:
             self.pid = os.posix_spawn(command[0], list(command), os.environ, setsigmask=mask)
         finally:
-            os.set_inheritable(pty_fd, False)
+            os.close(keys_fd)
         stat = processes.read_stat(self.pid)
         self.identity = Identity(self.pid, stat.start_ticks if stat else 0)
 
@@ -44,27 +49,48 @@ class Dashboard:
 class Screen:
     """The script has the stdin, stdout and stderr of profd: there is hardly anything to do, which is the point."""
 
-    pseudo_terminal: PseudoTerminal | None = None  # the script's own terminal; None where it has that of profd, or none
+    pseudo_terminal: PseudoTerminal | None = None  # the script's own terminal; None if it has that of profd, or none
+
+    def __init__(self, placement: ScriptPlace) -> None:
+        self.placement = placement
 
     @property
     def is_occupied(self) -> bool:
         """Whether the terminal is in use by something that ends by itself."""
         return False
 
+    def start_script(self, command: Sequence[str], inherited: InheritedSignals, variables: Mapping[str, str]) -> Script:
+        """Start a command in its place; raises what ``fork_script`` does, and has the terminal as it was then."""
+        self.placement.let_go()
+        try:
+            script = fork_script(Start(command, inherited, self.placement.take, variables))
+        except OSError:
+            self.placement.regain()
+            raise
+        self.placement.settle()
+        return script
+
     def start(self, script: Identity) -> None:
         """Begin to show what a script writes. Here: close stdin and stdout, so that pipes end with the script."""
         null_fd = os.open(os.devnull, os.O_RDWR)
         for fd in (0, 1):
             os.dup2(null_fd, fd, inheritable=False)
-        if null_fd > 1:  # it is 0 or 1 itself where that was closed from the start
-            os.close(null_fd)
+        os.close(null_fd)
+
+    def hand_over(self, group: int) -> bool:
+        """Give a group the foreground of the terminal if this process has it; says whether it did."""
+        return self.placement.hand_over(group)
+
+    def suspend(self) -> bool:
+        """Leave the terminal to a shell; False if what is on it stops by itself, and this process along with it."""
+        return True
 
     def say(self, line: str) -> bool:
         """Write a line now; False where it would get between the script's own lines: stderr has no byte of profd's."""
         return False
 
-    def open_dashboard(self, command: Sequence[str], mask: Iterable[int]) -> None:
-        """Start the dashboard, with the signal mask ``mask``, and with the master of the pseudo-terminal open."""
+    def open_dashboard(self, make_command: Callable[[int], Sequence[str]], mask: Iterable[int]) -> None:
+        """Start the dashboard, with the signal mask ``mask``; its command is told the descriptor for the keys."""
 
     def show_script(self, why: str) -> None:
         """Show the script's own output from now on, after a line that says why."""
@@ -79,8 +105,9 @@ class Screen:
     def signaled(self, number: int) -> None:
         """Note that the terminal sent a signal to this process, and maybe to no other."""
 
-    def script_ended(self) -> None:
-        """Copy the output that the script has left unread."""
+    def script_ended(self, script: Identity) -> None:
+        """Take back the terminal of a script that led a group; copy the output that it has left unread."""
+        self.placement.take_back(script.pid)
 
     def leave(self) -> None:
         """End what is on the screen and give the terminal back; may be called twice."""
@@ -92,16 +119,25 @@ class SharedScreen(Screen):
     pseudo_terminal: PseudoTerminal
 
     def __init__(self, terminal: Terminal, channel: ScriptChannel) -> None:
-        """Take the terminal, and copy output to ``channel``; raises OSError where the system has no process left."""
+        """Take the terminal, and copy output to ``channel``; raises OSError if the system has no process left."""
+        super().__init__(ScriptPlace(Leads.GROUP))
         self._terminal = terminal
         self.pseudo_terminal = PseudoTerminal(terminal)
         self._dashboard: Dashboard | None = None
-        self._relay = Relay(self.pseudo_terminal.master_fd, 1, channel)
+        self._relay = Relay(self.pseudo_terminal.master_fd, 1, channel, self.pseudo_terminal.anchor_fd)
         self._keyboard: Keyboard | None = None
+        self._dashboards_keyboard: Keyboard | None = None
 
     @property
     def is_occupied(self) -> bool:
         return self._dashboard is not None
+
+    def start_script(self, command: Sequence[str], inherited: InheritedSignals, variables: Mapping[str, str]) -> Script:
+        """Start a command as the leader of the terminal's session if this process leads one, else as a shell's job."""
+        terminal = self.pseudo_terminal
+        if leads_session():
+            return fork_script(Start(command, inherited, terminal.adopt, variables))
+        return keep_script(Start(command, inherited, terminal.adopt_as_job, variables), terminal)
 
     def start(self, script: Identity) -> None:
         self.pseudo_terminal.release()
@@ -114,10 +150,20 @@ class SharedScreen(Screen):
         self._relay.order(notice=_for_raw_terminal(line))
         return True
 
-    def open_dashboard(self, command: Sequence[str], mask: Iterable[int]) -> None:
+    def suspend(self) -> bool:
+        if self._dashboard is not None:
+            os.kill(self._dashboard.pid, signal.SIGTSTP)
+            return False
+        self._terminal.restore()
+        return True
+
+    def open_dashboard(self, make_command: Callable[[int], Sequence[str]], mask: Iterable[int]) -> None:
         self._release_terminal()
-        self._dashboard = Dashboard(command, self.pseudo_terminal.master_fd, mask)
+        keyboard = DashboardKeyboard(self.pseudo_terminal)
+        self._dashboard = Dashboard(make_command(keyboard.dashboards_fd), keyboard.dashboards_fd, mask)
         self._relay.order(dashboard=self._dashboard.identity)
+        keyboard.start()
+        self._dashboards_keyboard = keyboard
 
     def show_script(self, why: str) -> None:
         self._attach_keyboard()
@@ -133,7 +179,7 @@ class SharedScreen(Screen):
             return ""
         if os.WIFSTOPPED(status):
             if has_shell():
-                os.killpg(0, signal.SIGSTOP)
+                os.kill(os.getpid(), signal.SIGSTOP)
             else:
                 self._dashboard.resume()
             return ""
@@ -148,7 +194,7 @@ class SharedScreen(Screen):
         """Set size and modes for the script that is shown; the dashboard does so itself, unless it is still stopped."""
         if self._keyboard is not None:
             self._terminal.make_raw()
-            self.pseudo_terminal.resize(self._terminal)
+            self.pseudo_terminal.resize(self._terminal.size)
         elif self._dashboard is not None:
             self._dashboard.resume()
 
@@ -157,7 +203,7 @@ class SharedScreen(Screen):
         if number == signal.SIGHUP and self._dashboard is not None:
             os.kill(self._dashboard.pid, signal.SIGHUP)
 
-    def script_ended(self) -> None:
+    def script_ended(self, script: Identity) -> None:
         """Show all that the script wrote; the real terminal is given back unless the dashboard has it."""
         self._relay.order(has_ended=True)
         self._release_terminal()
@@ -170,10 +216,13 @@ class SharedScreen(Screen):
 
     def _forget_dashboard(self) -> None:
         self._dashboard = None
+        if self._dashboards_keyboard is not None:
+            self._dashboards_keyboard.end()
+            self._dashboards_keyboard = None
         self._relay.order(dashboard=None)
 
     def _attach_keyboard(self) -> None:
-        self._keyboard = Keyboard(self._terminal.fd, self.pseudo_terminal.master_fd)
+        self._keyboard = Keyboard(self._terminal.fd, self.pseudo_terminal)
         self.renew()
         self._keyboard.start()
 

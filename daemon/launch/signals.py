@@ -5,33 +5,41 @@ Owns the launcher's signal mask while the script runs, and judges a signal by it
 
 from __future__ import annotations
 
+import ctypes
+import enum
+import os
 import signal
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from types import FrameType
 
-from profd.daemon import program
+from profd.daemon import processes, program
+
+_PR_SET_DUMPABLE = 4
 
 _LEFT_ALONE = frozenset(
     {
         # Nobody can take these.
         signal.SIGKILL, signal.SIGSTOP,
-        # Job control: a launcher that stops along with its script is what a shell expects.
+        # Job control: a launcher in its script's group is stopped along with it, as a shell expects.
         signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU,
         # Faults of the launcher's own code.
         signal.SIGSEGV, signal.SIGBUS, signal.SIGFPE, signal.SIGILL, signal.SIGTRAP, signal.SIGSYS,
-        # Python ignores them from its start.
-        signal.SIGPIPE, signal.SIGXFSZ,
     }
 )  # fmt: skip
 TAKEN = frozenset(signal.valid_signals()) - _LEFT_ALONE  # the signals that a launcher takes
+STOPPING = frozenset({signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU})
+"""What it takes, too, if the script has a group of its own: these stop the script, and then the launcher follows it."""
 ENDING = frozenset({signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT})
 """The signals by which a person asks a program to end."""
 # What the kernel sends to every process of the terminal's foreground group.
 _OF_TERMINAL = frozenset({signal.SIGINT, signal.SIGQUIT, signal.SIGHUP, signal.SIGCONT, signal.SIGWINCH})
 # What it sends to the leader of the session alone when the terminal hangs up.
 _OF_SESSION = frozenset({signal.SIGHUP, signal.SIGCONT})
+# What a sender may take, in seconds, to signal one process of a job after the other.
+_ROUND_S, _LOOK_S = 0.03, 0.0002
 
 Action = Callable[[int, "FrameType | None"], object] | int | signal.Handlers | None
 
@@ -59,13 +67,13 @@ class InheritedSignals:
 
 
 @contextmanager
-def taken() -> Iterator[InheritedSignals]:
-    """Hold the taken signals back from this process, to be read with ``signal.sigwaitinfo``.
+def taken(numbers: frozenset[signal.Signals]) -> Iterator[InheritedSignals]:
+    """Hold some signals back from this process, to be read with ``signal.sigwaitinfo``.
 
     A process that has other threads by then, or that starts a child, has to see to their masks itself.
     """
-    mask = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, TAKEN))
-    # Where SIGCHLD is ignored the kernel keeps no exit status.
+    mask = frozenset(signal.pthread_sigmask(signal.SIG_BLOCK, numbers))
+    # If SIGCHLD is ignored the kernel keeps no exit status.
     on_child = signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     try:
         yield InheritedSignals(mask, signal.SIG_DFL if on_child is None else on_child)
@@ -74,29 +82,77 @@ def taken() -> Iterator[InheritedSignals]:
         signal.pthread_sigmask(signal.SIG_SETMASK, mask)
 
 
+def die_of(number: int) -> None:
+    """End this process by a signal, without a core dump; returns if that is impossible, as for a container's first."""
+    ctypes.CDLL(None).prctl(_PR_SET_DUMPABLE, 0, 0, 0, 0)
+    if number not in (signal.SIGKILL, signal.SIGSTOP):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+    os.kill(os.getpid(), number)
+
+
 def is_from_process(info: signal.struct_siginfo) -> bool:
     return info.si_code <= 0  # of kill, sigqueue, tgkill; what the kernel itself sends has a positive one
+
+
+def await_sender(info: signal.struct_siginfo) -> None:
+    """Wait until the sender of a signal has signaled all that it is about to: until it sleeps, or has ended."""
+    deadline_s = time.monotonic() + _ROUND_S
+    while time.monotonic() < deadline_s:
+        sender = processes.read_stat(info.si_pid)
+        if sender is None or sender.state != "R":
+            return
+        time.sleep(_LOOK_S)
+
+
+class Aim(enum.Enum):
+    """Whom a signal still has to be passed on to."""
+
+    NOBODY = "nobody"
+    SCRIPT = "script"
+    GROUP = "group"
+    TERMINAL = "terminal"
+
+
+class Reached(enum.Enum):
+    """Whom a process signaled, as far as this process's witnesses know."""
+
+    LAUNCHER = "launcher"
+    ITS_GROUP = "its group"
+    ALL = "all"
 
 
 @dataclass(frozen=True)
 class Standing:
     """How the launcher stands to its script and to the terminal: what decides which signals both of them get.
 
-    ``in_one_group`` is False where the script has a terminal of its own; ``leads_session`` is the launcher's.
+    ``in_one_group`` says whether they share a group, ``on_own_terminal`` whether the script has another terminal than
+    profd; ``leads_session`` is the launcher's.
     """
 
     script_pid: int
     in_one_group: bool
-    leads_session: bool
+    on_own_terminal: bool = False
+    leads_session: bool = False
 
-    def owes(self, info: signal.struct_siginfo) -> bool:
-        """Say whether a signal that the launcher took has still to be given to the script."""
+    def aim(self, info: signal.struct_siginfo, reached: Callable[[], Reached]) -> Aim:
+        """Say whom a signal that the launcher took has still to be given; asks the witnesses only if it depends."""
         if info.si_signo == signal.SIGCHLD:
-            return False
-        if is_from_process(info):
-            return info.si_pid != self.script_pid
+            return Aim.NOBODY
+        if not is_from_process(info):
+            return self._aim_of_kernel(info.si_signo)
+        if info.si_pid in (self.script_pid, os.getpid()):  # a write of its own to a pipe without a reader
+            return Aim.NOBODY
+        whom = reached()
+        if whom is Reached.LAUNCHER:
+            return Aim.SCRIPT
+        return Aim.NOBODY if self.in_one_group or whom is Reached.ALL else Aim.GROUP
+
+    def _aim_of_kernel(self, number: int) -> Aim:
+        if self.on_own_terminal:
+            return Aim.NOBODY if number in (signal.SIGWINCH, signal.SIGCONT) else Aim.TERMINAL
         if not self.in_one_group:
-            return info.si_signo not in (signal.SIGWINCH, signal.SIGCONT)
-        if info.si_signo in _OF_SESSION and self.leads_session:
-            return True
-        return info.si_signo not in _OF_TERMINAL
+            return Aim.GROUP
+        if number in _OF_SESSION and self.leads_session:
+            return Aim.SCRIPT
+        return Aim.NOBODY if number in _OF_TERMINAL else Aim.SCRIPT

@@ -61,6 +61,11 @@ def has_shell() -> bool:
         return False
 
 
+def window_size(columns: int, lines: int) -> bytes:
+    """Return a ``struct winsize``; the pixels are unknown."""
+    return _SIZE.pack(lines, columns, 0, 0)
+
+
 class Terminal:
     """The terminal on stdin, with the modes that it had when this object was made."""
 
@@ -88,28 +93,46 @@ class Terminal:
 
 
 class PseudoTerminal:
-    """A terminal for the script alone, in the modes and the size of the real one."""
+    """A terminal for the script alone, in the modes and the size of the real one.
+
+    Whoever reads its master has ``anchor_fd`` open; ``lifeline_fd`` is at its end when nobody has.
+    """
 
     def __init__(self, like: Terminal) -> None:
         self.master_fd, self.slave_fd = os.openpty()
-        # A script that does not read may hold up nobody. The flag is one for all that share the descriptor: the
-        # dashboard and the session have to expect BlockingIOError.
+        self.lifeline_fd, self.anchor_fd = os.pipe()
+        # A script that does not read may hold up nobody. The flag is one for all that share the descriptor.
         os.set_blocking(self.master_fd, False)
         termios.tcsetattr(self.slave_fd, termios.TCSANOW, like.modes)
-        self.resize(like)
+        self.resize(like.size)
 
-    def adopt(self) -> None:
+    def lead(self) -> None:
+        """Make this process the leader of the terminal's session."""
         os.setsid()
         fcntl.ioctl(self.slave_fd, termios.TIOCSCTTY, 0)
+
+    def adopt(self) -> None:
+        """Make the terminal that of this process, which is about to become the script and leads its session."""
+        self.lead()
+        self._take_streams()
+
+    def adopt_as_job(self) -> None:
+        """Make the terminal that of this process, a job below the leader of its session; SIGTTOU has to be blocked."""
+        os.setpgid(0, 0)
+        os.tcsetpgrp(self.slave_fd, os.getpid())
+        self._take_streams()
+
+    def _take_streams(self) -> None:
         for fd in _STANDARD:
             os.dup2(self.slave_fd, fd)
 
-    def resize(self, like: Terminal) -> None:
+    def resize(self, size: bytes) -> None:
+        """Give it a size, as a ``struct winsize``."""
         with contextlib.suppress(OSError):
-            fcntl.ioctl(self.master_fd, termios.TIOCSWINSZ, like.size)
+            fcntl.ioctl(self.master_fd, termios.TIOCSWINSZ, size)
 
     def send(self, number: int) -> None:
-        """Send a signal to the process group that the terminal's keys reach, where there is one."""
+        """Send a signal to the process group that the terminal's keys reach, if there is one."""
         with contextlib.suppress(OSError):
             group = os.tcgetpgrp(self.master_fd)
             if group > 0:
@@ -118,3 +141,4 @@ class PseudoTerminal:
     def release(self) -> None:
         """Close the script's side, which is the script's alone from now on: so its end can be read."""
         os.close(self.slave_fd)
+        os.close(self.lifeline_fd)

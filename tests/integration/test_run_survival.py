@@ -78,8 +78,8 @@ def test_second_interrupt_does_not_wait_for_the_session() -> None:
 @pytest.mark.parametrize(
     ("code", "expected"),
     [
-        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", 143),
-        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", 137),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGTERM)", -signal.SIGTERM),
+        ("import os, signal; os.kill(os.getpid(), signal.SIGKILL)", -signal.SIGKILL),
         ("raise ValueError('no')", 1),
     ],
 )
@@ -122,3 +122,56 @@ def test_what_profd_refuses_is_its_own_error_before_the_script_starts(tmp_path: 
     assert launches.run("--no-such-option", *started).returncode == 2
     assert launches.run().returncode == 2
     assert not (tmp_path / "started").exists()
+
+
+def test_an_empty_name_has_a_reason_and_an_odd_environment_is_passed_on() -> None:
+    done = launches.run("--", "")
+    assert (done.returncode, done.stderr) == (127, b"profd: the command's name is empty: name the command after `--`\n")
+    words = ["env", "=x=y", launches.PROFD, "run", "--headless", "--quiet", "--", "cat", "/proc/self/environ"]
+    assert b"\0=x=y\0" in b"\0" + subprocess.run(words, capture_output=True, check=True).stdout
+
+
+LIMITED = """
+import os, sys
+from pathlib import Path
+from profd.daemon.errors import SessionFailed
+from profd.daemon.launch.launch import Plan, launch
+
+left = int(sys.argv[1])
+fork = os.fork
+def limited():
+    global left
+    left -= 1
+    if left < 0:
+        raise BlockingIOError(11, "Resource temporarily unavailable")
+    return fork()
+os.fork = limited
+def start_session(script, channel):
+    raise SessionFailed("none")
+sys.exit(launch(Plan((sys.executable, "-c", "raise SystemExit(7)"), start_session, None, sys.stderr.write)))
+"""
+"""What ``profd run`` does if so many processes can be started, and no more."""
+
+
+@pytest.mark.parametrize(("left", "said"), [(0, "nothing left to start it with"), (1, "none"), (2, "none")])
+def test_the_script_runs_whatever_cannot_be_started(left: int, said: str) -> None:
+    words = [sys.executable, "-c", LIMITED, str(left)]
+    done = subprocess.run(words, capture_output=True, text=True, timeout=DEADLINE_S, start_new_session=True)
+    assert (done.returncode, done.stdout) == (7, "")
+    assert said in done.stderr
+
+
+LEAVING = """
+for n in 1 2 3 4 5; do ( ( sleep 0.1 ) & ); done
+sleep 0.5
+grep -l '^State:.Z' /proc/[0-9]*/status
+exit 7
+"""
+"""Says which processes nobody waits for."""
+
+
+@pytest.mark.requires("root", "unshare")
+def test_the_first_process_of_a_container_waits_for_what_is_left_behind() -> None:
+    words = ["unshare", "-pf", "--mount-proc", "--kill-child", launches.PROFD, "run", "--headless", "--quiet"]
+    done = subprocess.run([*words, "sh", "-c", LEAVING], capture_output=True, timeout=DEADLINE_S)
+    assert (done.returncode, done.stdout) == (7, b"")

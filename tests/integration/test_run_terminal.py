@@ -65,7 +65,7 @@ def test_script_is_shown_once_the_dashboard_is_left_resized_with_its_window_and_
     until(lambda: size_seen(launch) == b"20 10", "the new size")
     launch.type(b"\x03")
     launch.expect(b"KeyboardInterrupt")
-    assert launch.launcher.wait(DEADLINE_S) == 130
+    assert launch.launcher.wait(DEADLINE_S) == -signal.SIGINT
     assert launch.current_modes() == launch.modes
 
 
@@ -108,7 +108,7 @@ def test_signal_to_profd_reaches_a_script_on_its_own_terminal(start: Start) -> N
     until(lambda: not launches.is_alive(session_pid), "the session's end")
     assert launches.is_alive(dashboard_pid)
     os.kill(launch.launcher.pid, signal.SIGTERM)
-    assert launch.launcher.wait(DEADLINE_S) == 143
+    assert launch.launcher.wait(DEADLINE_S) == -signal.SIGTERM
     assert not launches.is_alive(dashboard_pid)
     assert launch.current_modes() == launch.modes
 

@@ -216,11 +216,11 @@ def train_backward(run: LiveRun, seconds: int) -> None:
 
 @contextlib.asynccontextmanager
 async def open_dashboard(
-    run_file: Path, *, size: tuple[int, int] = SIZE, pty_fd: int | None = None, may_end: bool = True
+    run_file: Path, *, size: tuple[int, int] = SIZE, keys_fd: int | None = None, may_end: bool = True
 ) -> AsyncIterator[OpenDashboard]:
     """Open the dashboard on a run, and wait until all of it is shown, what was found included."""
     with mock.patch.object(feed, "Analysis", AnalysisInProcess), mock.patch.object(feed, "REFRESH_S", REFRESH_S):
-        app = ProfdApp(run_file, pty_fd=pty_fd, may_end=may_end)
+        app = ProfdApp(run_file, keys_fd=keys_fd, may_end=may_end)
         app.animation_level = "none"
         opened = OpenDashboard(app)
         async with app.run_test(size=size, notifications=True, message_hook=opened.take):

@@ -115,7 +115,7 @@ class Scene:
         (self.pids["relay"],) = (
             pid
             for pid in processes.children(self.pids["launcher"])
-            if (stat := processes.read_stat(pid)) and stat.comm == "profd-relay"
+            if processes.command_line(pid) == ("run-helper", "output")
         )
 
     def launch_headless(self) -> None:

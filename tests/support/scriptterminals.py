@@ -22,6 +22,7 @@ import sys
 import msgspec
 from pathlib import Path
 from functools import partial
+from profd.cli.main import end_with
 from profd.cli.run import start_recording, narrate
 from profd.daemon import paths
 from profd.daemon.launch.launch import Plan, launch
@@ -30,23 +31,23 @@ from profd.daemon.session.session import SessionOptions
 run_id = paths.new_run_id("test")
 command = tuple(sys.argv[2:])
 options = SessionOptions(run_id, "test", paths.new_run_file(run_id), "launched", 0, 0, command)
-sys.exit(launch(Plan(
+end_with(launch(Plan(
     command=command,
     start_session=partial(start_recording, options, None),
     farewell=lambda: "farewell",
     narrate=narrate,
-    dashboard=lambda run_file, pty_fd: [sys.executable, "-c", sys.argv[1], str(run_file), str(pty_fd)],
+    dashboard=lambda run_file, keys_fd: [sys.executable, "-c", sys.argv[1], str(run_file), str(keys_fd)],
 )))
 """
 """What ``profd run`` does on a terminal, but with the program in its first argument for a dashboard."""
 
 DASHBOARD = """
 import os, sys, tty
-pty_fd = int(sys.argv[2])
+keys_fd = int(sys.argv[2])
 tty.setraw(0)
 os.write(1, b"\\x1b[?1049hdashboard %d\\r\\n" % os.getpid())
 while (key := os.read(0, 1)) != b"q":
-    os.write(pty_fd, key)
+    os.write(keys_fd, b"k" + key)
 os.write(1, b"\\x1b[?1049l")
 """
 """Gives keys to the script, ends with q, and leaves the terminal raw."""

@@ -86,7 +86,7 @@ def test_a_dashboard_is_for_a_terminal(launched: Launched, monkeypatch: pytest.M
     monkeypatch.setattr(run, "takes_dashboard", lambda: True)
     assert plan_of(launched, "--headless", "python", "train.py").dashboard is None
     dashboard = there(plan_of(launched, "python", "train.py").dashboard)
-    assert dashboard(Path("/runs/a.profd"), 7) == program.words("profd", "view", "/runs/a.profd", "--pty-fd", "7")
+    assert dashboard(Path("/runs/a.profd"), 7) == program.words("profd", "view", "/runs/a.profd", "--keys-fd", "7")
 
 
 def test_a_script_is_armed_for_windows_only_where_that_is_asked_for(launched: Launched) -> None:

@@ -18,8 +18,8 @@ from profd.daemon.errors import ExitCode
 def opened(monkeypatch: pytest.MonkeyPatch) -> list[object]:
     opened: list[object] = []
 
-    def run_dashboard(run_file: Path, *, pty_fd: int | None, may_end: bool) -> None:
-        opened.append((run_file, pty_fd, may_end))
+    def run_dashboard(run_file: Path, *, keys_fd: int | None, may_end: bool) -> None:
+        opened.append((run_file, keys_fd, may_end))
 
     monkeypatch.setitem(sys.modules, "profd.tui.app", SimpleNamespace(run_dashboard=run_dashboard))
     terminal = SimpleNamespace(isatty=lambda: True)
@@ -33,7 +33,7 @@ def test_view_opens_a_dashboard_that_does_not_end_the_recording(
 ) -> None:
     path = write_run(tmp_path / "a.profd", seconds=1)
     profd("view", path)
-    profd("view", path, "--pty-fd", 7)
+    profd("view", path, "--keys-fd", 7)
     (tmp_path / "notes.profd").write_text("no run")
     profd("view", tmp_path / "notes.profd", code=ExitCode.UNREADABLE_RUN)
     assert opened == [(path, None, False), (path, 7, False)]

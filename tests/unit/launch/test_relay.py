@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import tty
 from collections.abc import Iterator
 from pathlib import Path
@@ -17,9 +16,8 @@ from support.synthetic import identity_of
 from support.waiting import DEADLINE_S, until
 
 from profd.daemon import processes
-from profd.daemon.launch import relay
 from profd.daemon.launch.channel import LARGEST_BYTES, ScriptWrote, decode, make_channel
-from profd.daemon.launch.relay import Keyboard, Relay
+from profd.daemon.launch.relay import Relay
 from profd.daemon.launch.screen import SharedScreen
 from profd.daemon.launch.terminal import RESET, Terminal
 from profd.daemon.store.records import Identity
@@ -34,7 +32,9 @@ class Ends:
         os.set_blocking(self.master_fd, False)
         self.screen_fd, self.shown_fd = os.pipe()
         self.channel, self.session = make_channel()
-        self.relay = Relay(self.master_fd, self.shown_fd, self.channel)
+        self.lifeline_fd, anchor_fd = os.pipe()
+        self.relay = Relay(self.master_fd, self.shown_fd, self.channel, anchor_fd)
+        os.close(anchor_fd)
         self.pid = self.relay._pid
         self.relay.order(script=identity_of(os.getpid()), is_shown=True)
 
@@ -73,7 +73,7 @@ class Ends:
             os.kill(self.pid, signal.SIGKILL)
         if self.relay._pid:
             os.waitpid(self.pid, 0)
-        for fd in (self.master_fd, self.script_fd, self.screen_fd, self.shown_fd):
+        for fd in (self.master_fd, self.script_fd, self.screen_fd, self.shown_fd, self.lifeline_fd):
             if fd >= 0:
                 os.close(fd)
         self.session.close()
@@ -150,6 +150,9 @@ def test_end_does_not_wait_for_those_the_script_left_behind(ends: Ends) -> None:
     ends.lose_launcher()
     for _ in range(100):
         os.write(ends.script_fd, b"x" * 4000)  # they are not held up, and not hung up
+        left = 4000
+        while left:
+            left -= len(os.read(ends.screen_fd, left))  # and shown, as the terminal is nobody's now
     assert ends.state() not in "ZX"
     ends.close_script()
     until(lambda: ends.state() == "Z", "the end of the relay")
@@ -170,7 +173,7 @@ def test_a_script_may_close_its_terminal_and_open_it_again(ends: Ends) -> None:
 def test_it_ends_with_a_launcher_that_started_no_script() -> None:
     master_fd, script_fd = os.openpty()
     channel, session = make_channel()
-    relay = Relay(master_fd, 1, channel)
+    relay = Relay(master_fd, 1, channel, channel.fileno())
     pid = relay._pid
     os.close(script_fd)
     relay._end.close()
@@ -190,8 +193,10 @@ def test_a_stopped_dashboard_ends_with_its_launcher_and_leaves_the_screen(ends: 
             assert dashboard.wait(DEADLINE_S) == -signal.SIGTERM
         finally:
             dashboard.kill()
-        assert os.read(ends.screen_fd, 1000) == RESET
+        assert os.read(ends.screen_fd, len(RESET)) == RESET
+        assert b"runs on" in os.read(ends.screen_fd, 1000)
         ends.write(b"the script goes on")
+        assert os.read(ends.screen_fd, 1000) == b"the script goes on"
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP, signal.SIGINT, signal.SIGTSTP])
@@ -217,62 +222,6 @@ def test_the_launcher_sees_to_it_that_there_is_a_relay(ends: Ends, number: int) 
     ends.lose_launcher()
 
 
-@pytest.fixture
-def keyboard() -> Iterator[tuple[Keyboard, int, int]]:
-    """Yield a keyboard, the descriptor to press its keys, and the script's terminal."""
-    master_fd, script_fd = os.openpty()
-    tty.setraw(script_fd)
-    os.set_blocking(master_fd, False)
-    keys_fd, pressed_fd = os.pipe()
-    made = Keyboard(keys_fd, master_fd)
-    made.start()
-    yield made, pressed_fd, script_fd
-    if made.is_alive():
-        made.end()
-    for fd in (master_fd, script_fd, keys_fd, pressed_fd):
-        os.close(fd)
-
-
-Pressed = tuple[Keyboard, int, int]
-
-
-def test_keys_wait_for_a_script_that_does_not_read_and_are_someone_elses_in_the_end(keyboard: Pressed) -> None:
-    board, pressed_fd, script_fd = keyboard
-    typed = b"k" * 20_000  # more than a terminal takes
-    os.write(pressed_fd, typed)
-    seen = b""
-    while len(seen) < len(typed):
-        seen += os.read(script_fd, 4096)
-    assert seen == typed
-    assert board.is_alive()
-    board.end()
-    os.write(pressed_fd, b"keys")
-    assert board._keys_fd is not None
-    assert os.read(board._keys_fd, 100) == b"keys"
-
-
-def test_a_key_that_someone_else_took_holds_nobody_up(keyboard: Pressed, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Between the look at the terminal and the read, a shell may have had it."""
-    board, pressed_fd, _ = keyboard
-    asked = threading.Event()
-    read = os.read
-
-    def read_late(fd: int, most: int) -> bytes:
-        asked.set()
-        return read(never_fd, most)
-
-    never_fd, other_fd = os.pipe()
-    monkeypatch.setattr(os, "read", read_late)
-    monkeypatch.setattr(relay, "_KEY_TIMEOUT_S", 0.01)
-    os.write(pressed_fd, b"k")
-    assert asked.wait(DEADLINE_S)
-    board.end()
-    assert board.is_alive()
-    os.close(other_fd)
-    board.join(DEADLINE_S)
-    os.close(never_fd)
-
-
 def test_what_a_script_writes_at_once_is_shown(capfd: pytest.CaptureFixture[str]) -> None:
     """It may write, and end, before the screen has begun to show it."""
     far_fd, terminal_fd = os.openpty()
@@ -282,10 +231,10 @@ def test_what_a_script_writes_at_once_is_shown(capfd: pytest.CaptureFixture[str]
     os.write(screen.pseudo_terminal.slave_fd, b"no such option")
 
     screen.start(Identity(os.getpid(), 0))
-    screen.script_ended()
+    screen.script_ended(Identity(os.getpid(), 0))
 
     assert capfd.readouterr().out == "no such option"
-    for fd in (far_fd, terminal_fd, screen.pseudo_terminal.master_fd):
+    for fd in (far_fd, terminal_fd, screen.pseudo_terminal.master_fd, screen.pseudo_terminal.anchor_fd):
         os.close(fd)
     channel.close()
     session.close()
@@ -314,3 +263,21 @@ def test_a_job_of_its_own_has_a_shell_and_a_session_leader_has_none() -> None:
     assert answer(leads_session=False, leads_job=True, below_a_script=True) == "True"
     assert answer(leads_session=True, leads_job=False) == "False"
     assert answer(leads_session=True, leads_job=False, below_a_script=True) == "False"
+
+
+def test_it_is_not_found_by_profds_name_and_holds_the_keepers_lifeline(ends: Ends) -> None:
+    ends.write(b"it has begun")
+    assert processes.command_line(ends.pid) == ("run-helper", "output")
+    assert (processes.read_stat(ends.pid) or pytest.fail("gone")).comm == "run-helper"
+    os.set_blocking(ends.lifeline_fd, False)
+    with pytest.raises(BlockingIOError):
+        os.read(ends.lifeline_fd, 1)
+
+
+def test_late_output_waits_for_the_terminal(ends: Ends) -> None:
+    ends.relay.order(is_shown=False, has_ended=True)
+    os.write(ends.script_fd, b"late\r\n")
+    read = ends.reads()
+    until(lambda: ends.reads() > read, "its look at the terminal")
+    ends.lose_launcher()
+    assert os.read(ends.screen_fd, 100) == b"late\n"  # the shell's terminal makes its own ends of lines

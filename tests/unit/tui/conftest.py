@@ -12,6 +12,9 @@ from support import synthetic
 from support.dashboard import OpenDashboard, open_dashboard
 from support.fakesession import FakeSession
 
+from profd.daemon.launch.keyboard import DashboardKeyboard
+from profd.daemon.launch.terminal import PseudoTerminal
+from profd.daemon.launch.terminal import Terminal as LaunchersTerminal
 from profd.tui import actions
 
 
@@ -30,14 +33,26 @@ def ended(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def pty() -> Iterator[tuple[int, int]]:
-    """Give both ends of a pseudo-terminal: profd's, and the script's, which takes keys one by one."""
-    ours, scripts = os.openpty()
-    attributes = termios.tcgetattr(scripts)
+    """Give the dashboard's way to a script's terminal, and that terminal, which takes keys one by one."""
+    far_fd, near_fd = os.openpty()
+    attributes = termios.tcgetattr(near_fd)
     attributes[0] = attributes[3] = 0
-    termios.tcsetattr(scripts, termios.TCSANOW, attributes)
-    yield ours, scripts
-    os.close(ours)
-    os.close(scripts)
+    termios.tcsetattr(near_fd, termios.TCSANOW, attributes)
+    made = PseudoTerminal(LaunchersTerminal(near_fd))
+    keyboard = DashboardKeyboard(made)
+    keyboard.start()
+    yield keyboard.dashboards_fd, made.slave_fd
+    keyboard.end()
+    for fd in (
+        far_fd,
+        near_fd,
+        made.master_fd,
+        made.slave_fd,
+        made.lifeline_fd,
+        made.anchor_fd,
+        keyboard.dashboards_fd,
+    ):
+        os.close(fd)
 
 
 @pytest.fixture

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
-import struct
-import termios
 from pathlib import Path
 
 import pytest
 from support import synthetic
 from support.dashboard import open_dashboard
+from support.waiting import until
 from textual.events import Paste
 
 from profd.daemon.store import records
@@ -32,7 +30,7 @@ def read_all(fd: int, size: int) -> bytes:
 async def test_keys_go_to_the_script_while_the_pane_is_focused(tmp_path: Path, pty: tuple[int, int]) -> None:
     ours, scripts = pty
     with synthetic.live_run(tmp_path / "a.profd", seconds=2) as run:
-        async with open_dashboard(run.path, pty_fd=ours) as opened:
+        async with open_dashboard(run.path, keys_fd=ours) as opened:
             await opened.press("7")
             assert "⏎ types to the script" in opened.text(TabLine)
             await opened.press("enter", "q", "1", "ctrl+c", "enter", "up")
@@ -51,7 +49,7 @@ async def test_a_stray_key_is_never_the_scripts(
     os.set_blocking(scripts, False)
     left: list[Leaving] = []
     with synthetic.live_run(tmp_path / "a.profd", seconds=2) as run:
-        async with open_dashboard(run.path, pty_fd=ours) as opened:
+        async with open_dashboard(run.path, keys_fd=ours) as opened:
             monkeypatch.setattr(opened.app, "exit", left.append)
             for way in [("7",), ("7", "tab"), ("7", "tab", "tab", "shift+tab"), ("7", "enter", "escape", "tab")]:
                 await opened.press("1", *way)
@@ -64,14 +62,13 @@ async def test_a_stray_key_is_never_the_scripts(
 async def test_the_echo_is_shown_and_the_script_gets_the_size_of_the_pane(tmp_path: Path, pty: tuple[int, int]) -> None:
     ours, scripts = pty
     with synthetic.live_run(tmp_path / "a.profd", seconds=2) as run:
-        async with open_dashboard(run.path, pty_fd=ours) as opened:
+        async with open_dashboard(run.path, keys_fd=ours) as opened:
             await opened.press("7", "enter")
             run.writer.put(records.OutputWritten(run.started_ns, b"\r\n>>> hello"))
             await opened.until_text(OutputPane, ">>> hello")
             await opened.resize(100, 40)
             size = opened.widget(OutputPane).size
-            lines, columns = struct.unpack("4H", fcntl.ioctl(scripts, termios.TIOCGWINSZ, bytes(8)))[:2]
-    assert (columns, lines) == (99, size.height)
+            until(lambda: os.get_terminal_size(scripts) == (99, size.height), "the size")
 
 
 async def test_without_a_terminal_of_the_scripts_keys_are_the_dashboards(tmp_path: Path) -> None:
@@ -87,7 +84,7 @@ async def test_keys_belong_to_the_pane_from_the_moment_on_in_which_it_begins_to_
 ) -> None:
     """A message in between would give a key that comes first to the dashboard, or to the script."""
     with synthetic.live_run(tmp_path / "a.profd", seconds=2) as run:
-        async with open_dashboard(run.path, pty_fd=pty[0]) as opened:
+        async with open_dashboard(run.path, keys_fd=pty[0]) as opened:
             await opened.press("7")
             pane = opened.widget(OutputPane)
             pane.start_typing()

@@ -1,0 +1,102 @@
+"""Gives a script the keys that are pressed on the real terminal, or that the dashboard passes on.
+
+The keys are the launcher's own to read: while it is stopped, they are the shell's. A dashboard has no descriptor of the
+script's terminal, which would keep it open without reading it: it sends packets, of keys or with a size.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import select
+import socket
+import struct
+import threading
+
+from profd.daemon.launch.channel import CHUNK_BYTES
+from profd.daemon.launch.terminal import PseudoTerminal, window_size
+
+_KEY_TIMEOUT_S = 1.0
+_SIZE = struct.Struct("=HH")
+_KEYS, _RESIZED = b"k", b"s"
+_ROOM_BYTES = 4096  # as many keys as a terminal takes unread; more are refused, and the user learns that
+
+
+class Keyboard(threading.Thread):
+    """Gives a script the keys that are pressed on the real terminal, until ``end``."""
+
+    def __init__(self, keys_fd: int, terminal: PseudoTerminal) -> None:
+        super().__init__(name="keyboard", daemon=True)
+        self._keys_fd: int | None = keys_fd
+        self._terminal, self._master_fd = terminal, terminal.master_fd
+        self._wake_fd, self._waker_fd = os.pipe()
+        self._typed = b""
+
+    def run(self) -> None:
+        while True:
+            poller = select.poll()
+            poller.register(self._wake_fd, select.POLLIN)
+            if self._typed:
+                poller.register(self._master_fd, select.POLLOUT)
+            elif self._keys_fd is not None:
+                poller.register(self._keys_fd, select.POLLIN)
+            if self._wake_fd in dict(poller.poll()):
+                return
+            if self._typed:  # no more keys are read before the script has taken these
+                try:
+                    self._typed = self._typed[os.write(self._master_fd, self._typed) :]
+                except BlockingIOError:
+                    pass
+                except OSError:
+                    self._typed = b""
+            elif self._keys_fd is not None:
+                data = b""
+                with contextlib.suppress(OSError):
+                    data = os.read(self._keys_fd, CHUNK_BYTES)
+                if data:
+                    self._take(data)
+                else:
+                    self._keys_fd = None  # the terminal is gone
+
+    def _take(self, data: bytes) -> None:
+        self._typed = data
+
+    def end(self) -> None:
+        """Touch the real terminal no more: when this returns, its keys are someone else's."""
+        os.write(self._waker_fd, b"\0")
+        # It may wait for a key that a shell has taken meanwhile, and that key is then the only one that is lost.
+        self.join(_KEY_TIMEOUT_S)
+        if not self.is_alive():
+            for fd in (self._wake_fd, self._waker_fd):
+                os.close(fd)
+
+
+class DashboardKeyboard(Keyboard):
+    """Gives a script what its dashboard sends: keys, and the size of the pane that shows it."""
+
+    def __init__(self, terminal: PseudoTerminal) -> None:
+        self._ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        theirs.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, _ROOM_BYTES)
+        theirs.setblocking(False)
+        super().__init__(self._ours.fileno(), terminal)
+        self.dashboards_fd = theirs.detach()
+
+    def _take(self, data: bytes) -> None:
+        if data[:1] == _KEYS:
+            super()._take(data[1:])
+        elif len(data) == 1 + _SIZE.size:
+            self._terminal.resize(window_size(*_SIZE.unpack(data[1:])))
+
+    def end(self) -> None:
+        super().end()
+        self._ours.close()
+
+
+def keys_packet(keys: bytes) -> bytes:
+    """Return what a dashboard sends for keys."""
+    return _KEYS + keys
+
+
+def size_packet(columns: int, lines: int) -> bytes:
+    """Return what a dashboard sends for the size of its pane."""
+    return _RESIZED + _SIZE.pack(columns, lines)

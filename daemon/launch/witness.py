@@ -1,0 +1,219 @@
+"""Two small processes that learn what the launcher alone cannot: who else got a signal, and what cannot be caught.
+
+A signal may have been sent to the launcher alone, to its group, or to all that there is of a job.
+The *canary* is in the launcher's group and does nothing: what it got, the group got. The *guardian*
+is in nobody's group, and has the script's name and command line: what it got, the script got as well
+(of a batch scheduler, of ``pkill -f train.py``).
+
+The guardian also acts if the launcher cannot. A group that is killed or stopped as a whole takes the
+script along, whose group is another one. A launcher that has stopped along with its script is woken
+when that goes on. Neither process is found by profd's name: what is meant for profd alone leaves
+them, and the script, alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import os
+import select
+import signal
+import socket
+
+import msgspec
+
+from profd.daemon import processes
+from profd.daemon.forks import HELPER, become_helper, let_go_of_all_but, rename
+from profd.daemon.launch.signals import Reached
+from profd.daemon.store.records import Identity
+
+Sightings = list[tuple[int, int]]
+"""Signals, with the PIDs of their senders."""
+
+_PR_SET_PDEATHSIG = 1
+_PACKET_BYTES = 1 << 12
+_LOOK_MS = 50  # how often the guardian looks whether a stopped script goes on
+_LOOKS = 20  # in vain at one that is asked and neither answers nor is stopped: as many as there is a second
+_ASK, _WATCH, _REST, _LEAVE = b"?", b"w", b"r", b"."
+
+
+class Witnesses:
+    """The guardian, as its launcher sees it, and the canary below it."""
+
+    def __init__(self, script: Identity, *, is_apart: bool) -> None:
+        """Start both: the script has been exec'ed, and this process has one thread and blocks what it takes of signals.
+
+        ``is_apart`` says whether the script leads a group of its own. Raises OSError.
+        """
+        self._end, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        launcher_pid = os.getpid()
+        self.pid = os.fork()
+        if self.pid == 0:
+            try:
+                _Guardian(its_end, launcher_pid, script, is_apart).run()
+            finally:
+                os._exit(0)
+        its_end.close()
+
+    def reached(self, info: signal.struct_siginfo) -> Reached:
+        """Say who got a signal that a process has sent to this one, and maybe to others."""
+        sighting = (info.si_signo, info.si_pid)
+        by_guardian, by_canary = self._ask()
+        if sighting in by_guardian:
+            return Reached.ALL
+        return Reached.ITS_GROUP if sighting in by_canary else Reached.LAUNCHER
+
+    def stop_launcher(self, number: int) -> None:
+        """Stop this process by a signal; returns when it goes on, at the latest once the script does."""
+        self._tell(_WATCH)
+        if number != signal.SIGSTOP:
+            signal.signal(number, signal.SIG_DFL)
+        blocked = signal.pthread_sigmask(signal.SIG_UNBLOCK, {number})
+        os.kill(os.getpid(), number)
+        signal.pthread_sigmask(signal.SIG_SETMASK, blocked)
+        self._tell(_REST)
+
+    def close(self) -> None:
+        self._tell(_LEAVE)
+        self._end.close()
+        with contextlib.suppress(OSError):
+            os.kill(self.pid, signal.SIGCONT)  # it may have been stopped along with all that there is of a job
+            os.waitpid(self.pid, 0)
+
+    def _ask(self) -> tuple[Sightings, Sightings]:
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            while _is_readable(self._end, 0) and self._end.recv(_PACKET_BYTES):
+                pass  # answers that came too late
+            self._tell(_ASK)
+            if _answers(self._end, self.pid):
+                return msgspec.msgpack.decode(self._end.recv(_PACKET_BYTES), type=tuple[Sightings, Sightings])
+        return [], []
+
+    def _tell(self, word: bytes) -> None:
+        with contextlib.suppress(OSError):
+            self._end.send(word, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+
+
+class _Guardian:
+    """The work of the guardian's process."""
+
+    def __init__(self, launcher: socket.socket, launcher_pid: int, script: Identity, is_apart: bool) -> None:
+        """Start the canary in the launcher's group, which this process then leaves."""
+        signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+        let_go_of_all_but({launcher.fileno()})
+        self._launcher, self._launcher_pid = launcher, launcher_pid
+        self._script, self._is_apart = script, is_apart
+        self._wake_fd, waker_fd = os.pipe()
+        self._canary, canary_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._canary_pid = os.fork()
+        if self._canary_pid == 0:
+            let_go_of_all_but({canary_end.fileno()})
+            _sing(canary_end)
+        canary_end.close()
+        os.setsid()
+        stat = processes.read_stat(script.pid)
+        words = [os.fsencode(word) for word in processes.command_line(script.pid)]
+        rename(os.fsencode(stat.comm) if stat else HELPER.encode(), [*words, HELPER.encode()])
+        os.set_blocking(waker_fd, False)
+        signal.set_wakeup_fd(waker_fd, warn_on_full_buffer=False)
+        signal.signal(signal.SIGCHLD, lambda *_: None)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGCHLD})
+        self._is_watching = False
+
+    def run(self) -> None:
+        """Answer and watch until the launcher has ended."""
+        poller = select.poll()
+        for fd in (self._launcher.fileno(), self._wake_fd):
+            poller.register(fd, select.POLLIN)
+        word = _REST
+        while word not in (b"", _LEAVE):
+            ready = dict(poller.poll(_LOOK_MS if self._is_watching else None))
+            if self._wake_fd in ready:
+                os.read(self._wake_fd, 64)
+                self._mind_canary()
+            if self._launcher.fileno() in ready:
+                word = self._launcher.recv(1)
+                self._obey(word)
+            if self._is_watching and _state(self._script.pid) != "T" and _state(self._launcher_pid) == "T":
+                os.kill(self._launcher_pid, signal.SIGCONT)
+        if word == b"":
+            self._miss_launcher()
+        os.kill(self._canary_pid, signal.SIGKILL)
+
+    def _obey(self, word: bytes) -> None:
+        self._is_watching = word == _WATCH
+        if word != _ASK:
+            return
+        seen: Sightings = []
+        with contextlib.suppress(OSError, msgspec.DecodeError):
+            self._canary.send(_ASK, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+            if _answers(self._canary, self._canary_pid):
+                seen = msgspec.msgpack.decode(self._canary.recv(_PACKET_BYTES), type=Sightings)
+        with contextlib.suppress(OSError):
+            self._launcher.send(msgspec.msgpack.encode((_pending(), seen)), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
+
+    def _mind_canary(self) -> None:
+        """Stop the script if the launcher's group was stopped as a whole; the launcher lets it go on."""
+        pid, status = os.waitpid(self._canary_pid, os.WNOHANG | os.WUNTRACED)
+        if pid and os.WIFSTOPPED(status) and self._is_apart and _comes_to(self._launcher_pid, "T"):
+            self._signal_group(signal.SIGSTOP)
+
+    def _miss_launcher(self) -> None:
+        """Kill the script if the launcher was killed with its whole group, as the script would have been."""
+        if self._is_apart and _comes_to(self._canary_pid, "ZX"):
+            self._signal_group(signal.SIGKILL)
+
+    def _signal_group(self, number: int) -> None:
+        if processes.is_running(*self._script):
+            with contextlib.suppress(OSError):
+                os.killpg(self._script.pid, number)
+
+
+def _sing(guardian: socket.socket) -> None:
+    """Tell the signals that came, whenever asked, until the guardian is gone."""
+    ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
+    become_helper("signals")
+    while guardian.recv(1):
+        guardian.send(msgspec.msgpack.encode(_pending()), socket.MSG_NOSIGNAL)
+    os._exit(0)
+
+
+def _pending() -> Sightings:
+    """Take the signals that other processes have sent to this one; all are blocked."""
+    found = []
+    while (info := signal.sigtimedwait(_TAKABLE, 0)) is not None:
+        found.append((info.si_signo, info.si_pid))
+    return found
+
+
+_TAKABLE = signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP, signal.SIGCHLD}
+
+
+def _is_readable(end: socket.socket, patience_ms: int) -> bool:
+    poller = select.poll()
+    poller.register(end, select.POLLIN)
+    return bool(poller.poll(patience_ms))
+
+
+def _answers(end: socket.socket, pid: int) -> bool:
+    """Wait for an answer of a process; False if that is stopped or gone, or does not get to run."""
+    for _ in range(_LOOKS):
+        if _is_readable(end, _LOOK_MS):
+            return True
+        if _state(pid) in "TZX":
+            break
+    return False
+
+
+def _state(pid: int) -> str:
+    stat = processes.read_stat(pid)
+    return stat.state if stat else "X"
+
+
+def _comes_to(pid: int, states: str) -> bool:
+    """Say whether a process has come to a state, or does so in a moment: a group is not signaled all at once."""
+    for _ in range(_LOOK_MS):
+        if _state(pid) in states:
+            return True
+        select.select([], [], [], 0.001)
+    return False
