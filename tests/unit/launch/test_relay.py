@@ -128,6 +128,8 @@ def test_a_process_that_the_script_leaves_behind_is_not_hung_up(ends: Ends) -> N
         said = there(left.stderr)
         try:
             assert said.readline() == b"ready\n"
+            os.close(ends.screen_fd)  # the real terminal is closed, too
+            ends.screen_fd = -1
             ends.close_script()
             ends.relay.order(has_ended=True)
             os.close(ends.master_fd)
