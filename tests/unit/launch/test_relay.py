@@ -278,8 +278,8 @@ def test_it_is_not_found_by_profds_name_and_holds_the_keepers_lifeline(ends: End
 
 def test_late_output_waits_for_the_terminal(ends: Ends) -> None:
     ends.relay.order(is_shown=False, has_ended=True)
-    os.write(ends.script_fd, b"late\r\n")
     read = ends.reads()
+    os.write(ends.script_fd, b"late\r\n")
     until(lambda: ends.reads() > read, "its look at the terminal")
     ends.lose_launcher()
     assert os.read(ends.screen_fd, 100) == b"late\n"  # the shell's terminal makes its own ends of lines
