@@ -63,19 +63,23 @@ def command(
                     options = {"threads": threads, "processes": processes} if form == "collapsed" else {}
                     _write(to.made(reader, selection, **options), output)
                 return say_if_empty(reader, selection if to.has_samples else None)
-        from profd.daemon.analyze.nodes import read_folder
-        from profd.daemon.fleet.dataset import DataSet
-        from profd.daemon.fleet.export import export_run
-
         if any(value not in (None, ()) for value in words._replace(to_time=None)):
             raise UsageError("a data set has whole runs", "leave out what selects samples")
-        folder = folder_of(here, job)
-        files = [file.path for file in read_folder(folder).choose(job).files] if folder else [find_run(here)]
-        for path in files:
-            with RunReader(path) as reader, reader.one_moment():
-                manifest = export_run(reader, DataSet(url))
-            say(f"put {manifest.samples:,} rows of samples of {manifest.run} into {url}")
+        _put_into_data_set(here, job, url)
     return ExitCode.OK
+
+
+def _put_into_data_set(run: str, job: str | None, url: str) -> None:
+    from profd.daemon.analyze.nodes import read_folder
+    from profd.daemon.fleet.dataset import DataSet
+    from profd.daemon.fleet.export import export_run
+
+    folder = folder_of(run, job)
+    files = [file.path for file in read_folder(folder).choose(job).files] if folder else [find_run(run)]
+    for path in files:
+        with RunReader(path) as reader, reader.one_moment():
+            manifest = export_run(reader, DataSet(url))
+        say(f"put {manifest.samples:,} rows of samples of {manifest.run} into {url}")
 
 
 def say_if_empty(reader: RunReader, selection: Selection | None) -> ExitCode:

@@ -88,8 +88,7 @@ def find(pids: Iterable[int], mode: Mode) -> Ras | None:
     Raises NoAnswer, in words, where there is none, or it may not be asked.
     """
     pids = list(pids)
-    mapped = ((pid, path) for pid in pids for _, path in mapped_files(processes.maps(pid)))
-    pid, library = next(((pid, path) for pid, path in mapped if _LIBRARY.match(path.rpartition("/")[2])), (0, ""))
+    pid, library = _library_of(pids)
     if not library:
         return None
     version = version_of(pid, library)
@@ -110,6 +109,12 @@ def find(pids: Iterable[int], mode: Mode) -> Ras | None:
             raise NoAnswer("the job has a network namespace of its own: record it from inside its container")
         return Ras(found, {processes.own_id(pid) or pid: pid for pid in pids})
     raise NoAnswer("no process listens at NCCL's RAS port: it has no communicator yet, or RAS could not start")
+
+
+def _library_of(pids: Iterable[int]) -> tuple[int, str]:
+    """Return the first process that has loaded NCCL, and the path of that library; 0 and nothing if none has."""
+    mapped = ((pid, path) for pid in pids for _, path in mapped_files(processes.maps(pid)))
+    return next(((pid, path) for pid, path in mapped if _LIBRARY.match(path.rpartition("/")[2])), (0, ""))
 
 
 def _check(version: Version | None) -> None:

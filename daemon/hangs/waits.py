@@ -157,8 +157,7 @@ def _wait_in(call: str, first: int, second: int, pid: int, name_of: NameOf) -> W
         case "poll" | "ppoll" | "select" | "pselect6":
             return _wait_at_any(pid, _polled(pid, call, first, second), name_of)
         case "epoll_wait" | "epoll_pwait":
-            watched = map(int, _EPOLL_FD.findall(processes.read(f"/proc/{pid}/fdinfo/{first}") or b""))
-            return _typed_at(pid, watched) or Wait("events", "waits for events")
+            return _wait_for_events(pid, first)
         case "flock" | "fcntl":
             return Wait("lock", f"a lock of {processes.link(pid, f'fd/{first}') or 'a file'}")
         case "futex" | "futex_waitv" | "semop" | "semtimedop":
@@ -185,6 +184,12 @@ def _polled(pid: int, call: str, first: int, second: int) -> list[int]:
     most = min(first, _FD_SETSIZE)
     bits = int.from_bytes(_memory(pid, second, (most + 7) // 8), "little")
     return [fd for fd in range(most) if bits >> fd & 1]
+
+
+def _wait_for_events(pid: int, epoll_fd: int) -> Wait:
+    """Return the wait of a thread in epoll: for what is typed, if it watches a terminal."""
+    watched = map(int, _EPOLL_FD.findall(processes.read(f"/proc/{pid}/fdinfo/{epoll_fd}") or b""))
+    return _typed_at(pid, watched) or Wait("events", "waits for events")
 
 
 def _typed_at(pid: int, fds: Iterable[int]) -> Wait | None:
