@@ -54,7 +54,7 @@ def test_file_that_cannot_be_written_leaves_nothing_behind(run: str, tmp_path: P
 def test_an_export_without_samples_says_so(run: str, tmp_path: Path, profd: CommandLine, form: str) -> None:
     empty = str(write_records(tmp_path / "empty.profd", [main_process()]))
     words = ("--format", form, "-o", tmp_path / "out")
-    profd("export", empty, *words)
+    profd("export", empty, *words, code=ExitCode.NO_SAMPLES)
     assert "no samples were taken" in profd.err
     profd("export", run, *words, "--phase", "checkpoint")
     assert "none of the run's samples are selected: the export has none" in profd.err
