@@ -29,7 +29,8 @@ LOOK_S = 1.0
 """All reads of processes take so much CPU time at most when they are listed, and those of a user half of it."""
 TORCH_LIBRARY = "/libtorch"
 """Stands in the maps of a process that has PyTorch loaded."""
-PYTHON_VERSIONS = "CPython 3.8 to 3.15"
+_OLDEST, _NEWEST = (3, 8), (3, 15)
+PYTHON_VERSIONS = f"CPython {_OLDEST[0]}.{_OLDEST[1]} to {_NEWEST[0]}.{_NEWEST[1]}"
 # jupyter_server services/sessions/sessionmanager.py, get_kernel_env: the notebook's path, also in JupyterLab.
 _NOTEBOOK = "JPY_SESSION_NAME"
 _SEE_LS = "`profd ls` lists the processes that you can attach to"
@@ -209,13 +210,18 @@ def _problem(pid: int, system: System) -> ProfdError | str:
 def _unsupported(pid: int, said: str, system: System) -> ProfdError | None:
     """Return that py-spy does not know this Python, if its words say so; else it was an unlucky moment."""
     named, version = _UNSUPPORTED.search(said), system.python_version(pid)
-    if not named and (version or not _NOT_FOUND.search(said)):
+    if not named and not (_NOT_FOUND.search(said) and _is_unknown_to_py_spy(version)):
         return None
     version = (named["version"] if named else "") or version
     runs = f"Python {version}" if version else "a Python of unknown version"
     what = f"pid {pid} runs {runs}, which the installed py-spy cannot read ({said})"
     remedy = f"profd reads {PYTHON_VERSIONS}; a newer py-spy may read more: pip install -U py-spy"
     return errors.UnsupportedPython(what, remedy)
+
+
+def _is_unknown_to_py_spy(version: str | None) -> bool:
+    major, _, minor = (version or "").partition(".")
+    return not minor.isdecimal() or not _OLDEST <= (int(major), int(minor)) <= _NEWEST
 
 
 def _refusal(pid: int, number: int, system: System) -> ProfdError:
