@@ -26,6 +26,7 @@ from typing import Any
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from profd.cli.main import end_with
+from profd.daemon import program as beginning
 from profd.daemon.errors import ProfdError, SessionFailed
 from profd.daemon.launch import launch as launching
 from support.launchprograms import PROGRAMS, SmallProgram
@@ -143,6 +144,9 @@ class LaunchStage:
                 os._exit(127)
             except OSError:
                 os._exit(126)
+        # In place of the entry of profd and of the kernel, which have what this process itself began with.
+        entries = [b"=".join(pair) for pair in os.environb.items()]
+        setattr(beginning, "inherited_environment", lambda: entries)  # noqa: B010  mypy takes a function for constant
         try:
             dashboard = (lambda *_: ["true"]) if self._way == "dashboard" else None
             code = launching.launch(launching.Plan(tuple(words), _record_nothing, None, lambda line: None, dashboard))
