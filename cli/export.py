@@ -87,8 +87,10 @@ def say_if_empty(reader: RunReader, selection: Selection | None) -> ExitCode:
 
     ``selection`` is None if the format has none anyway. A run that has none has a code of its own, once it has ended.
     """
+    if selection is None:
+        return ExitCode.OK
     if reader.info.state == "live" or reader.recorded().whole:
-        if selection is not None and not any(one.samples for one in selected_totals(reader, selection)):
+        if not any(one.samples for one in selected_totals(reader, selection)):
             say("none of the run's samples are selected: the export has none")
         return ExitCode.OK
     from profd.daemon.render.summary import why_no_samples

@@ -88,7 +88,7 @@ def decode(window: WindowRow, text: bytes) -> TorchTrace:
     try:
         try:
             return msgspec.json.decode(text, type=TorchTrace)
-        except UnicodeDecodeError:  # a kernel may be called anything
+        except (UnicodeDecodeError, msgspec.DecodeError):  # a kernel may be called anything
             return msgspec.json.decode(text.decode(errors="replace"), type=TorchTrace)
     except (msgspec.DecodeError, RecursionError) as error:
         raise _damaged(window, error) from error

@@ -46,7 +46,7 @@ def _complete(reader: RunReader, window: WindowRow, text: bytes) -> bytes:
     trace = decode(window, text)
     try:
         parts = msgspec.json.decode(text, type=dict[str, msgspec.Raw])
-    except UnicodeDecodeError:
+    except (UnicodeDecodeError, msgspec.DecodeError):  # a kernel may be called anything
         parts = msgspec.json.decode(text.decode(errors="replace"), type=dict[str, msgspec.Raw])
     # HTA finds the rank by its text, with a space before the number, and looks from the start of the file on.
     ranks = {process.rank for process in reader.processes.values() if process.rank is not None}

@@ -88,10 +88,11 @@ def read_text(file: BinaryIO) -> bytes:
 def decode(text: bytes) -> Trace:
     """Return the trace that JSON describes; raises TraceUnreadable."""
     try:
-        return _decoder.decode(text)
-    except UnicodeDecodeError:
-        # A kernel or a range may be called anything; its name is no reason to lose the window.
-        return decode(text.decode(errors="replace").encode())
+        try:
+            return _decoder.decode(text)
+        except (UnicodeDecodeError, msgspec.DecodeError):  # by the version of msgspec
+            # A kernel or a range may be called anything; its name is no reason to lose the window.
+            return _decoder.decode(text.decode(errors="replace"))
     except (msgspec.DecodeError, RecursionError) as error:
         raise TraceUnreadable(f"the trace is damaged ({error})", "the process may have ended while it wrote") from error
 

@@ -148,7 +148,9 @@ def limited():
 os.fork = limited
 def start_session(script, channel):
     raise SessionFailed("none")
-sys.exit(launch(Plan((sys.executable, "-c", "raise SystemExit(7)"), start_session, None, sys.stderr.write)))
+def narrate(line):
+    print(line, file=sys.stderr, flush=True)
+sys.exit(launch(Plan((sys.executable, "-c", "raise SystemExit(7)"), start_session, None, narrate)))
 """
 """What ``profd run`` does if so many processes can be started, and no more."""
 
