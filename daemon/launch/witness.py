@@ -111,6 +111,7 @@ class _Guardian:
             _sing(canary_end)
         canary_end.close()
         os.setsid()
+        _pending()  # what came until now was for the launcher's group, and says nothing of this process
         stat = processes.read_stat(script.pid)
         words = [os.fsencode(word) for word in processes.command_line(script.pid)]
         rename(os.fsencode(stat.comm) if stat else HELPER.encode(), [*words, HELPER.encode()])
