@@ -5,6 +5,7 @@ Owns the pseudo-terminal, the relay and the dashboard's process, and leaves the 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -194,7 +195,8 @@ class SharedScreen(Screen):
         """Set size and modes for the script that is shown; the dashboard does so itself, unless it is still stopped."""
         if self._keyboard is not None:
             self._terminal.make_raw()
-            self.pseudo_terminal.resize(self._terminal.size)
+            with contextlib.suppress(OSError):  # it was closed: the hang-up comes, too
+                self.pseudo_terminal.resize(self._terminal.size)
         elif self._dashboard is not None:
             self._dashboard.resume()
 

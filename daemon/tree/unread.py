@@ -85,6 +85,8 @@ def _of_files(pid: int) -> Reason | None:
         try:
             os.close(os.open(file, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK))
         except PermissionError as error:
+            if not path:  # the process itself is not ours to look into
+                return None
             what = f"py-spy cannot open its file {path} ({error.strerror}), on {_file_system(path)}"
             return Reason(what, "run profd as a user whom that file system lets in, that of the process")
         except OSError:

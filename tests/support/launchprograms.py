@@ -692,10 +692,15 @@ add(
 )
 add("leaves-nohup", "nohup sh -c 'sleep 0.2; echo left >> $TRAIL' > /dev/null 2>&1 & exit 3", shell=True)
 add(
-    "becomes-a-daemon",
+    "becomes-a-daemon",  # before it leads a session, the end of a terminal's leader would hang it up, in any case
     """
-if os.fork(): os._exit(0)
+gone, leads = os.pipe()
+if os.fork():
+    os.close(leads)
+    os.read(gone, 1)
+    os._exit(0)
 os.setsid()
+os.close(leads)
 if os.fork(): os._exit(0)
 time.sleep(0.1); say(os.getppid() != 0, os.getsid(0) != os.getpid())
 """,

@@ -419,6 +419,7 @@ def test_all_of_the_tree_that_is_python_is_looked_at_where_one_may_look(monkeypa
     monkeypatch.setattr(tree, "check_attachable", lambda pid: "")
     monkeypatch.setattr(tree, "Rights", lambda: system)
     monkeypatch.setattr(tree, "take_dump", dump)
+    monkeypatch.setattr(tree, "why_unread", lambda pid: None)
     monkeypatch.setattr(processes, "python_version", system.python_version)
     monkeypatch.setattr(processes, "command_line", lambda pid: ("python", "train.py", "--api-key=s3cret"))
     found = dump_tree(1)
