@@ -116,7 +116,9 @@ class _Copier:
         # What a script leaves unread at its end is far less; a process of its own that writes on and on is left behind.
         self._rest_bytes = 1 << 20
         self._orphan: Identity | None = None
-        self._late = b""
+        self._late = self._half_end = self._news = b""
+        self._last = b"\n"
+        """The last byte on the screen: news stand on a line of their own."""
 
     def run(self) -> None:
         """Copy until no one has the script's terminal open, all is passed on, and the launcher is gone."""
@@ -192,8 +194,8 @@ class _Copier:
         """Show all that comes from now on: the terminal is the shell's, and the script in its background."""
         script = self._orders.script
         if script is not None and not self._orders.has_ended and processes.is_running(*script):
-            self._write_screen(b"profd was ended; the command (pid %d) runs on\n" % script.pid)
-        self._write_screen(_for_shells_terminal(self._late))
+            self._news = b"profd was ended; the command (pid %d) runs on\n" % script.pid
+        self._write_late(self._late)
         self._late = b""
         self._is_free = True
 
@@ -219,7 +221,7 @@ class _Copier:
             return
         self._is_closed = False
         if self._is_free:
-            self._write_screen(_for_shells_terminal(data))
+            self._write_late(data)
         elif self._orders.is_shown:
             self._write_screen(data)
         elif self._is_settled:
@@ -232,7 +234,18 @@ class _Copier:
             if self._rest_bytes <= 0:
                 self._settle()
 
+    def _write_late(self, data: bytes) -> None:
+        """Undo what the script's terminal has done to ends of lines: the shell's does it once more."""
+        data = self._half_end + data
+        self._half_end = b"\r" if data.endswith(b"\r") else b""
+        data = data.removesuffix(b"\r").replace(b"\r\n", b"\n")
+        if self._news and (b"\n" in data or self._last in b"\r\n"):
+            line, end, rest = (b"", b"", data) if self._last in b"\r\n" else data.partition(b"\n")
+            data, self._news = line + end + self._news + rest, b""
+        self._write_screen(data)
+
     def _write_screen(self, data: bytes) -> None:
+        self._last = data[-1:] or self._last
         while data and self.screen_fd is not None:
             try:
                 data = data[os.write(self.screen_fd, data) :]
@@ -247,8 +260,3 @@ class _Copier:
         if self.screen_fd is not None:
             os.close(self.screen_fd)
             self.screen_fd = None
-
-
-def _for_shells_terminal(data: bytes) -> bytes:
-    """Undo what the script's terminal has done to ends of lines: the shell's does it once more."""
-    return data.replace(b"\r\n", b"\n")

@@ -158,7 +158,7 @@ def test_a_program_with_python_in_it_is_found_and_others_soon_left_alone(monkeyp
         return "7f00 /usr/lib/libpython3.11.so.1.0" if pid == embedding else "7f00 /usr/lib/libc.so"
 
     monkeypatch.setattr(processes, "maps", maps)
-    monkeypatch.setattr(processes.elf, "python_in", lambda file: None)  # the true programs may have one
+    monkeypatch.setattr("profd.daemon.elf.python_in", lambda file: None)  # the true programs may have one
     monkeypatch.setattr(processes, "link", lambda pid, name: "/usr/bin/server")
     table = ProcessTable()
     assert table.look(embedding) is not None
