@@ -91,7 +91,7 @@ class Screen:
         return False
 
     def open_dashboard(self, make_command: Callable[[int], Sequence[str]], mask: Iterable[int]) -> None:
-        """Start the dashboard, with the signal mask ``mask``; its command is told the descriptor for the keys."""
+        """Start the dashboard, with the signal mask ``mask``; its command names the descriptor for the keys."""
 
     def show_script(self, why: str) -> None:
         """Show the script's own output from now on, after a line that says why."""

@@ -58,16 +58,18 @@ def attach(pid: int, *options: str) -> subprocess.Popen[str]:
 def assert_summed_up(process: subprocess.Popen[str]) -> RunReader:
     """Check that an attach ends well with its closing lines, and return its run."""
     out, err = process.communicate(timeout=TIMEOUT_S)
-    # A recording that is ended as soon as it has begun may have no sample.
-    assert process.returncode in (ExitCode.OK, ExitCode.NO_SAMPLES), err
     assert out == ""
     assert err.splitlines()[-1].startswith("report: profd report ")
-    return RunReader(paths.find_run(err.splitlines()[-1].split()[-1]))
+    reader = RunReader(paths.find_run(err.splitlines()[-1].split()[-1]))
+    # A recording that is ended as soon as it has begun may have no sample; the code says so then, and only then.
+    assert process.returncode == (ExitCode.OK if reader.recorded().whole else ExitCode.NO_SAMPLES), err
+    return reader
 
 
 def test_duration_ends_it(target: int) -> None:
     with assert_summed_up(attach(target, "--duration", "1")) as reader:
         assert (reader.info.state, reader.info.why_ended) == ("ended", "duration")
+        assert reader.recorded().whole > 0
         assert (reader.info.mode, reader.info.name, reader.info.pid) == ("attached", "busy", target)
         assert "hunter2" not in str(reader.info.command)
     assert state(target) in "RS"
