@@ -57,21 +57,25 @@ def read_requests(port: int, within_s: float = WITHIN_S) -> Requests:
     import http.client  # with all of email, and few runs serve
 
     connection, page = http.client.HTTPConnection("127.0.0.1", port, timeout=within_s), f"port {port}/metrics"
-    hang_up = threading.Timer(0, lambda: None)
+    is_late = threading.Event()
+    timer = threading.Timer(0, lambda: None)
     try:
         connection.connect()
         # The timeout of a socket begins anew with each byte.
-        hang_up = threading.Timer(within_s, _hang_up, [connection.sock])
-        hang_up.start()
+        timer = threading.Timer(within_s, _hang_up, [connection.sock, is_late])
+        timer.start()
         connection.request("GET", "/metrics", headers={"Connection": "close"})
         response = connection.getresponse()
         text = response.read(_MOST_BYTES).decode(errors="replace") if response.status == 200 else ""
-        if not hang_up.is_alive():
-            raise TimeoutError(f"not within {within_s:g} s")
+        if is_late.is_set():
+            raise TimeoutError
+    except TimeoutError:
+        raise NoMetrics(f"{page} does not answer (not within {within_s:g} s)") from None
     except (OSError, http.client.HTTPException, ValueError) as error:
-        raise NoMetrics(f"{page} does not answer ({error or type(error).__name__})") from None
+        late = f"not within {within_s:g} s" if is_late.is_set() else ""
+        raise NoMetrics(f"{page} does not answer ({late or error or type(error).__name__})") from None
     finally:
-        hang_up.cancel()
+        timer.cancel()
         connection.close()
     values = list(_values(text))
     pending = [value for name, value in values if name in _NAMES.pending]
@@ -80,7 +84,8 @@ def read_requests(port: int, within_s: float = WITHIN_S) -> Requests:
     return Requests(sum(pending), sum(value for name, value in values if name in _NAMES.done))
 
 
-def _hang_up(connected: socket.socket) -> None:
+def _hang_up(connected: socket.socket, is_late: threading.Event) -> None:
+    is_late.set()  # before its reader can see the end
     with contextlib.suppress(OSError):  # it has ended
         connected.shutdown(socket.SHUT_RDWR)
 

@@ -89,7 +89,7 @@ class ScriptPlace:
 def find_placement() -> ScriptPlace:
     """Return the place of a script that is started instead of this process."""
     pid = os.getpid()
-    others = [(os.getpgid(other), os.getsid(other)) for other in _others()]
+    others = list(_groups_and_sessions_of_others())
     if os.getsid(0) == pid and all(session != pid for _, session in others):
         return ScriptPlace(Leads.SESSION, _controlling_terminal())
     if os.getpgrp() != pid or any(group == pid for group, _ in others):
@@ -103,12 +103,12 @@ def leads_session() -> bool:
     return os.getsid(0) == os.getpid()
 
 
-def _others() -> Iterator[int]:
-    """Yield the PIDs of all other processes of which group and session can be asked."""
+def _groups_and_sessions_of_others() -> Iterator[tuple[int, int]]:
+    """Yield those of all other processes that can be asked, and do not end meanwhile."""
     for pid in processes.pids():
         with contextlib.suppress(OSError):
-            if pid != os.getpid() and os.getsid(pid):
-                yield pid
+            if pid != os.getpid():
+                yield os.getpgid(pid), os.getsid(pid)
 
 
 def _controlling_terminal() -> int | None:

@@ -136,9 +136,14 @@ class SharedScreen(Screen):
     def start_script(self, command: Sequence[str], inherited: InheritedSignals, variables: Mapping[str, str]) -> Script:
         """Start a command as the leader of the terminal's session if this process leads one, else as a shell's job."""
         terminal = self.pseudo_terminal
-        if leads_session():
-            return fork_script(Start(command, inherited, terminal.adopt, variables))
-        return keep_script(Start(command, inherited, terminal.adopt_as_job, variables), terminal)
+        self._terminal.make_raw()  # before its first line may ask for a key: the real one would make a signal of it
+        try:
+            if leads_session():
+                return fork_script(Start(command, inherited, terminal.adopt, variables))
+            return keep_script(Start(command, inherited, terminal.adopt_as_job, variables), terminal)
+        except BaseException:
+            self._terminal.restore()
+            raise
 
     def start(self, script: Identity) -> None:
         self.pseudo_terminal.release()

@@ -95,8 +95,9 @@ class Summary(msgspec.Struct, frozen=True):
     merged. ``losses`` are the first events of data that was dropped on the way to the run file, ``gaps`` what was not
     read of the training processes, by reason, the longest first, ``unread`` the events of processes from which nothing
     was read for some time, with the reason. ``no_samples`` says why ``samples`` is 0.
-    ``incident`` is the warning in one line: the target's death, hangs, and findings above info; empty where there is
-    none. ``leading_threads`` are those that are shown in place of a main thread that only waits for them, by name.
+    ``incident`` is the warning in one line: the target's death, a whole run without samples, hangs, and findings above
+    info; empty where there is none. ``leading_threads`` are those that are shown in place of a main thread that only
+    waits for them, by name.
     """
 
     version: int
@@ -154,7 +155,9 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
     losses, unread = (_texts(reader, selection, kind) for kind in ("loss", UNREAD))
     hangs, post_mortem = take_hangs(reader, selection), take_post_mortem(reader)
     findings = findings_in(reader, selection, phases)
+    no_samples = "" if profile.total_samples else why_no_samples(reader)
     incidents = [post_mortem.cause] if post_mortem else []
+    incidents += [no_samples] if info.state != "live" and not reader.recorded().whole else []
     incidents += [hang.text for hang in hangs]
     incidents += [finding.title for finding in findings if finding.severity != INFO]
     selected = profile.time_ns.keys()
@@ -182,7 +185,7 @@ def summarize(reader: RunReader, selection: Selection = MAIN_THREADS) -> Summary
         gaps=take_gaps(reader, selection),
         incident="; ".join(incidents),
         unread=unread,
-        no_samples="" if profile.total_samples else why_no_samples(reader),
+        no_samples=no_samples,
         leading_threads=_leading_threads(reader, selection) if selection.main_threads else (),
     )
 

@@ -16,7 +16,7 @@ import msgspec
 
 from profd.daemon import program
 from profd.daemon.child import PIPE, child
-from profd.daemon.errors import ProfdError, RunUnreadable, SessionFailed
+from profd.daemon.errors import ExitCode, ProfdError, RunUnreadable, SessionFailed
 from profd.daemon.service.log import JsonLog
 from profd.daemon.service.sessions import run_file
 from profd.daemon.service.storage import Entry, RunRegistry, RunStorage
@@ -59,7 +59,10 @@ def read_incident(summary: Path) -> str:
 
 
 async def _profd(output: Path, *words: str) -> None:
-    """Run a command of profd's to its end; raises SessionFailed with the end of its stderr where it fails."""
+    """Run a command of profd's to its end; raises SessionFailed with the end of its stderr where it fails.
+
+    A run without samples is no failure of the command, and is what it reports.
+    """
     command = program.words("profd.daemon.rights", *program.words("profd", *words))
     with output.open("wb") as stdout:
         async with child(command, stdout=stdout, stderr=PIPE) as process:
@@ -70,7 +73,7 @@ async def _profd(output: Path, *words: str) -> None:
             except asyncio.TimeoutError:
                 what = f"`profd {words[0]}` took longer than {_TIMEOUT_S:.0f} s"
                 raise SessionFailed(what, "run it by hand") from None
-    if process.returncode:
+    if process.returncode not in (0, ExitCode.NO_SAMPLES):
         reason = stderr.decode(errors="replace").strip()[-400:]
         raise SessionFailed(f"`profd {words[0]}` ended with {process.returncode} ({reason})", "run it by hand")
 

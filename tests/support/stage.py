@@ -19,6 +19,7 @@ import sys
 import tempfile
 import termios
 import time
+import traceback
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -74,6 +75,8 @@ class LaunchStage:
                 self._become(program, folder, is_launched)
             except SystemExit as leaving:
                 os._exit(leaving.code)  # type: ignore[arg-type]
+            except BaseException:  # noqa: BLE001  a fault of the launcher's, or of this stage
+                self._trail.write_text(traceback.format_exc())
             finally:
                 os._exit(99)
         os.close(theirs)

@@ -45,7 +45,7 @@ def test_a_run_without_samples_says_why_in_text_and_json_and_by_its_exit_code(
     assert says in " ".join(profd.out.split())
     profd("summary", path, "--json", code=ExitCode.NO_SAMPLES)
     summary = json.loads(profd.out)
-    assert (summary["samples"], summary["no_samples"]) == (0, says)
+    assert (summary["samples"], summary["no_samples"], summary["incident"]) == (0, says, says)
     assert summary["coverage"] in (None, 0.0)
     profd("export", path, "--format", "collapsed", code=ExitCode.NO_SAMPLES)
     assert profd.out == ""

@@ -168,7 +168,9 @@ def test_a_page_that_drips_is_hung_up_on() -> None:
     with socket.create_server(("127.0.0.1", 0)) as listener:
         dripping = threading.Thread(target=drip, args=(listener,))
         dripping.start()
-        with pytest.raises(NoMetrics, match=r"not within 0\.2 s"):
-            read_requests(listener.getsockname()[1], within_s=0.2)
-        ends.set()
-        dripping.join()
+        try:
+            with pytest.raises(NoMetrics, match=r"not within 0\.2 s"):
+                read_requests(listener.getsockname()[1], within_s=0.2)
+        finally:
+            ends.set()
+            dripping.join()

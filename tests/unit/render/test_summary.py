@@ -163,5 +163,5 @@ def test_an_incident_is_a_death_a_hang_or_more_than_a_hint(tmp_path: Path) -> No
     ]
     with RunReader(synthetic.write_run(tmp_path / "b.profd", exit_code=None, exit_signal=9, also=also)) as reader:
         assert summarize(reader).incident == f"the target was ended by SIGKILL; waits for a lock; {grave.title}"
-    with RunReader(synthetic.write_run(tmp_path / "c.profd", seconds=0)) as reader:
+    with RunReader(synthetic.write_run(tmp_path / "c.profd", seconds=1)) as reader:
         assert summarize(reader).incident == ""

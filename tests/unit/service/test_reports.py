@@ -16,7 +16,7 @@ from support.synthetic import LiveRun, live_run, write_run
 
 from profd.daemon import paths, program
 from profd.daemon.clock import SECOND_NS
-from profd.daemon.errors import RunUnreadable
+from profd.daemon.errors import ExitCode, RunUnreadable, SessionFailed
 from profd.daemon.render.summary import summarize
 from profd.daemon.service.reports import Incidents, ReportQueue, read_incident, write_report
 from profd.daemon.service.sessions import run_file
@@ -179,6 +179,20 @@ async def test_a_report_is_written_without_the_rights_of_root(
     begun = [line.partition(f" {run_file(ENTRY.run_id)}")[0] for line in words.read_text().splitlines()]
     without = program.words("profd.daemon.rights")[1:]
     assert begun == [" ".join([*without, *program.words("profd", word)]) for word in ("summary", "report")]
+
+
+@pytest.mark.parametrize("code", [0, ExitCode.NO_SAMPLES, ExitCode.FAILURE])
+async def test_a_run_without_samples_is_reported_like_others(
+    profd_home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, code: int
+) -> None:
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\necho \'{{"incident": "nothing was read"}}\'\nexit {int(code)}\n')
+    python.chmod(0o700)
+    monkeypatch.setattr(sys, "executable", str(python))
+    storage = RunStorage(paths.make_private(paths.runs_folder()), profd_home / "reports")
+    expected = contextlib.nullcontext() if code != ExitCode.FAILURE else pytest.raises(SessionFailed)
+    with expected:
+        assert await write_report(storage, ENTRY.run_id) == "nothing was read"
 
 
 def test_the_incident_is_that_of_the_summary(tmp_path: Path) -> None:
