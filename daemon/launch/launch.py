@@ -99,12 +99,17 @@ def _begin(
         except OSError as error:
             reason = f"the system has no pseudo-terminal or no process left ({error.strerror})"
             plan.narrate(f"profd: no dashboard: {reason}")
-    script = screen.start_script(plan.command, inherited, plan.variables)
     witnesses = None
-    # Where no process is left, a signal may reach the script twice; that is better than to fail.
+    # If no process is left, a signal may reach the script twice; that is better than to fail.
     with contextlib.suppress(OSError):
-        is_apart = screen.placement.leads is not Leads.NOTHING
-        witnesses = Witnesses(script.identity, is_apart=is_apart)
+        witnesses = Witnesses(is_apart=screen.placement.leads is not Leads.NOTHING)
+    with contextlib.ExitStack() as if_it_fails:
+        if witnesses is not None:
+            if_it_fails.callback(witnesses.close)
+        script = screen.start_script(plan.command, inherited, plan.variables)
+        if_it_fails.pop_all()
+    if witnesses is not None:
+        witnesses.follow(script.identity)
     return Launch(plan, inherited, numbers, screen, script, witnesses, channel, session_end)
 
 

@@ -34,26 +34,31 @@ _PR_SET_PDEATHSIG = 1
 _PACKET_BYTES = 1 << 12
 _LOOK_MS = 50  # how often the guardian looks whether a stopped script goes on
 _LOOKS = 20  # in vain at one that is asked and neither answers nor is stopped: as many as there is a second
-_ASK, _WATCH, _REST, _LEAVE = b"?", b"w", b"r", b"."
+_ASK, _FOLLOW, _WATCH, _REST, _LEAVE = b"?", b"f", b"w", b"r", b"."
 
 
 class Witnesses:
     """The guardian, as its launcher sees it, and the canary below it."""
 
-    def __init__(self, script: Identity, *, is_apart: bool) -> None:
-        """Start both: the script has been exec'ed, and this process has one thread and blocks what it takes of signals.
+    def __init__(self, *, is_apart: bool) -> None:
+        """Start both: this process has one thread and blocks what it takes of signals, and has no script yet.
 
-        ``is_apart`` says whether the script leads a group of its own. Raises OSError.
+        They have to be there before the script is, whose group may be signaled at once.
+        ``is_apart`` says whether the script is to lead a group of its own. Raises OSError.
         """
         self._end, its_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         launcher_pid = os.getpid()
         self.pid = os.fork()
         if self.pid == 0:
             try:
-                _Guardian(its_end, launcher_pid, script, is_apart).run()
+                _Guardian(its_end, launcher_pid, is_apart).run()
             finally:
                 os._exit(0)
         its_end.close()
+
+    def follow(self, script: Identity) -> None:
+        """Let the guardian have the name of the script, which has been exec'ed, and share its fate."""
+        self._tell(_FOLLOW + msgspec.msgpack.encode(script))
 
     def reached(self, info: signal.struct_siginfo) -> Reached:
         """Say who got a signal that a process has sent to this one, and maybe to others."""
@@ -97,12 +102,13 @@ class Witnesses:
 class _Guardian:
     """The work of the guardian's process."""
 
-    def __init__(self, launcher: socket.socket, launcher_pid: int, script: Identity, is_apart: bool) -> None:
+    def __init__(self, launcher: socket.socket, launcher_pid: int, is_apart: bool) -> None:
         """Start the canary in the launcher's group, which this process then leaves."""
         signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
         let_go_of_all_but({launcher.fileno()})
         self._launcher, self._launcher_pid = launcher, launcher_pid
-        self._script, self._is_apart = script, is_apart
+        self._script: Identity | None = None
+        self._is_apart = is_apart
         self._wake_fd, waker_fd = os.pipe()
         self._canary, canary_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._canary_pid = os.fork()
@@ -111,10 +117,9 @@ class _Guardian:
             _sing(canary_end)
         canary_end.close()
         os.setsid()
-        _pending()  # what came until now was for the launcher's group, and says nothing of this process
-        stat = processes.read_stat(script.pid)
-        words = [os.fsencode(word) for word in processes.command_line(script.pid)]
-        rename(os.fsencode(stat.comm) if stat else HELPER.encode(), [*words, HELPER.encode()])
+        # What came until now was for the launcher's group. The canary may not have been there yet.
+        self._of_group = _pending()
+        become_helper("signals")
         os.set_blocking(waker_fd, False)
         signal.set_wakeup_fd(waker_fd, warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, lambda *_: None)
@@ -133,23 +138,40 @@ class _Guardian:
                 os.read(self._wake_fd, 64)
                 self._mind_canary()
             if self._launcher.fileno() in ready:
-                word = self._launcher.recv(1)
-                self._obey(word)
-            if self._is_watching and _state(self._script.pid) != "T" and _state(self._launcher_pid) == "T":
-                os.kill(self._launcher_pid, signal.SIGCONT)
+                packet = self._launcher.recv(_PACKET_BYTES)
+                word = packet[:1]
+                self._obey(word, packet[1:])
+            if self._is_watching:
+                self._wake_launcher()
         if word == b"":
             self._miss_launcher()
         os.kill(self._canary_pid, signal.SIGKILL)
 
-    def _obey(self, word: bytes) -> None:
+    def _obey(self, word: bytes, script: bytes) -> None:
         self._is_watching = word == _WATCH
-        if word != _ASK:
-            return
-        seen: Sightings = []
+        if word == _FOLLOW:
+            self._script = msgspec.msgpack.decode(script, type=Identity)
+            self._take_name(self._script.pid)
+        elif word == _ASK:
+            self._answer()
+
+    def _take_name(self, script_pid: int) -> None:
+        stat = processes.read_stat(script_pid)
+        words = [os.fsencode(word) for word in processes.command_line(script_pid)]
+        rename(os.fsencode(stat.comm) if stat else HELPER.encode(), [*words, HELPER.encode()])
+
+    def _wake_launcher(self) -> None:
+        """Let a launcher that has stopped along with its script go on once that does."""
+        script_goes_on = self._script is None or _state(self._script.pid) != "T"
+        if script_goes_on and _state(self._launcher_pid) == "T":
+            os.kill(self._launcher_pid, signal.SIGCONT)
+
+    def _answer(self) -> None:
+        seen, self._of_group = self._of_group, []
         with contextlib.suppress(OSError, msgspec.DecodeError):
             self._canary.send(_ASK, socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
             if _answers(self._canary, self._canary_pid):
-                seen = msgspec.msgpack.decode(self._canary.recv(_PACKET_BYTES), type=Sightings)
+                seen += msgspec.msgpack.decode(self._canary.recv(_PACKET_BYTES), type=Sightings)
         with contextlib.suppress(OSError):
             self._launcher.send(msgspec.msgpack.encode((_pending(), seen)), socket.MSG_DONTWAIT | socket.MSG_NOSIGNAL)
 
@@ -165,7 +187,7 @@ class _Guardian:
             self._signal_group(signal.SIGKILL)
 
     def _signal_group(self, number: int) -> None:
-        if processes.is_running(*self._script):
+        if self._script is not None and processes.is_running(*self._script):
             with contextlib.suppress(OSError):
                 os.killpg(self._script.pid, number)
 
