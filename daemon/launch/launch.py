@@ -99,6 +99,7 @@ def _begin(
         except OSError as error:
             reason = f"the system has no pseudo-terminal or no process left ({error.strerror})"
             plan.narrate(f"profd: no dashboard: {reason}")
+    screen.make_room()
     witnesses = None
     # If no process is left, a signal may reach the script twice; that is better than to fail.
     with contextlib.suppress(OSError):

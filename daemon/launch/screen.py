@@ -60,9 +60,12 @@ class Screen:
         """Whether the terminal is in use by something that ends by itself."""
         return False
 
+    def make_room(self) -> None:
+        """Make the terminal ready for a script that is about to be started by ``start_script``."""
+        self.placement.let_go()
+
     def start_script(self, command: Sequence[str], inherited: InheritedSignals, variables: Mapping[str, str]) -> Script:
         """Start a command in its place; raises what ``fork_script`` does, and has the terminal as it was then."""
-        self.placement.let_go()
         try:
             script = fork_script(Start(command, inherited, self.placement.take, variables))
         except OSError:
@@ -133,10 +136,13 @@ class SharedScreen(Screen):
     def is_occupied(self) -> bool:
         return self._dashboard is not None
 
+    def make_room(self) -> None:
+        """Leave all keys to the script: in its first line it may ask for one that is a signal elsewhere."""
+        self._terminal.make_raw()
+
     def start_script(self, command: Sequence[str], inherited: InheritedSignals, variables: Mapping[str, str]) -> Script:
         """Start a command as the leader of the terminal's session if this process leads one, else as a shell's job."""
         terminal = self.pseudo_terminal
-        self._terminal.make_raw()  # before its first line may ask for a key: the real one would make a signal of it
         try:
             if leads_session():
                 return fork_script(Start(command, inherited, terminal.adopt, variables))

@@ -30,6 +30,7 @@ def test_the_terminal_makes_no_signal_of_a_key_once_the_script_can_ask_for_it(mo
         monkeypatch.setattr(screen, name, fail)
     before = termios.tcgetattr(terminal_fd)
     shared = screen.SharedScreen(Terminal(terminal_fd), channel)
+    shared.make_room()
     with pytest.raises(OSError):
         shared.start_script(["true"], InheritedSignals(frozenset(), signal.SIG_DFL), {})
     assert seen == [0]
